@@ -1,0 +1,39 @@
+"""Everything this package raises on purpose.
+
+    CodingModelError
+    ├── ConfigError        wrong usage: a key, path or combination the user can correct   exit 2
+    └── UngradableError    no truthful verdict can be given; never becomes a score        exit 3
+        ├── SandboxError   the sandbox itself could not do its work, after retries
+        ├── CheckerError   a problem's checker program failed
+        └── DataError      the problem's own data is unusable
+
+A program that crashes, hangs or lies is a value (`types.Execution`), never one of these.
+"""
+
+
+class CodingModelError(Exception):
+    """Base of all deliberate errors. The message is one line: what is wrong, and the way out."""
+
+    exit_code = 3
+
+
+class ConfigError(CodingModelError):
+    """The user asked for something that cannot work. Names the key, path or value."""
+
+    exit_code = 2
+
+
+class UngradableError(CodingModelError):
+    """No truthful verdict can be given. Infrastructure failures are never scores."""
+
+
+class SandboxError(UngradableError):
+    """The sandbox could not run the program, for a reason the program cannot cause."""
+
+
+class CheckerError(UngradableError):
+    """A problem's checker program failed."""
+
+
+class DataError(UngradableError):
+    """A problem's data is malformed: no tests, an unknown comparison, a missing field."""

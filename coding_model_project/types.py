@@ -1,0 +1,266 @@
+"""The values everything here is made of. Two ideas carry them.
+
+1. A sandbox returns *answers* (`Execution`); only the host, which alone holds expected outputs,
+   makes *verdicts* (`Verdict`).
+2. "Did our machinery work?" is an exception (`errors.py`); "was the program right?" is a value.
+
+    completion → code → Execution per test → Verdict → Reward
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Plain = (
+    None
+    | bool
+    | int
+    | float
+    | complex
+    | str
+    | bytes
+    | list["Plain"]
+    | tuple["Plain", ...]
+    | dict["Plain", "Plain"]
+    | set["Plain"]
+    | frozenset["Plain"]
+)
+"""Exact built-in types: all that may cross from a sandbox. Anything else arrives as `Opaque`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Stands for a value that is not plain data, by the name of its type. Equal to nothing expected."""
+
+    type_name: str
+
+
+# ── running a program ─────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one execution may use. CPU time decides; wall time only ends what waits."""
+
+    cpu_s: float = 5.0
+    wall_s: float = 15.0
+    memory_mb: int = 512
+    output_kb: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Untrusted source, with the files it may read (paths relative to its working directory)."""
+
+    source: str
+    language: str = "python"
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stdin:
+    """Run the program as a script on this standard input; the answer is its standard output."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Call one function (or method of `Solution`) of the program; the answer is its value."""
+
+    function: str
+    args: tuple[Plain, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asserts:
+    """Trusted test code that calls into the program from its own confined process.
+
+    The answer is a pass or the failing line.
+    """
+
+    source: str
+    entry_point: str | None = None
+
+
+Input = Stdin | Call | Asserts
+
+
+class Status(StrEnum):
+    """How an execution ended, as the machine saw it. Says nothing about right or wrong."""
+
+    finished = "finished"
+    syntax_error = "syntax_error"
+    """Decided by the interpreter that would run it, before any of the program ran."""
+    compile_error = "compile_error"
+    raised = "raised"
+    """An uncaught exception or a non-zero exit."""
+    signalled = "signalled"
+    cpu_timeout = "cpu_timeout"
+    wall_timeout = "wall_timeout"
+    memory_limit = "memory_limit"
+    output_limit = "output_limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One input's answer and what it cost."""
+
+    status: Status
+    stdout: str = ""
+    stderr_tail: str = ""
+    value: Plain | Opaque = None
+    """The value a `Call` returned; None for other inputs."""
+    exit_code: int | None = None
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    peak_memory_mb: float | None = None
+
+
+# ── problems ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """An input with what it should give. Only hidden tests earn reward; public ones may be shown."""
+
+    __test__ = False  # not a pytest class
+
+    input: Input
+    expected: Plain = None
+    public: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One task from any source.
+
+    `id` is "source/number"; `gold` and `bad` are solutions known to pass and to fail.
+    """
+
+    id: str
+    split: str
+    statement: str
+    tests: tuple[Test, ...]
+    limits: Limits = field(default_factory=Limits)
+    comparison: str = "tokens"
+    """How standard output is compared (`graders.compare`); values of calls compare as data."""
+    entry_point: str | None = None
+    language: str = "python"
+    difficulty: int | None = None
+    tags: tuple[str, ...] = ()
+    gold: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+
+    @property
+    def hidden_tests(self) -> tuple[Test, ...]:
+        return tuple(test for test in self.tests if not test.public)
+
+    @property
+    def public_tests(self) -> tuple[Test, ...]:
+        return tuple(test for test in self.tests if test.public)
+
+
+# ── verdicts ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class ErrorType(StrEnum):
+    """Why a program was not accepted. The member's name is its spelling everywhere."""
+
+    no_code = "no_code"
+    syntax_error = "syntax_error"
+    compile_error = "compile_error"
+    runtime_error = "runtime_error"
+    timeout = "timeout"
+    memory_limit = "memory_limit"
+    output_limit = "output_limit"
+    wrong_answer = "wrong_answer"
+
+    @property
+    def group(self) -> ErrorType:
+        """One of the reward's four types, or no_code: what metrics are kept by."""
+        return _ERROR_GROUP.get(self, self)
+
+
+_ERROR_GROUP = {
+    ErrorType.compile_error: ErrorType.syntax_error,
+    ErrorType.memory_limit: ErrorType.runtime_error,
+    ErrorType.output_limit: ErrorType.runtime_error,
+}
+
+ERROR_GROUPS = (
+    ErrorType.no_code,
+    ErrorType.syntax_error,
+    ErrorType.runtime_error,
+    ErrorType.timeout,
+    ErrorType.wrong_answer,
+)
+"""The groups metrics are kept by; with `accepted` their shares sum to 1 over graded samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestResult:
+    """One test's outcome: no error means it passed."""
+
+    __test__ = False  # not a pytest class
+
+    error: ErrorType | None
+    cpu_s: float = 0.0
+    detail: str = ""
+    """At most 2 kB: the failing line, the difference, the exception."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is known about one completion.
+
+    Consumed by rewards, evaluation, preference pairs, filters and repair feedback alike.
+    """
+
+    problem_id: str
+    code: str | None
+    extraction: str
+    """The rule that found the code (`extract.Rule`)."""
+    results: tuple[TestResult, ...]
+    """Per test that ran, in order; fewer than `n_tests` after an early stop."""
+    n_tests: int
+    comparison: str
+    """The rule that decided."""
+    sandbox: str
+    """`Sandbox.identity` of the judge that ran it."""
+    grader_version: str
+    integrity: str = "isolated"
+    """"in_process" where a problem's tests opted in to sharing the candidate's process."""
+    judge_s: float = 0.0
+    """Wall seconds of judging; 0 for a cached verdict."""
+    cached: bool = False
+
+    @property
+    def passed(self) -> bool:
+        return (
+            self.code is not None
+            and len(self.results) == self.n_tests > 0
+            and all(result.error is None for result in self.results)
+        )
+
+    @property
+    def pass_fraction(self) -> float:
+        """Passed tests over all tests; a test skipped by an early stop counts as not passed."""
+        return sum(result.error is None for result in self.results) / self.n_tests
+
+    @property
+    def error(self) -> ErrorType | None:
+        """The first failing test's error; None if accepted."""
+        if self.code is None:
+            return ErrorType.no_code
+        return next((result.error for result in self.results if result.error is not None), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """What a verdict is worth, and the parts it is made of."""
+
+    total: float
+    parts: Mapping[str, float]
