@@ -1,0 +1,123 @@
+"""The embedded task set and starting model as files, made once and reused.
+
+    <data_dir>/problems.jsonl                    every problem with its tests, all splits
+               sft_{train,validation}.parquet    demonstrations of the easy levels
+               rl_{train,validation}.parquet     the other training tasks; no gold is shown
+               test.parquet                      held out: evaluation only
+               manifest.json                     what made them, with counts and hashes
+               base/                             the tiny model, pre-trained on a noisy corpus
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data import rows, tinycode
+from coding_model_project.data.problems import write_problems
+from coding_model_project.errors import ConfigError
+from coding_model_project.prompts import PromptStyle
+
+EASY_LEVELS = (1, 2)
+N_SFT_VALIDATION = 64
+
+Say = Callable[[str], None]
+
+
+def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
+    """Make what the resolved `coding:` subtree needs and is missing; does nothing for your own data.
+
+    Args:
+        coding: the `coding:` subtree; `coding.dataset` names an embedded task set, or is null.
+        model_path: the run's starting model; made if it is the embedded one.
+    """
+    if coding.dataset is None:
+        return
+    if coding.dataset != "tinycode":
+        raise ConfigError(f"coding.dataset={coding.dataset}: the embedded task set is tinycode; "
+                          "for your own files set coding.dataset=null")
+    data_dir = Path(coding.data_dir)
+    prepare_tinycode(
+        data_dir,
+        style=coding.prompt,
+        seed=coding.tinycode.seed,
+        sft_demonstrations=coding.tinycode.sft_demonstrations,
+        say=say,
+    )
+    if model_path is not None and Path(model_path).absolute() == data_dir / "base":
+        prepare_base_model(data_dir, seed=coding.tinycode.seed, say=say)
+
+
+def prepare_tinycode(
+    data_dir: Path, *, style: PromptStyle, seed: int, sft_demonstrations: int, say: Say
+) -> None:
+    """Write the task set's files, unless the folder already holds just these.
+
+    Raises:
+        ConfigError: the folder holds files made with other settings.
+    """
+    settings = {
+        "generator": tinycode.VERSION,
+        "seed": seed,
+        "style": str(style),
+        "sft_demonstrations": sft_demonstrations,
+    }
+    manifest = data_dir / "manifest.json"
+    if manifest.exists() and json.loads(manifest.read_text())["settings"] == settings:
+        return
+    say(f"preparing tinycode in {data_dir} (once)")
+    tasks = tinycode.generate(seed=seed)
+    train = tasks.problems("train")
+    validation = tasks.problems("validation")
+    test = tasks.problems("test")
+
+    easy = [problem for problem in train if problem.difficulty in EASY_LEVELS]
+    random.Random(seed).shuffle(easy)
+    shown = easy[:sft_demonstrations]
+    ids = {problem.id for problem in shown}
+    unshown = [problem for problem in train if problem.id not in ids]
+    easy_validation = [p for p in validation if p.difficulty in EASY_LEVELS][:N_SFT_VALIDATION]
+
+    data_dir.mkdir(parents=True, exist_ok=True)
+    write_problems(data_dir / "problems.jsonl", (*train, *validation, *test))
+    written = {
+        "sft_train": (rows.sft_rows(shown, style), True),
+        "sft_validation": (rows.sft_rows(easy_validation, style), False),
+        "rl_train": (rows.rl_rows(unshown, style), True),
+        "rl_validation": (rows.rl_rows(validation, style), False),
+        "test": (rows.rl_rows(test, style), False),
+    }
+    for name, (content, trains) in written.items():
+        rows.write_rows(data_dir / f"{name}.parquet", content, trains=trains)
+    write_manifest(manifest, settings, {name: len(content) for name, (content, _) in written.items()})
+
+
+def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int]) -> None:
+    """Last of all, so that a manifest stands for complete files."""
+    hashes = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(path.parent.iterdir())
+        if file.suffix in (".parquet", ".jsonl")
+    }
+    text = json.dumps({"settings": settings, "counts": counts, "sha256": hashes}, indent=2)
+    partial = path.with_suffix(".partial")
+    partial.write_text(text + "\n")
+    partial.replace(path)
+
+
+def prepare_base_model(
+    data_dir: Path, *, seed: int, say: Say, progress: Callable[[int, int, float], None] | None = None
+) -> None:
+    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+    out = data_dir / "base"
+    if (out / "config.json").exists():
+        return
+    from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
+
+    say(f"pre-training a tiny model from scratch into {out} (once, about a minute)")
+    tasks = tinycode.generate(seed=seed)
+    pretrain(out, tasks, TinyModelConfig(), seed=seed, progress=progress)

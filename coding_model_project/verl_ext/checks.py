@@ -1,0 +1,79 @@
+"""What can be known to be wrong before verl is imported: keys, paths, data roles, memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.data.governance import refuse_test_only
+from coding_model_project.errors import ConfigError
+
+LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
+"""Top-level keys that verl 0.9 accepts and then ignores, in favour of `reward.*`."""
+
+
+def check(config: DictConfig, model_key: str) -> None:
+    """Check what every recipe shares.
+
+    Args:
+        model_key: verl's key of the starting model, e.g. "actor_rollout_ref.model.path".
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    refuse_legacy_keys(config)
+    check_model(model_key, OmegaConf.select(config, model_key))
+    for key in ("data.train_files", "data.val_files"):
+        for path in files(config, key):
+            if not Path(path).exists():
+                refuse_test_only(path) if key == "data.train_files" else None
+                raise ConfigError(f"{key}: no file {path}")
+            if key == "data.train_files":
+                refuse_test_only(path)
+    check_memory(config.coding.min_memory_gb)
+
+
+def refuse_legacy_keys(config: DictConfig) -> None:
+    for key in LEGACY_KEYS:
+        if key in config and any(value is not None for value in _leaves(config[key])):
+            raise ConfigError(f"{key}.*: verl ignores this legacy key; set reward.* instead")
+
+
+def check_model(key: str, path: str | None) -> None:
+    """A model is a folder with a config.json, or a name on the hub ("owner/name")."""
+    if not path:
+        raise ConfigError(f"{key}: no model given; set {key}=PATH or a hub name owner/name")
+    local = Path(path).expanduser()
+    if (local / "config.json").exists():
+        return
+    if local.exists():
+        raise ConfigError(f"{key}={path}: the folder has no config.json; is it a Hugging Face model?")
+    is_hub_name = len(Path(path).parts) == 2 and not path.startswith((".", "~", "/", "data", "outputs"))
+    if not is_hub_name:
+        raise ConfigError(f"{key}={path}: no such folder; set {key} to a model's folder or hub name")
+
+
+def check_memory(needed_gb: float) -> None:
+    available_gb = psutil.virtual_memory().available / 2**30
+    if available_gb < needed_gb:
+        raise ConfigError(
+            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free and this profile needs "
+            f"{needed_gb:g}; free some, or lower the batch and set coding.min_memory_gb"
+        )
+
+
+def files(config: DictConfig, key: str) -> list[str]:
+    """The value of a key that takes one path or a list of them."""
+    value = OmegaConf.select(config, key)
+    if value is None:
+        return []
+    return [str(value)] if isinstance(value, str) else [str(path) for path in value]
+
+
+def _leaves(node: Any) -> list[Any]:
+    if OmegaConf.is_dict(node):
+        return [leaf for value in node.values() for leaf in _leaves(value)]
+    return [node]

@@ -1,0 +1,38 @@
+"""What verl's weight sync calls inside vLLM's engine process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+
+
+class CPUWorkerExtension(vLLMColocateWorkerExtension):
+    """Loads new weights with vLLM's own `reload_weights`.
+
+    On a CPU vLLM repacks every linear weight for oneDNN and drops the original parameter, so verl's
+    in-place load would find parameters without a loader.
+    """
+
+    def update_weights_from_ipc(
+        self,
+        peft_config: dict[str, Any] | None = None,
+        base_sync_done: bool = False,
+        use_shm: bool = True,
+    ) -> None:
+        from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import (
+            BucketedWeightReceiver,
+        )
+
+        if peft_config and base_sync_done:
+            raise ValueError("LoRA adapters cannot be synced to vLLM on a CPU; set lora_rank=0")
+        weights: list[tuple[str, torch.Tensor]] = []
+        receiver = BucketedWeightReceiver(
+            zmq_handle=self._get_zmq_handle(), device=torch.device("cpu"), use_shm=use_shm
+        )
+        # The receiver reuses its buffer, so each tensor is kept as a copy.
+        receiver.receive_weights(
+            lambda bucket, is_last: weights.extend((name, w.clone()) for name, w in bucket)
+        )
+        self.model_runner.reload_weights(weights_iterator=iter(weights))

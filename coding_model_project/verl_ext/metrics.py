@@ -1,0 +1,42 @@
+"""A training step's judgement, as metrics: what verl's trainer does not read by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from coding_model_project.types import ERROR_GROUPS
+
+CLOCK_KEYS = ("generated_at", "graded_at")
+"""Keys of `reward_manager.sample_info` that are clock times, of no meaning as averages."""
+
+
+def step_metrics(samples: Sequence[Mapping[str, float]], expected: int) -> dict[str, float]:
+    """Metrics of one step from its judged samples.
+
+    Args:
+        samples: `reward_manager.sample_info` of every sample that was judged.
+        expected: samples that were asked for; the missing ones are infrastructure failures.
+
+    Returns:
+        judge/accepted and judge/<error group>: shares of the judged samples, summing to 1.
+        judge/infra_rate: share of the expected samples that could not be judged.
+        judge/seconds: sandbox wall seconds spent; judge/cache_hits: share answered from the cache.
+        judge/wait_s: wall seconds by which waiting for rewards lengthens the step, from the end of
+        the last generation to the last verdict.
+    """
+    if not samples:
+        return {"judge/infra_rate": 1.0}
+    n = len(samples)
+
+    def mean(key: str) -> float:
+        return sum(sample[key] for sample in samples) / n
+
+    return {
+        "judge/accepted": mean("acc"),
+        "judge/pass_fraction": mean("pass_fraction"),
+        **{f"judge/{group}": mean(str(group)) for group in ERROR_GROUPS},
+        "judge/infra_rate": max(0.0, 1.0 - n / expected),
+        "judge/seconds": sum(sample["judge_s"] for sample in samples),
+        "judge/cache_hits": mean("cached"),
+        "judge/wait_s": max(s["graded_at"] for s in samples) - max(s["generated_at"] for s in samples),
+    }

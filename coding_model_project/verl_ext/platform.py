@@ -1,0 +1,83 @@
+"""Chooses the device verl trains on, before verl is imported."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+
+from coding_model_project.errors import ConfigError
+
+CPU_ENVIRONMENT = {
+    "VERL_PLATFORM": "cpu",
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # Without this the first batch spends 20 s compiling for a model of a few million parameters.
+    "TORCH_COMPILE_DISABLE": "1",
+}
+
+QUIET_ENVIRONMENT = {
+    "HYDRA_FULL_ERROR": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Telemetry would look for a network that may not be there.
+    "VLLM_NO_USAGE_STATS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # setproctitle must leave /proc/PID/environ alone: `processes.sweep` finds a run's processes by it.
+    "SPT_NOENV": "1",
+}
+
+
+def count_gpus() -> int:
+    """GPUs the NVIDIA driver shows on this host, without importing torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    if visible is None:
+        return devices
+    return min(devices, len([d for d in visible.split(",") if d.strip() not in ("", "-1")]))
+
+
+def default_hardware() -> str:
+    """The hardware profile for this host: cpu, gpu_1x or gpu_8x."""
+    gpus = count_gpus()
+    return "cpu" if gpus == 0 else "gpu_8x" if gpus >= 8 else "gpu_1x"
+
+
+def prepare_environment(device: str) -> None:
+    """Set what verl, vLLM and Ray read from the environment. A variable already set is left alone."""
+    environment = dict(QUIET_ENVIRONMENT)
+    if device == "cpu":
+        environment |= CPU_ENVIRONMENT
+        environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
+    for name, value in environment.items():
+        os.environ.setdefault(name, value)
+
+
+def check_cpu_plugin() -> None:
+    """Make sure that verl knows the CPU platform.
+
+    verl logs a plugin that fails to import at debug level only; it would show much later as
+    "Unknown platform 'cpu'".
+
+    Raises:
+        ConfigError: the plugin is not installed, or why it does not load.
+    """
+    if os.environ.get("VERL_PLATFORM") != "cpu":
+        return
+    try:
+        from verl.plugin.platform.platform_manager import PlatformRegistry
+
+        registered = PlatformRegistry.get("cpu") is not None
+        if not registered:
+            importlib.import_module("coding_model_project.verl_ext.cpu")
+    except Exception as error:
+        raise ConfigError(
+            f"the CPU platform for verl does not load: {type(error).__name__}: {error}; "
+            "run `make setup` to install the pinned versions"
+        ) from error
+    if not registered:
+        raise ConfigError(
+            "verl did not load the CPU platform through its entry point `verl.plugins`: install this "
+            "package (`pip install --no-deps -e .`), or unset VERL_USE_EXTERNAL_PLUGINS"
+        )

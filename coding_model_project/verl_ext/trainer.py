@@ -1,0 +1,142 @@
+"""verl's synchronous PPO trainer, which also reports what the judge found and never hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+import transfer_queue as tq
+from omegaconf import open_dict
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from coding_model_project.errors import SandboxError
+from coding_model_project.verl_ext.metrics import CLOCK_KEYS, step_metrics
+
+FATAL_FILE = "fatal.txt"
+"""In the run folder: the one line that says why a run was stopped from within."""
+
+_POLL_S = 0.05
+_PING_EVERY_S = 10.0
+_PING_TIMEOUT_S = 5.0
+
+
+@register_trainer("coding_sync")
+class CodingTrainer(PPOTrainerSync):
+    """Adds to each training step the judgement's metrics; stops on an outage instead of hanging."""
+
+    def __init__(self, config: Any) -> None:
+        # verl compares the mode with "sync" where it chooses synchronous behaviour. The name above
+        # only selects this class; from here on the mode is verl's own.
+        with open_dict(config):
+            config.trainer.v1.trainer_mode = "sync"
+        super().__init__(config)
+        self._run_dir = Path(config.coding.run_dir)
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        buffer = super()._build_replay_buffer()
+        if type(buffer) is ReplayBuffer:  # a user's own sampler keeps its own rhythm
+            # verl looks for finished trajectories every 2 s; a tiny model's step is shorter.
+            buffer.poll_interval = min(buffer.poll_interval, _POLL_S)
+        return buffer
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        watched = [
+            *agent_loop_manager.agent_loop_workers,
+            *(self.get_reward_handles() or []),
+        ]
+        with _watch(watched, self._fatal):
+            super().fit(agent_loop_manager)
+
+    def on_init_end(self) -> None:
+        with self._sync_deadline():
+            super().on_init_end()
+
+    def on_step_end(self) -> None:
+        with self._sync_deadline():
+            super().on_step_end()
+
+    def _compute_metrics(
+        self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **kwargs: Any
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, **kwargs)
+        keys = [
+            key
+            for key, tag in zip(batch.keys, batch.tags, strict=True)
+            if not tag.get("is_padding", False)
+        ]
+        fields = tq.kv_batch_get(
+            keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
+        )
+        extras = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
+        samples = [extra["reward_extra_info"] for extra in extras]
+        expected = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+        metrics.update(step_metrics(samples, expected))
+        allowed = self.config.coding.sandbox.max_failure_rate
+        if metrics["judge/infra_rate"] > allowed:
+            raise SandboxError(
+                f"{metrics['judge/infra_rate']:.0%} of this step's samples could not be judged, "
+                f"more than coding.sandbox.max_failure_rate={allowed}: stopped rather than train "
+                "on what is left; see the reward workers' errors above"
+            )
+
+    def _val_metrics_update(
+        self, data_sources: Any, sample_uids: Any, infos: dict[str, list[Any]], *args: Any, **kw: Any
+    ) -> dict[str, float]:
+        for key in CLOCK_KEYS:
+            infos.pop(key, None)
+        return super()._val_metrics_update(data_sources, sample_uids, infos, *args, **kw)
+
+    @contextlib.contextmanager
+    def _sync_deadline(self) -> Iterator[None]:
+        """A failed weight sync leaves both sides waiting for each other for ever: end the run."""
+        timeout_s = self.config.coding.weight_sync_timeout_s
+        timer = threading.Timer(
+            timeout_s,
+            self._fatal,
+            [
+                f"weight sync to the rollout did not finish within {timeout_s:.0f} s "
+                "(coding.weight_sync_timeout_s): the rollout server's log above says why"
+            ],
+        )
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _fatal(self, reason: str) -> None:
+        """End this process from any thread; the driver reports the reason and cleans up."""
+        (self._run_dir / FATAL_FILE).write_text(reason + "\n")
+        os._exit(3)
+
+
+@contextlib.contextmanager
+def _watch(actors: list[Any], fatal: Any) -> Iterator[None]:
+    """Call `fatal` once one of these Ray actors is dead: verl would wait for its result for ever."""
+    stop = threading.Event()
+
+    def ping() -> None:
+        while not stop.wait(_PING_EVERY_S):
+            for actor in actors:
+                try:
+                    ray.get(actor.__ray_ready__.remote(), timeout=_PING_TIMEOUT_S)
+                except ray.exceptions.GetTimeoutError:
+                    continue  # busy, not dead
+                except ray.exceptions.RayActorError as error:
+                    if not stop.is_set():
+                        fatal(f"a worker died: {str(error).splitlines()[0]}")
+
+    thread = threading.Thread(target=ping, name="watch-workers", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()

@@ -1,0 +1,41 @@
+"""Peak memory of this process and all it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+
+class PeakMemory:
+    """Samples proportional set sizes (shared pages counted once) of the process tree every 2 s."""
+
+    def __init__(self) -> None:
+        self.peak_gb = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        root = psutil.Process()
+        while not self._stop.wait(2.0):
+            total = 0
+            for process in [root, *root.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    total += process.memory_full_info().pss
+            self.peak_gb = max(self.peak_gb, total / 2**30)

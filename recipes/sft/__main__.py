@@ -1,0 +1,32 @@
+"""SFT on verified demonstrations, with verl's own trainer.
+
+    python -m recipes.sft [key=value ...]
+
+Without arguments, on a machine without an accelerator: prepares the embedded task set and a tiny
+starting model if they are missing, and trains on the demonstrations of the easy levels. Run it again
+to resume.
+
+    model.path=MODEL                       start from another model
+    data.train_files=FILE.parquet          rows with `messages` (and `data_source`)
+    optim.lr=1e-4                          any key of verl's tree
+    coding.seed=2                          another seed
+    hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
+    --cfg job                              print the whole configuration
+    -m coding.seed=1,2                     one run per seed
+
+Results: outputs/sft/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
+"""
+
+from recipes.run import run_recipe
+
+
+def train(config):  # type: ignore[no-untyped-def]
+    from coding_model_project.verl_ext import sft
+    from recipes.run import ready
+
+    ready(config, model_key="model.path")
+    sft.train(config)
+
+
+if __name__ == "__main__":
+    run_recipe("sft", __doc__ or "", train)
