@@ -43,11 +43,7 @@ async def open_grader(coding: Mapping[str, Any]) -> AsyncIterator[Grader]:
     Sparse rewards need only know whether a program passes, so judging stops at the first failure;
     dense ones run every hidden test, since stopping early would bias the pass fraction.
     """
+    bare = coding["prompt"] == "bare"
+    stop_early = coding["reward"]["kind"] == "sparse"
     async with make_sandbox(coding["sandbox"]) as sandbox:
-        yield CachedGrader(
-            ExecutionGrader(
-                sandbox,
-                bare=coding["prompt"] == "bare",
-                stop_early=coding["reward"]["kind"] == "sparse",
-            )
-        )
+        yield CachedGrader(ExecutionGrader(sandbox, bare=bare, stop_early=stop_early), bare=bare)

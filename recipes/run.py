@@ -45,7 +45,6 @@ def run_recipe(name: str, doc: str, train: Train, argv: list[str] | None = None)
     debug = "--debug" in argv
     argv = [argument for argument in argv if argument != "--debug"]
     schema.register()
-    config_dir = Path(__file__).parent / name / "config"
     overrides = [*_search_path(), *_hardware(argv)]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clusters send it; end like Ctrl-C
 
@@ -54,9 +53,9 @@ def run_recipe(name: str, doc: str, train: Train, argv: list[str] | None = None)
 
     try:
         if not any(argument.startswith("-") for argument in argv):  # not a sweep, not --cfg
-            _compose_or_explain(config_dir, name, [*argv, *overrides])
+            compose_recipe(name, [*argv, *overrides])
         sys.argv = [f"recipes.{name}", *argv, *overrides]
-        hydra.main(version_base=None, config_path=str(config_dir), config_name=name)(task)()
+        hydra.main(version_base=None, config_path=str(_config_dir(name)), config_name=name)(task)()
     except KeyboardInterrupt:
         print("interrupted; run the same command again to resume", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
@@ -85,23 +84,37 @@ def _hardware(argv: list[str]) -> list[str]:
     return [f"hardware={chosen}"]
 
 
-def _compose_or_explain(config_dir: Path, name: str, overrides: list[str]) -> None:
-    """Compose once to turn Hydra's errors into one line with the way out."""
+def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
+    """A recipe's configuration, composed without importing verl.
+
+    Raises:
+        ConfigError: names the key that is wrong and the way out, in one line.
+    """
+    schema.register()
+    overrides = [*overrides, *(_search_path() if not _searches(overrides) else [])]
     try:
-        with initialize_config_dir(config_dir=str(config_dir), version_base=None):
-            compose(config_name=name, overrides=overrides)
+        with initialize_config_dir(config_dir=str(_config_dir(name)), version_base=None):
+            return compose(config_name=name, overrides=overrides)
     except (HydraException, OmegaConfBaseException) as error:
         cause = error.__cause__ or error
         key = getattr(cause, "full_key", None)
         text = " ".join(str(cause).split("full_key")[0].split("Config search path")[0].split())
         raise ConfigError(
-            f"{key + ': ' if key else ''}{text}{_suggestion(config_dir, name, overrides)}"
+            f"{key + ': ' if key else ''}{text}{_suggestion(name, overrides)}"
         ) from error
 
 
-def _suggestion(config_dir: Path, name: str, overrides: list[str]) -> str:
+def _config_dir(name: str) -> Path:
+    return Path(__file__).parent / name / "config"
+
+
+def _searches(overrides: list[str]) -> bool:
+    return any(override.startswith("hydra.searchpath=") for override in overrides)
+
+
+def _suggestion(name: str, overrides: list[str]) -> str:
     """The known key closest to the first unknown one among the overrides."""
-    with initialize_config_dir(config_dir=str(config_dir), version_base=None):
+    with initialize_config_dir(config_dir=str(_config_dir(name)), version_base=None):
         own = [override for override in overrides if override.startswith("hydra.searchpath=")]
         known = _keys(compose(config_name=name, overrides=own))
     for override in overrides:

@@ -12,19 +12,14 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
+from coding_model_project.prompts import PromptStyle
+
 
 class RewardKind(Enum):
     """What a verdict is worth."""
 
     dense = "dense"  # the share of hidden tests passed, in [0, 1]
     sparse = "sparse"  # 1 if every hidden test passed, else 0
-
-
-class PromptStyle(Enum):
-    """What a prompt asks for and where the code is looked for."""
-
-    bare = "bare"  # the completion is the program (the embedded tiny model)
-    fenced = "fenced"  # a ```python block (instruction-tuned models)
 
 
 class Tier(Enum):

