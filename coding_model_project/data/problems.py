@@ -1,0 +1,125 @@
+"""Problems as JSON lines: our own documented schema, the one all sources end in.
+
+    {"id": "tinycode/17", "split": "train", "statement": "…",
+     "tests": [{"call": "solve", "args": […], "expected": …, "public": true},
+               {"stdin": "1 2", "expected": "3"},
+               {"asserts": "assert f(1) == 2", "entry_point": "f"}],
+     "limits": {"cpu_s": 1.0, …}, "comparison": "tokens", "entry_point": "solve", "language": "python",
+     "difficulty": 2, "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"]}
+
+Only id, split, statement and tests are required. Arguments and expected values are in `codec`'s form,
+which for numbers, strings, booleans, null and lists is plain JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from coding_model_project.codec import from_json, to_json
+from coding_model_project.errors import DataError
+from coding_model_project.types import Asserts, Call, Input, Limits, Problem, Stdin, Test
+
+
+def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
+    """Write problems, one a line, atomically."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        for problem in problems:
+            file.write(orjson.dumps(_problem_to_json(problem)) + b"\n")
+    partial.replace(path)
+
+
+def read_problems(path: Path | str) -> tuple[Problem, ...]:
+    """Read problems.
+
+    Raises:
+        DataError: the file is missing or a line is malformed; names file, line and field.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path}: no such file of problems")
+    problems = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                problems.append(_parse(line, f"{path}:{number}"))
+    return tuple(problems)
+
+
+def _parse(line: bytes, where: str) -> Problem:
+    try:
+        return _problem_from_json(orjson.loads(line))
+    except KeyError as error:
+        raise DataError(f"{where}: field {error} is missing") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def _problem_to_json(problem: Problem) -> dict[str, Any]:
+    return {
+        "id": problem.id,
+        "split": problem.split,
+        "statement": problem.statement,
+        "tests": [_test_to_json(test) for test in problem.tests],
+        "limits": asdict(problem.limits),
+        "comparison": problem.comparison,
+        "entry_point": problem.entry_point,
+        "language": problem.language,
+        "difficulty": problem.difficulty,
+        "tags": problem.tags,
+        "gold": problem.gold,
+        "bad": problem.bad,
+    }
+
+
+def _problem_from_json(row: dict[str, Any]) -> Problem:
+    unknown = row.keys() - _problem_to_json(_EXAMPLE).keys()
+    if unknown:
+        raise ValueError(f"unknown field {', '.join(sorted(unknown))}")
+    fields = {**row}
+    fields["tests"] = tuple(_test_from_json(test) for test in row["tests"])
+    fields["limits"] = Limits(**row.get("limits", {}))
+    for name in ("tags", "gold", "bad"):
+        fields[name] = tuple(row.get(name, ()))
+    for name in ("id", "split", "statement"):
+        if not isinstance(row[name], str):
+            raise ValueError(f"field '{name}' is not text")
+    return Problem(**fields)
+
+
+def _test_to_json(test: Test) -> dict[str, Any]:
+    match test.input:
+        case Stdin(text):
+            row: dict[str, Any] = {"stdin": text}
+        case Call():
+            row = {"call": test.input.function, "args": [to_json(a) for a in test.input.args]}
+        case Asserts():
+            row = {"asserts": test.input.source, "entry_point": test.input.entry_point}
+    row["expected"] = to_json(test.expected)
+    if test.public:
+        row["public"] = True
+    return row
+
+
+def _test_from_json(row: dict[str, Any]) -> Test:
+    if "stdin" in row:
+        given: Input = Stdin(row["stdin"])
+    elif "call" in row:
+        given = Call(function=row["call"], args=tuple(from_json(a) for a in row["args"]))
+    elif "asserts" in row:
+        given = Asserts(source=row["asserts"], entry_point=row.get("entry_point"))
+    else:
+        raise ValueError("a test needs one of the fields 'stdin', 'call', 'asserts'")
+    return Test(
+        input=given, expected=from_json(row.get("expected")), public=row.get("public", False)
+    )
+
+
+_EXAMPLE = Problem(id="", split="", statement="", tests=())

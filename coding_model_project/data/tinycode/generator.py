@@ -1,0 +1,291 @@
+"""From compositions to problems: phrasing, form, tests, proofs by running, and splits."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from coding_model_project.data.tinycode.families import Composition, compositions
+from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
+
+VERSION = 1
+"""Raised by any change of what `generate` returns."""
+
+N_PUBLIC, N_HIDDEN = 3, 8
+N_TEST, N_VALIDATION = 400, 150
+STDIN_SHARE = 0.25
+MAX_BAD = 4
+LIMITS = Limits(cpu_s=1.0, wall_s=5.0, memory_mb=256, output_kb=64)
+
+_FUNCTION_PHRASINGS = (
+    "Write a function solve({a}) that returns {w}.",
+    "Define solve({a}) returning {w}.",
+    "Implement solve({a}): give back {w}.",
+)
+_STDIN_PHRASINGS = {
+    "xs": "Read integers xs from a line and print {w}.|Given a line of integers xs, print {w}.|"
+    "Input: integers xs in one line. Output: {w}.",
+    "n": "Read an integer n and print {w}.|Given an integer n, print {w}.|"
+    "Input: an integer n. Output: {w}.",
+    "s": "Read a line s and print {w}.|Given a line s, print {w}.|Input: a line s. Output: {w}.",
+}
+_READ = {"xs": "xs = [*map(int, input().split())]", "n": "n = int(input())", "s": "s = input()"}
+
+_INPUTS: dict[str, tuple[Plain, ...]] = {
+    "xs": (
+        [], [0], [1, 2, 3], [-4, 10, 11, 5, 5, 3], [12, -7, 9, 0, 6, 6], [10, 20, -3, 15, 4],
+        [-1, -2, -3], [7, 7, 14, 21, 5, 10], [5], [-5, 5, -5], [0, 0, 1, 1, 0], [3, 1, 2],
+        [-6, -12, 4, 8], [99, -99, 100, -15], [2, 2, 2], [9, 8, 7, 6, 5, 4], [-10, 10, -9, 9],
+        [-1, 0, 1], [6, -3, 27, 30, -8],
+    ),
+    "n": (0, 1, 2, 3, 5, 6, 7, 10, 12, 15, 20, 99, 100, 101, 555, 256, 987, 33, 48),
+    "s": (
+        "", "a", "Hello World", "abc def", "ABC", "a1b2 c3", "level noon Radar", "x  y",
+        "banana Bread and Tea", "42 7", "aAbB zZ", "one two Three four", "Eve saw kayak",
+        "queue", "rhythm", "go Go gO", "mississippi", "The cat sat", "abca xyzx",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A composition as a problem, with what pre-training needs to vary it."""
+
+    composition: Composition
+    problem: Problem
+    statements: tuple[str, ...]
+    """At least three phrasings; the problem's statement is one of them."""
+
+    @property
+    def uses_stdin(self) -> bool:
+        return self.problem.entry_point is None
+
+
+@dataclass(frozen=True, slots=True)
+class TinyCode:
+    """The whole task set. Splits are disjoint by composition."""
+
+    tasks: tuple[Task, ...]
+
+    def split(self, name: str) -> tuple[Task, ...]:
+        return tuple(task for task in self.tasks if task.problem.split == name)
+
+    def problems(self, split: str) -> tuple[Problem, ...]:
+        return tuple(task.problem for task in self.split(split))
+
+
+@lru_cache(maxsize=2)
+def generate(seed: int = 0) -> TinyCode:
+    """Generate the task set: the same for the same seed, on every machine."""
+    tasks = []
+    seen: set[str] = set()
+    for number, composition in enumerate(compositions()):
+        task = _task(composition, random.Random(f"{seed}/{composition.key}"), number)
+        if task is None:
+            continue
+        shape = normalised(task.problem.gold[0])
+        if shape not in seen:
+            seen.add(shape)
+            tasks.append(task)
+    return TinyCode(tuple(_with_splits(tasks, random.Random(seed))))
+
+
+def normalised(source: str) -> str:
+    """A program's syntax tree with every constant replaced by its type's name."""
+
+    class Normalise(ast.NodeTransformer):
+        def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+            return ast.Constant(type(node.value).__name__)
+
+    return ast.dump(Normalise().visit(ast.parse(source)))
+
+
+def program(composition: Composition, body: str, *, stdin: bool) -> str:
+    """A body as a whole program: a function, or a script that reads and prints."""
+    if not stdin:
+        return f"def solve({composition.argument}):\n    {body}\n"
+    lines = body.replace("\n    ", "\n").split("\n")
+    lines[-1] = "print(" + lines[-1].removeprefix("return ") + ")"
+    return "\n".join([_READ[composition.argument], *lines]) + "\n"
+
+
+def _task(composition: Composition, rng: random.Random, number: int) -> Task | None:
+    """One task, or None where no eight inputs tell its gold from its mistakes."""
+    stdin = rng.random() < STDIN_SHARE
+    gold_body = composition.body()
+    gold = _outcomes(composition, gold_body)
+    if gold is None or len({repr(value) for value in gold}) < 4:
+        return None  # all but constant: anything would pass
+    bad_bodies = {}
+    for body in _mistaken_bodies(composition):
+        got = _outcomes(composition, body, may_fail=True)
+        differs = [i for i, value in enumerate(gold) if _differs(value, got[i])]  # type: ignore[index]
+        if differs:
+            bad_bodies[body] = differs
+    chosen = _choose_inputs(list(bad_bodies.values()), len(gold), rng)
+    rejected = [body for body, differs in bad_bodies.items() if set(differs) & set(chosen[N_PUBLIC:])]
+    bad = [program(composition, body, stdin=stdin) for body in rejected][:MAX_BAD]
+    gold_source = program(composition, gold_body, stdin=stdin)
+    bad += _broken_whole(gold_source)[: max(0, 2 - len(bad))]
+    statements = _statements(composition, stdin)
+    inputs = _INPUTS[composition.argument]
+    problem = Problem(
+        id=f"tinycode/{number}",
+        split="",
+        statement=rng.choice(statements),
+        tests=tuple(
+            _test(inputs[i], gold[i], stdin=stdin, public=position < N_PUBLIC)
+            for position, i in enumerate(chosen)
+        ),
+        limits=LIMITS,
+        comparison="tokens",
+        entry_point=None if stdin else "solve",
+        difficulty=_difficulty(composition),
+        tags=(composition.family, *(p.key for p in composition.parts)),
+        gold=(gold_source,),
+        bad=tuple(bad),
+    )
+    return Task(composition, problem, statements) if _proved(problem) else None
+
+
+def _difficulty(composition: Composition) -> int:
+    """1: only easy parts; 2: some of middling hardness; 3, 4, 5: one, two, three and more hard ones."""
+    n_hard = sum(p.hard == 2 for p in composition.parts)
+    if n_hard:
+        return min(5, 2 + n_hard)
+    return 2 if any(p.hard for p in composition.parts) else 1
+
+
+def _mistaken_bodies(composition: Composition) -> list[str]:
+    """The gold body with one part's mistake in its place, for each part that has one."""
+    codes = [p.code for p in composition.parts]
+    bodies = []
+    for slot, p in enumerate(composition.parts):
+        if p.mistake is not None:
+            bodies.append(composition.body((*codes[:slot], p.mistake.code, *codes[slot + 1 :])))
+    return bodies
+
+
+def _broken_whole(gold: str) -> list[str]:
+    """Known-bad programs any gold gives: a forgotten answer, a misspelt name."""
+    answer = "return " if "return " in gold else "print"
+    forgotten = gold.replace(answer, "_ = ", 1)
+    misspelt = gold.replace("xs", "sx").replace("solve(sx)", "solve(xs)")
+    if misspelt == gold:
+        misspelt = gold.replace(answer, f"{answer}undefined or " if answer != "print" else "prin", 1)
+    return [forgotten, misspelt]
+
+
+def _statements(composition: Composition, stdin: bool) -> tuple[str, ...]:
+    if stdin:
+        phrasings: Sequence[str] = _STDIN_PHRASINGS[composition.argument].split("|")
+    else:
+        phrasings = _FUNCTION_PHRASINGS
+    return tuple(p.format(a=composition.argument, w=composition.what) for p in phrasings)
+
+
+def _choose_inputs(differing: list[list[int]], n: int, rng: random.Random) -> list[int]:
+    """Eleven inputs, public ones first: the hidden ones hold the edge case and tell all mistakes."""
+    hidden = [0]  # the empty or smallest input
+    for differs in differing:
+        if not set(differs) & set(hidden) and len(hidden) < N_HIDDEN:
+            hidden.append(rng.choice(differs))
+    rest = [i for i in range(n) if i not in hidden]
+    rng.shuffle(rest)
+    hidden += rest[: N_HIDDEN - len(hidden)]
+    public = [i for i in range(n) if i not in hidden]
+    rng.shuffle(public)
+    return public[:N_PUBLIC] + hidden
+
+
+def _test(given: Plain, expected: Plain, *, stdin: bool, public: bool) -> Test:
+    if not stdin:
+        return Test(input=Call(function="solve", args=(given,)), expected=expected, public=public)
+    text = " ".join(map(str, given)) if isinstance(given, list) else str(given)
+    return Test(input=Stdin(text + "\n"), expected=f"{expected}\n", public=public)
+
+
+class _Failed:
+    """Stands for an exception where a value was expected."""
+
+
+def _outcomes(composition: Composition, body: str, *, may_fail: bool = False) -> list[Any] | None:
+    """The body's value on every input of its kind; our own trusted code, so run right here."""
+    function = _compiled(program(composition, body, stdin=False))
+    values = []
+    for given in _INPUTS[composition.argument]:
+        try:
+            values.append(function(list(given) if isinstance(given, list) else given))
+        except Exception:  # noqa: BLE001 - a mistake may raise anything; a gold one is dropped
+            if not may_fail:
+                return None
+            values.append(_Failed)
+    return values
+
+
+def _compiled(source: str) -> Callable[[Any], Any]:
+    namespace: dict[str, Any] = {}
+    exec(compile(source, "solution", "exec"), namespace)
+    return namespace["solve"]
+
+
+def _differs(expected: Any, got: Any) -> bool:
+    return type(expected) is not type(got) or expected != got or repr(expected) != repr(got)
+
+
+def _proved(problem: Problem) -> bool:
+    """Whether the gold solution passes every test and each known-bad one fails a hidden test."""
+    if len(problem.bad) < 2 or not all(_passes(problem.gold[0], test) for test in problem.tests):
+        return False
+    return all(
+        not all(_passes(source, test) for test in problem.hidden_tests) for source in problem.bad
+    )
+
+
+def _passes(source: str, test: Test) -> bool:
+    """Run one of our own programs on one test, as a script or a function."""
+    printed: list[str] = []
+    namespace: dict[str, Any] = {"__builtins__": builtins}
+    given = test.input
+    try:
+        if isinstance(given, Stdin):
+            namespace["input"] = lambda: given.text.removesuffix("\n")
+            namespace["print"] = lambda *values: printed.append(" ".join(map(str, values)) + "\n")
+            exec(compile(source, "solution", "exec"), namespace)
+            return "".join(printed).split() == str(test.expected).split()
+        assert isinstance(given, Call)
+        exec(compile(source, "solution", "exec"), namespace)
+        (argument,) = given.args
+        value = namespace["solve"](list(argument) if isinstance(argument, list) else argument)
+        return not _differs(test.expected, value)
+    except Exception:  # noqa: BLE001 - a known-bad program may raise anything
+        return False
+
+
+def _with_splits(tasks: list[Task], rng: random.Random) -> list[Task]:
+    """Assign splits, stratified by family and difficulty so that all splits have all kinds."""
+    strata: dict[tuple[str, int | None], list[int]] = defaultdict(list)
+    for index, task in enumerate(tasks):
+        strata[(task.composition.family, task.problem.difficulty)].append(index)
+    splits = ["train"] * len(tasks)
+    for key in sorted(strata, key=str):
+        members = strata[key]
+        rng.shuffle(members)
+        n_test = round(N_TEST * len(members) / len(tasks))
+        n_validation = round(N_VALIDATION * len(members) / len(tasks))
+        for index in members[:n_test]:
+            splits[index] = "test"
+        for index in members[n_test : n_test + n_validation]:
+            splits[index] = "validation"
+    placed = [
+        replace(task, problem=replace(task.problem, split=split))
+        for task, split in zip(tasks, splits, strict=True)
+    ]
+    rng.shuffle(placed)
+    return placed

@@ -1,0 +1,75 @@
+"""Programs as a programmer who makes common mistakes would write them: the pre-training corpus."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from coding_model_project.data.tinycode.generator import Task, program
+from coding_model_project.data.tinycode.parts import MistakeKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseConfig:
+    """How often each mistake is made, fixed before any training.
+
+    A part's mistake is made with its kind's share, independently of the other parts; a whole-program
+    one spoils the finished program. Every correct choice keeps at least 0.3, so that reinforcement
+    learning can find it.
+    """
+
+    parts: dict[MistakeKind, float] = field(
+        default_factory=lambda: {
+            MistakeKind.boundary: 0.50,
+            MistakeKind.operator: 0.40,
+            MistakeKind.empty_input: 0.55,
+            MistakeKind.type: 0.45,
+            MistakeKind.order: 0.45,
+            MistakeKind.duplicates: 0.50,
+            MistakeKind.wrong_builtin: 0.40,
+            MistakeKind.off_by_one: 0.50,
+            MistakeKind.sign: 0.50,
+            MistakeKind.case: 0.40,
+        }
+    )
+    whole: dict[MistakeKind, float] = field(
+        default_factory=lambda: {
+            MistakeKind.missing_return: 0.02,
+            MistakeKind.syntax: 0.03,
+            MistakeKind.name_error: 0.02,
+            MistakeKind.infinite_loop: 0.01,
+        }
+    )
+
+
+def noisy_solution(task: Task, rng: random.Random, noise: NoiseConfig) -> str:
+    """A solution of the task with mistakes drawn by their shares; often none."""
+    codes = tuple(
+        p.mistake.code if p.mistake and rng.random() < noise.parts[p.mistake.kind] else p.code
+        for p in task.composition.parts
+    )
+    source = program(task.composition, task.composition.body(codes), stdin=task.uses_stdin)
+    draw = rng.random()
+    for kind, share in noise.whole.items():
+        if draw < share:
+            return spoil(source, kind, rng)
+        draw -= share
+    return source
+
+
+def spoil(source: str, kind: MistakeKind, rng: random.Random) -> str:
+    """The program with one mistake of the whole-program kinds."""
+    answer = "return " if "return " in source else "print("
+    head, _, tail = source.rpartition(answer)
+    match kind:
+        case MistakeKind.missing_return:
+            return f"{head}r = {tail}" if answer == "return " else f"{head}r = ({tail}"
+        case MistakeKind.syntax:
+            return source.rstrip()[:-1] + "\n" if source.rstrip()[-1] in ")]" else f"{head}{answer}{tail} )"
+        case MistakeKind.name_error:
+            return f"{head}{answer}{tail}".replace(" in ", " in y", 1)
+        case MistakeKind.infinite_loop:
+            indent = "    " if answer == "return " else ""
+            lines = head.rstrip(" ").rstrip("\n")
+            return f"{lines}\n{indent}while True: pass\n{indent}{answer}{tail}"
+    raise ValueError(f"{kind} is not a whole-program mistake")
