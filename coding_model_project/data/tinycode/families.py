@@ -157,6 +157,8 @@ _ALGORITHMS = (
     part("dedupe", "values without repeats in order of",
          "r = []\n    for x in xs:\n        if x not in r:\n            r.append(x)",
          "r = sorted(set(xs))", "order", 2),
+    part("second", "second largest value, if any, of", "r = sorted(set(xs))[-2:-1]",
+         "r = sorted(xs)[-2:-1]", "duplicates", 2),
     part("rotate", "left rotation by one of", "r = xs[1:] + xs[:1]", "r = xs[1:] + xs[0]", "type", 1),
     part("runs", "run lengths of",
          "r = []\n    for i, x in enumerate(xs):\n        if i and x == xs[i - 1]:\n"
