@@ -11,10 +11,13 @@ GRADER_VERSION = "1"
 
 
 class Grader(Protocol):
+    """Judges completions; safe to call concurrently."""
+
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """Judge one completion. Never raises because of the program.
 
         Raises:
-            UngradableError: (SandboxError, CheckerError, DataError) no truthful verdict can be given.
+            UngradableError: (SandboxError, CheckerError, DataError) no truthful verdict can be
+                given.
         """
         ...

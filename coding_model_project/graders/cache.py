@@ -5,20 +5,31 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import asdict, astuple, dataclass, replace
 
+from coding_model_project import codec
 from coding_model_project.extract import extract
 from coding_model_project.graders.execution import ExecutionGrader
 from coding_model_project.types import Problem, Verdict
 
 
+@dataclass(slots=True)
+class _Entry:
+    """A verdict, known or on its way, and how many wait for it."""
+
+    verdict: asyncio.Task[Verdict]
+    waiting: int = 0
+
+
 class CachedGrader:
     """Answers a program it has judged before from memory; duplicates in flight share one run.
 
-    The key is the code, the problem's tests and limits, and the grader's identity (version, sandbox
-    and tier, mode). Failures are never cached: all who wait for one get it, the next caller tries anew.
+    The key is the code, the problem (tests, limits, comparison) and the grader's identity (version,
+    sandbox and tier, mode). Failures are never cached: all who wait for one get it, the next caller
+    tries anew. A run nobody waits for any more is cancelled.
 
     Args:
+        bare: as the inner grader's.
         max_entries: verdicts kept, least recently used dropped first.
     """
 
@@ -26,48 +37,71 @@ class CachedGrader:
         self._inner = inner
         self._bare = bare
         self._max_entries = max_entries
-        self._entries: OrderedDict[bytes, asyncio.Future[Verdict]] = OrderedDict()
-        self._tests: dict[str, bytes] = {}
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._problems: dict[str, tuple[Problem, bytes]] = {}
+        self.hits = 0
+        """Completions answered from memory or by a run already under way."""
+        self.misses = 0
 
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """See `graders.base.Grader`. A cached verdict has `cached` set and no judge time."""
-        key = self._key(problem, completion)
-        known = self._entries.get(key)
-        if known is not None:
-            self._entries.move_to_end(key)
-            return replace(await asyncio.shield(known), cached=True, judge_s=0.0)
-        future = asyncio.get_running_loop().create_future()
-        future.add_done_callback(_retrieve)
-        self._entries[key] = future
-        try:
-            verdict = await self._inner.grade(problem, completion)
-        except BaseException as error:
-            del self._entries[key]
-            if isinstance(error, Exception):
-                future.set_exception(error)
-            else:  # cancelled: whoever waits with us must not wait for ever
-                future.cancel()
-            raise
-        future.set_result(verdict)
-        while len(self._entries) > self._max_entries:
-            self._entries.popitem(last=False)
-        return verdict
+        found = extract(completion, language=problem.language, bare=self._bare)
+        key = self._key(problem, found.code)
+        entry = self._entries.get(key)
+        hit = entry is not None
+        if entry is None:
+            grading = self._inner.grade_code(problem, found.code, extraction=str(found.rule))
+            entry = self._entries[key] = _Entry(asyncio.ensure_future(grading))
+            entry.verdict.add_done_callback(lambda task: self._forget_failure(key, task))
+            self._drop_oldest()
+        self.hits += hit
+        self.misses += not hit
+        self._entries.move_to_end(key)
+        verdict = await self._wait(key, entry)
+        if not hit:
+            return verdict
+        return replace(verdict, extraction=str(found.rule), cached=True, judge_s=0.0)
 
-    def _key(self, problem: Problem, completion: str) -> bytes:
-        code = extract(completion, language=problem.language, bare=self._bare).code
+    async def _wait(self, key: bytes, entry: _Entry) -> Verdict:
+        entry.waiting += 1
+        try:
+            return await asyncio.shield(entry.verdict)
+        finally:
+            entry.waiting -= 1
+            if not entry.waiting and not entry.verdict.done():
+                entry.verdict.cancel()
+                self._remove(key, entry.verdict)
+
+    def _forget_failure(self, key: bytes, task: asyncio.Task[Verdict]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._remove(key, task)
+
+    def _remove(self, key: bytes, task: asyncio.Task[Verdict]) -> None:
+        entry = self._entries.get(key)
+        if entry is not None and entry.verdict is task:
+            del self._entries[key]
+
+    def _drop_oldest(self) -> None:
+        while len(self._entries) > max(1, self._max_entries):
+            self._entries.popitem(last=False)
+
+    def _key(self, problem: Problem, code: str | None) -> bytes:
         digest = hashlib.sha256(self._inner.identity.encode())
-        digest.update(self._tests_digest(problem))
-        digest.update(b"\0none" if code is None else code.encode("utf-8", "surrogatepass"))
+        digest.update(self._problem_digest(problem))
+        digest.update(b"none" if code is None else b"code" + code.encode("utf-8", "surrogatepass"))
         return digest.digest()
 
-    def _tests_digest(self, problem: Problem) -> bytes:
-        if problem.id not in self._tests:
-            content = (problem.id, problem.tests, problem.limits, problem.comparison, problem.language)
-            self._tests[problem.id] = hashlib.sha256(repr(content).encode()).digest()
-        return self._tests[problem.id]
+    def _problem_digest(self, problem: Problem) -> bytes:
+        known = self._problems.get(problem.id)
+        if known is None or known[0] is not problem:
+            known = self._problems[problem.id] = problem, _digest(problem)
+        return known[1]
 
 
-def _retrieve(future: asyncio.Future[Verdict]) -> None:
-    """Mark a failure as seen: the first caller raises it, and often nobody else waits."""
-    if not future.cancelled():
-        future.exception()
+def _digest(problem: Problem) -> bytes:
+    tests = [
+        (type(test.input).__name__, astuple(test.input), test.expected, test.public)
+        for test in problem.tests
+    ]
+    content = [problem.id, problem.language, problem.comparison, asdict(problem.limits), tests]
+    return hashlib.sha256(codec.dumps(content)).digest()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from coding_model_project.sandbox.embedded import linux
 from coding_model_project.types import Limits
@@ -23,6 +25,7 @@ class Tier(StrEnum):
     """As above, and a root of its own, without network, processes or users of the host."""
 
     def at_least(self, other: Tier) -> bool:
+        """Whether this tier isolates as strongly as the other."""
         order = list(Tier)
         return order.index(self) >= order.index(other)
 
@@ -30,9 +33,15 @@ class Tier(StrEnum):
 MEMORY_MARGIN = 48 << 20
 """Bytes of address space a test gets above its limit: thread stacks, allocator arenas."""
 
+_STACK = 120 << 20
+"""Bytes the main thread's stack may grow to: recursion through C functions is honest."""
+
+_SCRATCH = 8 << 20
+"""Bytes a test may write to its own /tmp, which ends with it (tier namespaces)."""
+
+_PREFIXES = {"/usr/lib" if prefix == "/usr" else prefix for prefix in (sys.base_prefix, sys.prefix)}
 READABLE = (
-    sys.base_prefix,
-    sys.prefix,
+    *sorted(_PREFIXES),
     "/usr/lib",
     "/lib",
     "/lib64",
@@ -43,7 +52,7 @@ READABLE = (
     "/dev/zero",
     "/dev/urandom",
 )
-_SCRATCH = "/tmp"
+"""All of the host's files that a test may see, read-only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +61,11 @@ class Confinement:
 
     tier: Tier
     base_address_space: int
-    """Bytes of address space the zygote itself takes; a test's limit is on top."""
-    landlock: int | None
-    """Descriptor of the rule set, or None where the kernel has no Landlock or the tier no need."""
+    """Bytes of address space a test has before it runs, with the margin; its limit is on top."""
+    landlock: int | None = None
+    """Descriptor of the rule set of tier seccomp."""
+    filter: linux.Filter | None = None
+    """The seccomp filter of every tier but rlimit."""
 
     @property
     def namespaces(self) -> int:
@@ -65,41 +76,30 @@ class Confinement:
 
 
 def prepare(tier: Tier) -> Confinement:
-    """Called once in a zygote, before any test: enters the tier's namespaces."""
+    """Enter the tier's namespaces. Called once in a zygote, before any test, after its imports.
+
+    Raises:
+        OSError: this machine does not allow the tier.
+    """
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    base = pages * resource.getpagesize() + MEMORY_MARGIN
+    if tier is Tier.rlimit:
+        return Confinement(tier=tier, base_address_space=base)
+    ruleset = None
     if tier is Tier.namespaces:
         _enter_namespaces()
-    abi = linux.landlock_abi()
-    ruleset = None
-    if tier is Tier.seccomp:
+    else:
+        abi = linux.landlock_abi()
         if not abi:
             raise OSError("the kernel has no Landlock, which tier seccomp needs to close files")
-        ruleset = linux.landlock_ruleset(abi, list(READABLE))
-    with open("/proc/self/statm") if tier is not Tier.namespaces else _statm() as file:
-        pages = int(file.read().split()[0])
+        ruleset = linux.landlock_ruleset(abi, READABLE)
     return Confinement(
-        tier=tier,
-        base_address_space=pages * resource.getpagesize() + MEMORY_MARGIN,
-        landlock=ruleset,
+        tier=tier, base_address_space=base, landlock=ruleset, filter=linux.Filter.build()
     )
 
 
-_early_statm = None
-
-
-def remember_statm() -> None:
-    """Keep /proc/self/statm open: a namespace root has no /proc."""
-    global _early_statm
-    _early_statm = open("/proc/self/statm")
-
-
-def _statm():  # type: ignore[no-untyped-def]
-    assert _early_statm is not None
-    _early_statm.seek(0)
-    return _early_statm
-
-
 def _enter_namespaces() -> None:
-    """A user namespace with a read-only root of a few bind mounts, no network, no host processes."""
+    """A user namespace with a read-only root of a few bind mounts, and no network."""
     uid, gid = os.getuid(), os.getgid()
     linux.unshare(
         linux.CLONE_NEWUSER
@@ -109,81 +109,95 @@ def _enter_namespaces() -> None:
         | linux.CLONE_NEWUTS
         | linux.CLONE_NEWCGROUP
     )
-    for name, text in (("setgroups", "deny"), ("uid_map", f"1000 {uid} 1"), ("gid_map", f"1000 {gid} 1")):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"1000 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"1000 {gid} 1")
     linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE)
-    linux.mount("root", _SCRATCH, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=1m,mode=755")
-    bound: list[str] = []
-    for path in READABLE:
-        if not os.path.exists(path) or any(path.startswith(b + "/") or path == b for b in bound):
+    root = _mount_point()
+    linux.mount("root", str(root), "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=1m,mode=755")
+    bound: list[Path] = []
+    for path in map(Path, READABLE):
+        if not path.exists() or any(path.is_relative_to(parent) for parent in bound):
             continue
-        if os.path.islink(path) and path.count("/") == 1:  # /lib -> usr/lib
-            os.symlink(os.readlink(path), _SCRATCH + path)
+        target = root / path.relative_to("/")
+        if path.is_symlink() and path.parent == Path("/"):  # /lib -> usr/lib
+            target.symlink_to(path.readlink())
             continue
-        _bind(path)
+        _bind(path, target)
         bound.append(path)
-    os.makedirs(_SCRATCH + "/tmp", exist_ok=True)
-    os.makedirs(_SCRATCH + "/old")
-    os.chdir(_SCRATCH)
+    for name in ("tmp", "old"):
+        (root / name).mkdir(exist_ok=True)
+    os.chdir(root)
     linux.pivot_root(".", "old")
     os.chdir("/")
-    linux.umount("/old")
-    os.rmdir("/old")
-    linux.mount("", "/", "", linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID)
+    linux.unmount("/old")
+    Path("/old").rmdir()
+    linux.make_read_only("/")
     linux.sethostname("sandbox")
 
 
-def _bind(path: str) -> None:
-    target = _SCRATCH + path
-    if os.path.isdir(path):
-        os.makedirs(target, exist_ok=True)
+def _mount_point() -> Path:
+    """A directory to build the new root on, which hides nothing that goes into it."""
+    for name in ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp", "/dev/shm"):
+        path = Path(name)
+        if path.is_dir() and not any(Path(p).resolve().is_relative_to(path) for p in READABLE):
+            return path
+    raise OSError("no directory to build a root on")
+
+
+def _bind(path: Path, target: Path) -> None:
+    if path.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
     else:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        open(target, "w").close()
-    linux.mount(path, target, "", linux.MS_BIND | linux.MS_REC)
-    flags = linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NOSUID
-    linux.mount("", target, "", flags | (0 if path.startswith("/dev") else linux.MS_NODEV))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+    linux.mount(str(path), str(target), "", linux.MS_BIND | linux.MS_REC)
 
 
-def confine(confinement: Confinement, limits: Limits, descriptors: list[int]) -> None:
+def confine(
+    confinement: Confinement,
+    limits: Limits,
+    descriptors: Sequence[int],
+    files: Mapping[str, bytes],
+) -> None:
     """Confine this process to one test. Descriptors become 0, 1, 2, …; all others are closed.
 
     Raises:
         OSError: a step failed; the process must not run the program then.
     """
     tier = confinement.tier
-    ruleset = len(descriptors)
-    wanted = [*descriptors] + ([confinement.landlock] if confinement.landlock is not None else [])
-    high = [os.dup2(fd, 200 + i, inheritable=False) for i, fd in enumerate(wanted)]
+    kept = [*descriptors, *([confinement.landlock] if confinement.landlock is not None else [])]
+    high = [os.dup2(fd, 200 + i, inheritable=False) for i, fd in enumerate(kept)]
     for i, fd in enumerate(high):
         os.dup2(fd, i)
-    linux.close_range(len(wanted))
+    linux.close_range(len(kept))
     linux.die_with_parent()
     if tier is Tier.namespaces:
-        size = "size=8m,nr_inodes=512"
-        linux.mount("tmp", "/tmp", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, size)
+        size = _SCRATCH + sum(map(len, files.values()))
+        flags = linux.MS_NOSUID | linux.MS_NODEV
+        linux.mount("tmp", "/tmp", "tmpfs", flags, f"size={size},nr_inodes=512")
         os.chdir("/tmp")
-    elif tier is Tier.seccomp:
+        for name, content in files.items():
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            Path(name).write_bytes(content)
+    else:
         os.chdir("/")
     _limit(resource.RLIMIT_AS, confinement.base_address_space + (limits.memory_mb << 20))
     _limit(resource.RLIMIT_FSIZE, limits.output_kb << 10)
-    _limit(resource.RLIMIT_CPU, int(limits.cpu_s) + 2)  # behind the supervisor's exact clock
-    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_CPU, int(limits.cpu_s) + 2)  # behind the exact clock outside
+    _limit(resource.RLIMIT_STACK, _STACK)
     _limit(resource.RLIMIT_NOFILE, 64)
-    _limit(resource.RLIMIT_MEMLOCK, 0)
-    _limit(resource.RLIMIT_MSGQUEUE, 0)
-    if tier is Tier.rlimit:
+    for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
+        _limit(kind, 0)
+    if confinement.filter is None:
         linux.no_new_privileges()
         return
-    _limit(resource.RLIMIT_NPROC, 64)
-    if tier is Tier.namespaces:
-        linux.drop_capabilities()
+    linux.drop_capabilities()
     linux.no_new_privileges()
     if confinement.landlock is not None:
-        linux.landlock_restrict(ruleset)
-        os.close(ruleset)
-    linux.seccomp_install(linux.seccomp_filter(os.getpid()))
+        linux.landlock_restrict(len(descriptors))
+        os.close(len(descriptors))
+    confinement.filter.install()
 
 
 def _limit(kind: int, value: int) -> None:

@@ -8,6 +8,10 @@ import os
 import platform
 import signal
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the GIL, so usable around clone()
 _syscall = _libc.syscall
@@ -48,7 +52,14 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "prlimit64": (302, 261), "tkill": (200, 130), "tgkill": (234, 131), "kill": (62, 129),
     "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "setsid": (112, 157),
     "setpgid": (109, 154), "vmsplice": (278, 75), "remap_file_pages": (216, 234),
-    "memfd_create": (319, 279), "fcntl": (72, 25), "ioctl": (16, 29),
+    "memfd_create": (319, 279), "fcntl": (72, 25), "ioctl": (16, 29), "iopl": (172, -1),
+    "ioperm": (173, -1), "modify_ldt": (154, -1), "inotify_init": (253, -1), "vhangup": (153, 58),
+    "chmod": (90, -1), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, -1), "fchown": (93, 55), "lchown": (94, -1), "fchownat": (260, 54),
+    "utime": (132, -1), "utimes": (235, -1), "futimesat": (261, -1), "utimensat": (280, 88),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
+    "lremovexattr": (198, 15), "fremovexattr": (199, 16), "truncate": (76, 45),
+    "lsm_set_self_attr": (460, 460),
 }  # fmt: skip
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x20000, 0x2000000, 0x4000000
@@ -56,6 +67,7 @@ CLONE_NEWIPC, CLONE_NEWUSER = 0x8000000, 0x10000000
 CLONE_NEWPID, CLONE_NEWNET, CLONE_THREAD = 0x20000000, 0x40000000, 0x10000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 4096
 MS_REC, MS_PRIVATE, MNT_DETACH = 16384, 1 << 18, 2
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _AT_FDCWD, _AT_RECURSIVE = 1, 2, -100, 0x8000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
 
@@ -95,17 +107,24 @@ def pivot_root(new: str, old: str) -> None:
     call("pivot_root", ctypes.c_char_p(new.encode()), ctypes.c_char_p(old.encode()))
 
 
-def umount(target: str) -> None:
+def unmount(target: str) -> None:
     call("umount2", ctypes.c_char_p(target.encode()), MNT_DETACH)
+
+
+def make_read_only(target: str) -> None:
+    """A mount and all mounts below it: read-only, without set-uid programs."""
+    attributes = struct.pack("4Q", _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID, 0, 0, 0)
+    path = ctypes.c_char_p(target.encode())
+    call("mount_setattr", _AT_FDCWD, path, _AT_RECURSIVE, ctypes.c_char_p(attributes), 32)
 
 
 def sethostname(name: str) -> None:
     call("sethostname", ctypes.c_char_p(name.encode()), len(name))
 
 
-def close_range(first: int, last: int = 0xFFFFFFFF) -> None:
-    if first <= last:
-        call("close_range", first, last, 0)
+def close_range(first: int) -> None:
+    """Close every descriptor from this one up."""
+    call("close_range", first, 0xFFFFFFFF, 0)
 
 
 def die_with_parent() -> None:
@@ -135,7 +154,8 @@ def fork(namespaces: int = 0) -> int:
     if not namespaces:
         return os.fork()
     ctypes.pythonapi.PyOS_BeforeFork()
-    pid = _syscall(ctypes.c_long(number("clone")), ctypes.c_long(namespaces | signal.SIGCHLD), 0, 0, 0, 0)
+    flags = ctypes.c_long(namespaces | signal.SIGCHLD)
+    pid = _syscall(ctypes.c_long(number("clone")), flags, 0, 0, 0, 0)
     if pid == 0:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         return 0
@@ -161,7 +181,7 @@ def landlock_abi() -> int:
         return 0
 
 
-def landlock_ruleset(abi: int, readable: list[str]) -> int:
+def landlock_ruleset(abi: int, readable: Sequence[str]) -> int:
     """A descriptor of rules: only `readable` paths, read-only; no TCP; no signals out (ABI 6)."""
     rights = _FS_RIGHTS.get(abi, (1 << 16) - 1)
     words = [rights] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])
@@ -172,7 +192,7 @@ def landlock_ruleset(abi: int, readable: list[str]) -> int:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
-        allowed = _READ_ONLY if os.path.isdir(path) else _READ_ONLY_FILE  # noqa: PTH112
+        allowed = _READ_ONLY if Path(path).is_dir() else _READ_ONLY_FILE
         rule = struct.pack("=QI", allowed, fd)
         call("landlock_add_rule", ruleset, 1, ctypes.c_char_p(rule), 0)
         os.close(fd)
@@ -186,45 +206,97 @@ def landlock_restrict(ruleset: int) -> None:
 # ── seccomp ───────────────────────────────────────────────────────────────────────────────────────
 
 _CONDITIONAL = {"clone", "clone3", "prlimit64", "kill", "tgkill", "fcntl", "ioctl"}
-_OURS = {"prctl", "close_range", "landlock_restrict_self", "memfd_create"}
+_HARMLESS = {"close_range", "landlock_restrict_self"}
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _KILL = 0x7FFF0000, 0x80000000
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x50000
+_NUMBER, _ARCH, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32  # offsets in struct seccomp_data
+_PID_PLACEHOLDER = 0x5EC0DE5
+_Code = list[tuple[int, int, int, int]]
 
 
-def seccomp_filter(own_pid: int) -> bytes:
-    """A filter without processes, exec, sockets, mounts, or signals to others.
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter without processes, exec, sockets, mounts, changes to files' attributes, or signals
+    to others.
 
-    Denied calls give EPERM; clone3 gives ENOSYS, so that threads fall back to clone; a foreign
-    architecture is killed.
+    Denied calls give EPERM; clone3 gives ENOSYS, so that threads fall back to clone; a call of a
+    foreign architecture kills.
     """
-    eperm = 0x50000 | errno.EPERM
-    code: list[tuple[int, int, int, int]] = [(_LD, 0, 0, 4), (_JEQ, 1, 0, AUDIT_ARCH), (_RET, 0, 0, _KILL)]
-    code += [(_LD, 0, 0, 0)]
+
+    template: bytes
+
+    @classmethod
+    def build(cls) -> Self:
+        """The filter for this machine, made once; `install` puts in the process's own id."""
+        denied = {number(name) for name in _NUMBERS if name not in _CONDITIONAL | _HARMLESS} - {-1}
+        code = _preamble() + _only_threads() + _only_reading_limits() + _only_own_signals()
+        code += _not_with("fcntl", 8, 10, 15, 1024)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE
+        code += _not_with("ioctl", 0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+        code += [(_JEQ, len(denied) - i, 0, n) for i, n in enumerate(sorted(denied))]
+        code += [(_RET, 0, 0, _ALLOW), (_RET, 0, 0, _ERRNO | errno.EPERM)]
+        return cls(b"".join(struct.pack("HBBI", *instruction) for instruction in code))
+
+    def install(self) -> None:
+        """From here on this process, and its threads, are under the filter."""
+        placeholder, own = (struct.pack("I", pid) for pid in (_PID_PLACEHOLDER, os.getpid()))
+        program = self.template.replace(placeholder, own)
+        buffer = ctypes.create_string_buffer(program, len(program))
+        header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
+        call("seccomp", 1, 0, ctypes.byref(ctypes.create_string_buffer(header, len(header))))
+
+
+def _preamble() -> _Code:
+    code = [(_LD, 0, 0, _ARCH), (_JEQ, 1, 0, AUDIT_ARCH), (_RET, 0, 0, _KILL), (_LD, 0, 0, _NUMBER)]
     if MACHINE == "x86_64":  # the x32 table would go round the numbers below
         code += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _KILL)]
-    code += [(_JEQ, 0, 1, number("clone3")), (_RET, 0, 0, 0x50000 | errno.ENOSYS)]
-    # clone only for threads
-    code += [(_JEQ, 0, 4, number("clone")), (_LD, 0, 0, 16), (_JSET, 1, 0, CLONE_THREAD)]
-    code += [(_RET, 0, 0, 0x50000 | errno.EAGAIN), (_LD, 0, 0, 0)]
-    # prlimit64 only to read: the new limit's pointer is null
-    code += [(_JEQ, 0, 6, number("prlimit64")), (_LD, 0, 0, 32), (_JEQ, 0, 2, 0), (_LD, 0, 0, 36)]
-    code += [(_JEQ, 1, 0, 0), (_RET, 0, 0, eperm), (_LD, 0, 0, 0)]
-    for name in ("kill", "tgkill"):  # only to itself
-        code += [(_JEQ, 0, 4, number(name)), (_LD, 0, 0, 16), (_JEQ, 1, 0, own_pid)]
-        code += [(_RET, 0, 0, eperm), (_LD, 0, 0, 0)]
-    # fcntl: no F_SETOWN(8), F_SETSIG(10), F_SETOWN_EX(15), F_SETLEASE(1024)
-    code += [(_JEQ, 0, 7, number("fcntl")), (_LD, 0, 0, 24), (_JEQ, 3, 0, 8), (_JEQ, 2, 0, 10)]
-    code += [(_JEQ, 1, 0, 15), (_JEQ, 0, 1, 1024), (_RET, 0, 0, eperm), (_LD, 0, 0, 0)]
-    # ioctl: no TIOCSTI, TIOCLINUX
-    code += [(_JEQ, 0, 5, number("ioctl")), (_LD, 0, 0, 24), (_JEQ, 1, 0, 0x5412)]
-    code += [(_JEQ, 0, 1, 0x541C), (_RET, 0, 0, eperm), (_LD, 0, 0, 0)]
-    denied = sorted({number(n) for n in _NUMBERS if n not in _CONDITIONAL | _OURS} - {-1})
-    code += [(_JEQ, len(denied) - i, 0, n) for i, n in enumerate(denied)]
-    code += [(_RET, 0, 0, _ALLOW), (_RET, 0, 0, eperm)]
-    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+    return code
 
 
-def seccomp_install(program: bytes) -> None:
-    buffer = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
-    call("seccomp", 1, 0, ctypes.byref(ctypes.create_string_buffer(header, len(header))))
+def _only_threads() -> _Code:
+    return [
+        (_JEQ, 0, 1, number("clone3")),
+        (_RET, 0, 0, _ERRNO | errno.ENOSYS),
+        (_JEQ, 0, 4, number("clone")),
+        (_LD, 0, 0, _FIRST),
+        (_JSET, 1, 0, CLONE_THREAD),
+        (_RET, 0, 0, _ERRNO | errno.EAGAIN),
+        (_LD, 0, 0, _NUMBER),
+    ]
+
+
+def _only_reading_limits() -> _Code:
+    """prlimit64 with a null pointer to new limits: both halves of the third argument are 0."""
+    return [
+        (_JEQ, 0, 6, number("prlimit64")),
+        (_LD, 0, 0, _THIRD),
+        (_JEQ, 0, 2, 0),
+        (_LD, 0, 0, _THIRD + 4),
+        (_JEQ, 1, 0, 0),
+        (_RET, 0, 0, _ERRNO | errno.EPERM),
+        (_LD, 0, 0, _NUMBER),
+    ]
+
+
+def _only_own_signals() -> _Code:
+    code: _Code = []
+    for name in ("kill", "tgkill"):
+        code += [
+            (_JEQ, 0, 4, number(name)),
+            (_LD, 0, 0, _FIRST),
+            (_JEQ, 1, 0, _PID_PLACEHOLDER),
+            (_RET, 0, 0, _ERRNO | errno.EPERM),
+            (_LD, 0, 0, _NUMBER),
+        ]
+    return code
+
+
+def _not_with(name: str, *commands: int) -> _Code:
+    """Denied with these as second argument."""
+    n = len(commands)
+    return [
+        (_JEQ, 0, n + 3, number(name)),
+        (_LD, 0, 0, _SECOND),
+        *((_JEQ, n - 1 - i, 1 if i == n - 1 else 0, c) for i, c in enumerate(commands)),
+        (_RET, 0, 0, _ERRNO | errno.EPERM),
+        (_LD, 0, 0, _NUMBER),
+    ]

@@ -1,190 +1,47 @@
-"""The host's side of the embedded sandbox: a pool of zygotes, each with one program at a time."""
+"""The host's side: a pool of zygotes behind the `Sandbox` protocol."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import queue
-import socket
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from pathlib import PurePosixPath
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
-from coding_model_project import codec
-from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.embedded import frames
+from coding_model_project.sandbox.embedded import probe
 from coding_model_project.sandbox.embedded.confine import Tier
-from coding_model_project.sandbox.embedded.zygote_codes import (
-    COULD_NOT_CONFINE,
-    NO_ANSWER,
-    OUT_OF_MEMORY,
-)
+from coding_model_project.sandbox.embedded.slot import Slot, ZygoteLost
 from coding_model_project.types import (
-    Call,
+    Asserts,
     Execution,
     Input,
     Limits,
-    Opaque,
     Program,
-    Status,
-    Stdin,
 )
 
-_START_S = 30.0
-_MARGIN_S = 15.0
-"""Beyond a program's own limits, the time after which a zygote counts as lost."""
-_TRIES = 2
-_T = TypeVar("_T")
-
-
-class _Zygote:
-    """One zygote process and the channel to it. Used by one thread at a time."""
-
-    def __init__(self, tier: Tier, python: str) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                self.process = subprocess.Popen(
-                    [python, "-s", "-B", "-X", "int_max_str_digits=0"]
-                    + ["-m", "coding_model_project.sandbox.embedded.zygote"]
-                    + [str(theirs.fileno()), str(tier)],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    cwd="/",
-                    env=_environment(),
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise SandboxError(f"the sandbox's interpreter {python} does not start: {error}") from error
-        self.channel = ours
-        self.tier = tier
-        ours.settimeout(_START_S)
-        try:
-            frames.receive(ours)
-        except (EOFError, OSError) as error:
-            self.close()
-            reason = self._stderr_line() or str(error)
-            raise SandboxError(f"tier {tier} does not start: {reason}") from error
-
-    def close(self) -> None:
-        """End the zygote and, through its death, all that it forked."""
-        self.channel.close()
-        self.process.kill()
-        self.process.wait()
-
-    def _stderr_line(self) -> str:
-        assert self.process.stderr is not None
-        lines = self.process.stderr.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else ""
-
-    def run(
-        self,
-        program: Program,
-        inputs: Sequence[Input],
-        limits: Limits,
-        stop_when: StopWhen | None,
-    ) -> list[Execution]:
-        """Raises EOFError, OSError or ValueError if the zygote is lost."""
-        source = program.source.encode("utf-8", "surrogatepass")
-        self.channel.settimeout(_MARGIN_S + 20)
-        frames.send(self.channel, {"limits": asdict(limits)}, source)
-        head, _ = frames.receive(self.channel)
-        if "compiled" not in head:
-            if "syntax_error" in head:
-                frames.receive(self.channel)  # done
-            # else the compiler itself died on this source: that is the source's doing
-            reason = head.get("syntax_error", "the compiler died")
-            return [Execution(status=Status.syntax_error, stderr_tail=reason)] * len(inputs)
-        executions = []
-        self.channel.settimeout(limits.wall_s + _MARGIN_S)
-        for index, given in enumerate(inputs):
-            frames.send(self.channel, *_request(given))
-            head, data = frames.receive(self.channel)
-            if "exit" not in head:
-                raise EOFError("the program's process died")
-            executions.append(_execution(given, head, data))
-            if stop_when is not None and stop_when(index, executions[-1]):
-                break
-        frames.send(self.channel, {"end": True})
-        frames.receive(self.channel)  # done
-        return executions
-
-
-def _environment() -> dict[str, str]:
-    """What a zygote needs to start; nothing of the host's secrets."""
-    names = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CODING_RUN_TOKEN")
-    kept = {name: os.environ[name] for name in names if name in os.environ}
-    return kept | {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-
-
-def _request(given: Input) -> tuple[dict[str, Any], bytes]:
-    match given:
-        case Stdin(text):
-            return {"input": True}, text.encode("utf-8", "surrogatepass")
-        case Call():
-            return {"function": given.function}, codec.dumps(list(given.args))
-    raise ConfigError("the embedded sandbox does not run assert tests yet; use Stdin or Call inputs")
-
-
-def _execution(given: Input, head: dict[str, Any], data: bytes) -> Execution:
-    """What the machine saw, as a status. The program can lie about itself, never about another."""
-    code = head["exit"]
-    answer = data[head["n_stdout"] :]
-    if code == COULD_NOT_CONFINE and not data and not head["stderr"] and head["cpu_s"] < 0.5:
-        raise EOFError("a test could not be confined")
-    value: Any = None
-    if head["killed"] == "cpu":
-        status = Status.cpu_timeout
-    elif head["killed"] == "wall":
-        status = Status.wall_timeout
-    elif head["full"]:
-        status = Status.output_limit
-    elif code == OUT_OF_MEMORY or (code and "MemoryError" in head["stderr"][-200:]):
-        status = Status.memory_limit
-    elif code < 0:
-        status = Status.signalled
-    elif code:
-        status = Status.raised
-    elif isinstance(given, Call) and not answer:
-        status, code = Status.raised, NO_ANSWER
-    else:
-        status = Status.finished
-        if isinstance(given, Call):
-            try:
-                value = codec.loads(answer)
-            except ValueError:
-                value = Opaque("undecodable")
-    return Execution(
-        status=status,
-        stdout=data[: head["n_stdout"]].decode("utf-8", "replace"),
-        stderr_tail=head["stderr"],
-        value=value,
-        exit_code=code,
-        cpu_s=head["cpu_s"],
-        wall_s=head["wall_s"],
-        peak_memory_mb=head["peak_memory_mb"],
-    )
+_ATTEMPTS = 2
+_NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 
 class EmbeddedSandbox:
-    """Runs Python programs on this machine, with no service, isolated by the kernel.
+    """Runs Python programs in processes forked from warm, confined interpreters.
 
     Args:
-        workers: programs run at once; by default one per CPU core.
-        min_tier: refuse to start with weaker isolation than this.
-        tier: use just this tier instead of the strongest that works.
-        python: the interpreter that runs programs.
+        workers: programs run at the same time; one per CPU core this process may use by default.
+        min_tier: refuse to start with weaker isolation (`confine.Tier`).
+        tier: this tier and no other; by default the strongest that works here.
+        preload: modules imported once and then present in every test at no cost, e.g. "numpy".
+        python: the interpreter programs run in; this one by default.
 
-    Raises (on entering):
-        SandboxError: no tier of at least `min_tier` works here; says why.
+    Each worker is a thread of its own that owns no state but the zygote it is using, so a sandbox
+    may be used from any event loop, in any thread. `stop_when` is called in such a thread.
     """
 
     def __init__(
@@ -192,39 +49,70 @@ class EmbeddedSandbox:
         workers: int | None = None,
         min_tier: str = "seccomp",
         tier: str | None = None,
+        preload: tuple[str, ...] = (),
+        *,
         python: str = sys.executable,
     ) -> None:
-        self._workers = workers or len(os.sched_getaffinity(0))
-        self._min_tier = Tier(min_tier)
-        self._wanted = Tier(tier) if tier else None
-        self._python = python
-        self._tier: Tier | None = None
-        self._zygotes: queue.SimpleQueue[_Zygote] = queue.SimpleQueue()
-        self._all: set[_Zygote] = set()
-        self._lock = threading.Lock()
-        self._closed = False
+        self._n = workers or len(os.sched_getaffinity(0))
+        self._min_tier, self._wanted = _tier(min_tier), _tier(tier) if tier else None
+        self._preload, self._python = preload, python
         self._threads: ThreadPoolExecutor | None = None
+        self._slots: list[Slot] = []
+        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        self._tier: Tier | None = None
+        self._python_version = ""
+        self._closing = threading.Event()
 
     @property
     def tier(self) -> Tier:
+        """How strongly programs are isolated; known once started.
+
+        Raises:
+            SandboxError: not started.
+        """
         if self._tier is None:
-            raise RuntimeError("the sandbox has not been started")
+            raise SandboxError(_NOT_STARTED)
         return self._tier
 
     @property
     def identity(self) -> str:
-        return f"embedded/{self.tier}/cpython-{sys.version_info.major}.{sys.version_info.minor}"
+        """E.g. "embedded/namespaces/cpython-3.11"; known once started.
+
+        Raises:
+            SandboxError: not started.
+        """
+        return f"embedded/{self.tier}/cpython-{self._python_version}"
 
     async def __aenter__(self) -> Self:
-        # Zygotes die with the thread that started them, so all are started by these threads, which
-        # live until the sandbox is left.
-        self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix="sandbox")
+        """Start all zygotes.
+
+        Raises:
+            SandboxError: the tier does not work here, or no zygote starts.
+        """
+        self._closing.clear()
+        self._threads = ThreadPoolExecutor(self._n, "sandbox")
         try:
-            await self._in_thread(self._start)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._start)
         except BaseException:
-            self._stop()
+            await self.__aexit__(None, None, None)
             raise
         return self
+
+    def _start(self) -> None:
+        if self._wanted is None:
+            tier = probe.strongest(self._min_tier, self._python, self._preload)
+        else:
+            tier = self._wanted
+            if not tier.at_least(self._min_tier):
+                raise ConfigError(f"tier {tier} is below min_tier {self._min_tier}")
+            if problem := probe.why_not(tier, self._python, self._preload):
+                raise SandboxError(f"tier {tier} does not work here: {problem}")
+        self._slots = [Slot(tier, self._python, self._preload) for _ in range(self._n)]
+        for slot in self._slots:
+            slot.start()  # by this thread, which lives as long as the sandbox
+            self._free.put(slot)
+        self._python_version = ".".join(self._slots[0].python_version.split(".")[:2])
+        self._tier = tier
 
     async def __aexit__(
         self,
@@ -232,7 +120,17 @@ class EmbeddedSandbox:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._stop()
+        """Stop every process this sandbox started, runs in progress included."""
+        self._closing.set()
+        threads, self._threads = self._threads, None
+        if threads is None:
+            return
+        for slot in self._slots:
+            slot.kill()
+        await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
+        for slot in self._slots:
+            await asyncio.to_thread(slot.stop)
+        self._slots, self._free = [], queue.SimpleQueue()
 
     async def run(
         self,
@@ -242,134 +140,67 @@ class EmbeddedSandbox:
         *,
         stop_when: StopWhen | None = None,
     ) -> list[Execution]:
-        """See `sandbox.base.Sandbox.run`."""
+        """See `Sandbox.run`. Also:
+
+        Raises:
+            ConfigError: a language other than Python, or files at a tier without a place for them.
+            DataError: an `Asserts` input, or a file outside of the working directory.
+        """
+        if self._threads is None:
+            raise SandboxError(_NOT_STARTED)
+        self._check(program, inputs)
+        if not inputs:
+            return []
+        cancelled = threading.Event()
+
+        def stop(index: int, execution: Execution) -> bool:
+            return cancelled.is_set() or (stop_when is not None and stop_when(index, execution))
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._run, program, inputs, limits, stop
+            )
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    def _check(self, program: Program, inputs: Sequence[Input]) -> None:
         if program.language != "python":
-            raise ConfigError(f"the embedded sandbox runs python, not {program.language}")
-        return await self._in_thread(lambda: self._run(program, inputs, limits, stop_when))
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        assert self._threads is not None, "use `async with`"
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    def _start(self) -> None:
-        reasons = []
-        candidates = [self._wanted] if self._wanted else list(reversed(Tier))
-        for tier in candidates:
-            if not tier.at_least(self._min_tier):
-                break
-            try:
-                first = _Zygote(tier, self._python)
-            except SandboxError as error:
-                reasons.append(str(error))
-                continue
-            self._all.add(first)
-            problem = _self_test(first)
-            if problem is None:
-                self._tier = tier
-                self._zygotes.put(first)
-                for _ in range(self._workers - 1):
-                    self._zygotes.put(self._new_zygote())
-                return
-            reasons.append(f"tier {tier} does not hold: {problem}")
-            self._discard(first)
-        raise SandboxError(
-            f"no isolation of tier {self._min_tier} or better works here ({'; '.join(reasons)}); "
-            "set coding.sandbox.min_tier lower only for programs you trust"
-        )
+            raise ConfigError(f"the embedded sandbox runs python, not {program.language!r}")
+        if any(isinstance(given, Asserts) for given in inputs):
+            raise DataError("the embedded sandbox does not run Asserts inputs yet")
+        if program.files and self._tier is not Tier.namespaces:
+            raise ConfigError(f"programs with files need tier namespaces, this is {self._tier}")
+        for name in program.files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise DataError(f"the file {name!r} is outside of the working directory")
 
     def _run(
-        self,
-        program: Program,
-        inputs: Sequence[Input],
-        limits: Limits,
-        stop_when: StopWhen | None,
+        self, program: Program, inputs: Sequence[Input], limits: Limits, stop: StopWhen
     ) -> list[Execution]:
-        failure: Exception | None = None
-        for _ in range(_TRIES):
-            zygote = self._zygotes.get()
-            try:
-                executions = zygote.run(program, inputs, limits, stop_when)
-            except (EOFError, OSError, ValueError) as error:  # lost: killed, out of memory, wedged
-                failure = error
-                self._replace(zygote)
-                continue
-            except BaseException:
-                self._replace(zygote)
-                raise
-            self._zygotes.put(zygote)
-            return executions
-        raise SandboxError(f"the sandbox lost the program {_TRIES} times: {failure}")
-
-    def _new_zygote(self) -> _Zygote:
-        zygote = _Zygote(self.tier, self._python)
-        with self._lock:
-            if self._closed:
-                zygote.close()
-                raise SandboxError("the sandbox is closed")
-            self._all.add(zygote)
-        return zygote
-
-    def _discard(self, zygote: _Zygote) -> None:
-        zygote.close()
-        with self._lock:
-            self._all.discard(zygote)
-
-    def _replace(self, zygote: _Zygote) -> None:
-        """Put a new zygote in a lost one's place; if none starts, the lost one stays in the queue.
-
-        A lost one fails at once and is replaced by the next program that meets it.
-        """
-        zygote.close()
+        """In a worker's thread: run on a free slot, and once more if its zygote was lost."""
+        slot = self._free.get()
+        executions: list[Execution] = []
+        failure: ZygoteLost | None = None
         try:
-            new = self._new_zygote()
-        except SandboxError:
-            self._zygotes.put(zygote)
-            raise
-        with self._lock:
-            self._all.discard(zygote)
-        self._zygotes.put(new)
-
-    def _stop(self) -> None:
-        with self._lock:
-            self._closed = True
-            zygotes, self._all = self._all, set()
-        for zygote in zygotes:
-            zygote.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=True, cancel_futures=True)
+            for _ in range(_ATTEMPTS):
+                if self._closing.is_set():
+                    break
+                try:
+                    slot.run(program, inputs, limits, executions, stop)
+                    return executions
+                except ZygoteLost as error:
+                    failure = error
+        finally:
+            self._free.put(slot)
+        if self._closing.is_set():
+            raise SandboxError("the sandbox was closed during the run")
+        raise SandboxError(f"the sandbox lost a program {_ATTEMPTS} times: {failure}")
 
 
-_PROBE = """
-import os
-def probe():
-    found = []
+def _tier(name: str) -> Tier:
     try:
-        os.fork(); found.append("fork")
-    except OSError: pass
-    try:
-        import socket; socket.socket(); found.append("socket")
-    except (OSError, ImportError): pass
-    for path in ("/etc/passwd", "/proc/1/environ"):
-        try:
-            open(path).read(); found.append("read " + path)
-        except OSError: pass
-    try:
-        open("/var/tmp/probe", "w"); found.append("write")
-    except OSError: pass
-    return found
-"""
-
-
-def _self_test(zygote: _Zygote) -> str | None:
-    """What a program could do that it must not, by trying; None if the tier holds."""
-    program, call = Program(source=_PROBE), Call(function="probe")
-    try:
-        (execution,) = zygote.run(program, [call], Limits(cpu_s=5, wall_s=10), None)
-    except (EOFError, OSError, ValueError) as error:
-        return str(error)
-    if zygote.tier is Tier.rlimit:
-        return None  # promises none of this
-    if execution.status is not Status.finished:
-        return f"its self-test ended with {execution.status}: {execution.stderr_tail[-200:]}"
-    found = execution.value
-    return f"a program could {', '.join(map(str, found))}" if isinstance(found, list) and found else None
+        return Tier(name)
+    except ValueError:
+        raise ConfigError(f"no tier {name!r}; there are {', '.join(Tier)}") from None

@@ -5,167 +5,206 @@
           └ T, one per input: confined, then runs the program
 
 One input at a time: a program never holds an input it has not been asked about. No expected output
-comes here at all. Started by `supervisor` as `-m …zygote FD TIER`.
+comes here at all. Started by `slot` as `-m …zygote FD TIER PRELOADED,MODULES`.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
+import importlib
+import mmap
 import os
-import random
+import platform
 import resource
 import select
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 import types
-from typing import Any, NoReturn
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-# Preloaded for programs: each import here saves every test the time of its own.
-import bisect, collections, copy, decimal, fractions, functools, heapq, io, itertools, json  # noqa: E401, F401, I001
-import math, operator, re, string, typing, statistics, dataclasses, enum, abc, datetime  # noqa: E401, F401
-import encodings.ascii, encodings.latin_1, encodings.utf_8, encodings.idna  # noqa: E401, F401
-
-from coding_model_project import codec
-from coding_model_project.sandbox.embedded import frames, linux
-from coding_model_project.sandbox.embedded.confine import (
-    Confinement,
-    Tier,
-    confine,
-    prepare,
-    remember_statm,
-)
-from coding_model_project.sandbox.embedded.zygote_codes import (
-    COULD_NOT_CONFINE,
-    NO_ANSWER,
-    OUT_OF_MEMORY,
-)
+from coding_model_project.sandbox.embedded import frames, linux, program
+from coding_model_project.sandbox.embedded.confine import Confinement, Tier, confine, prepare
 from coding_model_project.types import Limits
 
+_PRELOAD = """
+abc array ast base64 bisect calendar cmath collections.abc contextlib copy csv dataclasses datetime
+decimal encodings.ascii encodings.idna encodings.latin_1 encodings.utf_8 enum fractions functools
+hashlib heapq io itertools json math numbers operator pprint queue random re statistics string
+struct textwrap threading time typing unicodedata
+"""
+"""What programs import most: each import done here saves every test its time."""
+
 _STDERR_TAIL = 2000
-_COMPILE_CPU_S = 20
+_COMPILE_CPU_S = 10
+_COMPILE_MEMORY = 2 << 30
 
 
 def main() -> None:
-    channel = socket.socket(fileno=int(sys.argv[1]))
+    descriptor, tier, preload = sys.argv[1:]
+    channel = socket.socket(fileno=int(descriptor))
     linux.die_with_parent()
-    remember_statm()
-    confinement = prepare(Tier(sys.argv[2]))
+    for name in [*_PRELOAD.split(), *filter(None, preload.split(","))]:
+        importlib.import_module(name)
+    confinement = prepare(Tier(tier))
     linux.adopt_orphans()
+    _forget_the_host()
+    gc.collect()
+    gc.freeze()
+    frames.send(channel, {"ready": True, "python": platform.python_version()})
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            head, body = frames.receive(channel)
+            pid = os.fork()
+            if pid == 0:
+                _program(channel, confinement, head, body)
+            _, status = os.waitpid(pid, 0)
+            _end_orphans()
+            frames.send(channel, {"done": os.waitstatus_to_exitcode(status)})
+
+
+def _forget_the_host() -> None:
+    """What a program could look up: the environment, arguments, and the way to this package."""
+    package = os.environ.get("PYTHONPATH")
+    sys.path[:] = [path for path in sys.path if path != package]
     os.environ.clear()
     os.environ.update(PATH="/usr/bin:/bin", LANG="C.UTF-8", HOME="/tmp", PYTHONHASHSEED="0")
     sys.argv[:] = ["main.py"]
-    gc.collect()
-    gc.freeze()
-    frames.send(channel, {"ready": True})
-    while True:
-        try:
-            head, source = frames.receive(channel)
-        except EOFError:
-            return
-        pid = os.fork()
-        if pid == 0:
-            code = 0
-            try:
-                _program(channel, confinement, head, source)
-            except EOFError:
-                pass
-            except BaseException:
-                traceback.print_exc()
-                code = 1
-            os._exit(code)
-        os.waitpid(pid, 0)
-        _reap_orphans()
-        frames.send(channel, {"done": True})
+    for name in [name for name in sys.modules if name.startswith("coding_model_project")]:
+        del sys.modules[name]
 
 
-def _reap_orphans() -> None:
+def _end_orphans() -> None:
+    """Kill and reap what outlived its P: with P gone, anything below here is astray."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
     with contextlib.suppress(ChildProcessError):
         while True:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                break
-    with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
-        for child in file.read().split():
-            os.kill(int(child), signal.SIGKILL)
+            if os.waitpid(-1, os.WNOHANG)[0] != 0:
+                continue
+            with contextlib.suppress(FileNotFoundError):  # in namespaces they die with P
+                for child in children.read_text().split():
+                    os.kill(int(child), signal.SIGKILL)
+            os.waitpid(-1, 0)
 
 
 # ── P ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiled:
+    """All that P knows of its program."""
+
+    code: types.CodeType
+    files: dict[str, bytes]
+    limits: Limits
+    confinement: Confinement
+    confined: mmap.mmap
+    """One byte shared with T, which sets it and unmaps it before the program runs."""
+
+
 def _program(
-    channel: socket.socket, confinement: Confinement, head: dict[str, Any], source: bytes
+    channel: socket.socket, confinement: Confinement, head: dict[str, Any], body: bytes
 ) -> None:
-    linux.die_with_parent()
-    linux.hide_memory()
-    limits = Limits(**head["limits"])
-    resource.setrlimit(resource.RLIMIT_CPU, (_COMPILE_CPU_S, _COMPILE_CPU_S + 1))
+    """Compile one program and answer for its inputs; ends the process."""
+    code = 1
     try:
-        code = compile(source, "main.py", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        frames.send(channel, {"syntax_error": reason[:500]})
-        return
+        linux.die_with_parent()
+        linux.hide_memory()
+        compiled = _compile(channel, confinement, head, body)
+        while compiled is not None:
+            head, data = frames.receive(channel)
+            if "end" in head:
+                break
+            _test(channel, compiled, head.get("function"), data)
+        code = 0
+    except (EOFError, ConnectionError):
+        code = 0
+    except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _compile(
+    channel: socket.socket, confinement: Confinement, head: dict[str, Any], body: bytes
+) -> _Compiled | None:
+    """Send whether the source compiles; None if not."""
+    parts, start = [], 0
+    for size in head["sizes"]:
+        parts.append(body[start : start + size])
+        start += size
+    warnings.simplefilter("ignore")
+    kinds = (
+        (resource.RLIMIT_CPU, _COMPILE_CPU_S),
+        (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
+    )
+    before = [resource.getrlimit(kind) for kind, _ in kinds]
+    for (kind, limit), (_, hard) in zip(kinds, before, strict=True):
+        resource.setrlimit(kind, (limit, hard))
+    try:
+        code = compile(parts[0], "main.py", "exec", dont_inherit=True)
+    except Exception as error:  # noqa: BLE001 - RecursionError, MemoryError, SystemError, …
+        frames.send(channel, {"syntax_error": f"{type(error).__name__}: {error}"[:500]})
+        return None
+    for (kind, _), limit in zip(kinds, before, strict=True):
+        resource.setrlimit(kind, limit)
     frames.send(channel, {"compiled": True})
-    while True:
-        head, data = frames.receive(channel)
-        if "end" in head:
-            return
-        _test(channel, confinement, limits, code, head, data)
+    return _Compiled(
+        code=code,
+        files=dict(zip(head["files"], parts[1:], strict=True)),
+        limits=Limits(**head["limits"]),
+        confinement=confinement,
+        confined=mmap.mmap(-1, 1),
+    )
 
 
-def _test(
-    channel: socket.socket,
-    confinement: Confinement,
-    limits: Limits,
-    code: types.CodeType,
-    head: dict[str, Any],
-    data: bytes,
-) -> None:
+def _test(channel: socket.socket, compiled: _Compiled, function: str | None, data: bytes) -> None:
     """Run the program on one input in a process of its own, and send what became of it."""
     started = time.monotonic()
-    function = head.get("function")
-    stdin, out, err, answer = (os.memfd_create(name) for name in ("in", "out", "err", "answer"))
+    descriptors = [os.memfd_create(name) for name in ("in", "out", "err", "answer")]
+    stdin, out, err, answer = descriptors
     if function is None:
         os.write(stdin, data)
         os.lseek(stdin, 0, os.SEEK_SET)
-    pid = linux.fork(confinement.namespaces)
+    compiled.confined[0] = 0
+    pid = linux.fork(compiled.confinement.namespaces)
     if pid == 0:
         try:
-            confine(confinement, limits, [stdin, out, err, answer])
-            random.seed()
-        except BaseException:
-            os._exit(COULD_NOT_CONFINE)
-        _run(code, function, data)
-    status, usage, killed = _watch(pid, limits, started)
+            confine(compiled.confinement, compiled.limits, descriptors, compiled.files)
+            compiled.confined[0] = 1
+            compiled.confined.close()
+        except BaseException:  # noqa: BLE001 - not confined, for whatever reason: never run it
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+        program.run(compiled.code, function, data)
+    status, usage, killed = _watch(pid, compiled.limits, started)
     wall_s = time.monotonic() - started
-    stdout, n_stdout = _content(out, limits.output_kb << 10)
-    answered, n_answer = _content(answer, limits.output_kb << 10)
-    size = os.fstat(err).st_size
-    tail = os.pread(err, _STDERR_TAIL, max(0, size - _STDERR_TAIL))
-    for fd in (stdin, out, err, answer):
+    cap = compiled.limits.output_kb << 10
+    sizes = [os.fstat(fd).st_size for fd in (out, err, answer)]
+    printed = os.pread(out, min(sizes[0], cap), 0)
+    answered = os.pread(answer, min(sizes[2], cap), 0)
+    tail = os.pread(err, _STDERR_TAIL, max(0, sizes[1] - _STDERR_TAIL))
+    for fd in descriptors:
         os.close(fd)
     result = {
+        "confined": compiled.confined[0] == 1,
         "exit": os.waitstatus_to_exitcode(status),
         "killed": killed,
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "wall_s": wall_s,
-        "peak_memory_mb": usage.ru_maxrss / 1024,
-        "full": max(n_stdout, n_answer, size) >= limits.output_kb << 10,
+        "full": max(sizes) >= cap,
         "stderr": tail.decode("utf-8", "replace"),
-        "n_stdout": len(stdout),
+        "printed": len(printed),
     }
-    frames.send(channel, result, stdout + answered)
-
-
-def _content(fd: int, limit: int) -> tuple[bytes, int]:
-    size = os.fstat(fd).st_size
-    return os.pread(fd, min(size, limit), 0), size
+    frames.send(channel, result, printed + answered)
 
 
 def _watch(pid: int, limits: Limits, started: float) -> tuple[int, Any, str | None]:
@@ -192,68 +231,6 @@ def _watch(pid: int, limits: Limits, started: float) -> tuple[int, Any, str | No
         os.kill(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
     return status, usage, killed
-
-
-# ── T ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _run(code: types.CodeType, function: str | None, data: bytes) -> NoReturn:
-    exit_code = 0
-    try:
-        if function is None:
-            module = types.ModuleType("__main__")
-            sys.modules["__main__"] = module
-            exec(code, module.__dict__)
-        else:
-            _answer(code, function, data)
-    except SystemExit as error:
-        exit_code = _exit_code(error.code)
-        if function is not None:
-            exit_code = exit_code or NO_ANSWER
-    except MemoryError:
-        exit_code = OUT_OF_MEMORY
-    except BaseException:
-        exit_code = 1
-        with contextlib.suppress(BaseException):
-            traceback.print_exc(limit=-3)
-    _finish(exit_code)
-
-
-def _answer(code: types.CodeType, name: str, data: bytes) -> None:
-    """Call the program's function and write its value, as plain data, to descriptor 3."""
-    module = types.ModuleType("solution")
-    sys.modules["solution"] = module
-    exec(code, module.__dict__)
-    if "." in name:
-        owner, _, method = name.partition(".")
-        function = getattr(getattr(module, owner)(), method)
-    elif hasattr(module, name):
-        function = getattr(module, name)
-    elif hasattr(module, "Solution"):
-        function = getattr(module.Solution(), name)
-    else:
-        raise NameError(f"the program defines no {name}")
-    value = function(*codec.loads(data))  # type: ignore[misc]
-    os.write(3, codec.dumps(value))
-
-
-def _exit_code(code: object) -> int:
-    if code is None:
-        return 0
-    return code & 255 if type(code) is int else 1
-
-
-def _finish(exit_code: int) -> NoReturn:
-    """End as an interpreter would (threads, exit handlers, buffers), without returning to our frames."""
-    for step in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
-        with contextlib.suppress(BaseException):
-            step()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BaseException:
-            exit_code = exit_code or 120
-    os._exit(exit_code)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,70 @@
+"""The command line. Heavy imports happen inside the commands, so that `--help` answers at once.
+
+Exit codes: 0 done, 1 the check failed, 2 wrong usage or configuration, 3 infrastructure failed,
+130 interrupted. An error is one line on standard error, and a traceback only with `--debug`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from coding_model_project.cli import data, grade, sandbox
+from coding_model_project.errors import CodingModelError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Reinforcement learning on code: judging, data and evaluation.",
+)
+app.add_typer(sandbox.app, name="sandbox")
+app.add_typer(data.app, name="data")
+app.command("grade")(grade.grade)
+
+
+@app.callback()
+def _options(
+    debug: bool = typer.Option(False, "--debug", help="Show a traceback with an error."),
+) -> None: ...
+
+
+_USAGE_ERRORS = typer.BadParameter.__bases__
+"""click's UsageError, which typer vendors and does not export."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Returns:
+        Its exit code.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    command = [argument for argument in given if argument != "--debug"]  # wherever it stands
+    try:
+        return app(command, prog_name="python -m coding_model_project", standalone_mode=False) or 0
+    except _USAGE_ERRORS as error:
+        if not command or type(error).__name__ == "NoArgsIsHelpError":
+            print(error)
+            return 2
+        return _fail(f"{error.format_message()} (see --help)", 2)  # type: ignore[attr-defined]
+    except CodingModelError as error:
+        if debug:
+            raise
+        return _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except OSError as error:
+        if debug:
+            raise
+        return _fail(str(error), CodingModelError.exit_code)
+
+
+def _fail(message: str, code: int) -> int:
+    print("error:", " ".join(message.split()), file=sys.stderr)
+    return code

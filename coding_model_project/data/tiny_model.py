@@ -1,0 +1,266 @@
+"""A tiny starting model: tokenizer and weights made from scratch on a noisy tinycode corpus.
+
+It writes programs as a programmer who makes common mistakes would (`tinycode.noise`), so reinforcement
+learning has something to correct and a correct program is always among what it samples.
+The completion is the bare program and `<|im_end|>`; only the completion is trained on.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coding_model_project.data.tinycode import NoiseConfig, Task, TinyCode, noisy_solution
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
+
+PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+BUCKET_BATCHES = 16
+"""Batches are cut from this many batches' examples sorted by length, so that little is padding."""
+
+Progress = Callable[[int, int, float], None]
+"""Called after each step with its number, the number of steps, and the loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TinyModelConfig:
+    """The model's shape, how long it trains, and how noisy its corpus is."""
+
+    vocab_size: int = 768
+    hidden_size: int = 128
+    intermediate_size: int = 384
+    layers: int = 4
+    heads: int = 4
+    kv_heads: int = 2
+    max_positions: int = 512
+    steps: int = 600
+    batch_size: int = 48
+    learning_rate: float = 3e-3
+    warmup_steps: int = 30
+    weight_decay: float = 0.05
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PretrainReport:
+    """What pre-training made, and what it took."""
+
+    parameters: int
+    vocab_size: int
+    steps: int
+    tokens: int
+    final_loss: float
+    """Mean over the last tenth of the steps, in nats per completion token."""
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    prompt: list[int]
+    completion: list[int]
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.prompt) + len(self.completion)
+
+
+def pretrain(
+    out_dir: Path | str,
+    tasks: TinyCode,
+    config: TinyModelConfig | None = None,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> PretrainReport:
+    """Train tokenizer and model from scratch on the train split; save both in Hugging Face's format.
+
+    `out_dir` appears when all of it is complete.
+    """
+    import torch
+
+    started = time.monotonic()
+    config = config or TinyModelConfig()
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    train = tasks.split("train")
+    tokenizer = train_tokenizer(_corpus(train, config.noise, rng), config.vocab_size)
+    model = new_model(tokenizer, config)
+    losses, n_tokens = _fit(model, _batches(train, tokenizer, config, rng), config, progress)
+    _save(Path(out_dir), model, tokenizer)
+    tail = losses[-max(1, len(losses) // 10) :]
+    return PretrainReport(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        vocab_size=len(tokenizer),
+        steps=len(losses),
+        tokens=n_tokens,
+        final_loss=sum(tail) / len(tail),
+        wall_s=time.monotonic() - started,
+    )
+
+
+def _corpus(tasks: Sequence[Task], noise: NoiseConfig, rng: random.Random) -> Iterator[str]:
+    """Text for the tokenizer: every phrasing in its chat frame, and a noisy program for each."""
+    for task in tasks:
+        for statement in task.statements:
+            yield f"user\n{statement}\nassistant\n{noisy_solution(task, rng, noise)}"
+
+
+def train_tokenizer(texts: Iterator[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with our chat template; every text round-trips."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+    bpe.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[PAD, START, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=[START],
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        model_max_length=512,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def new_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelConfig) -> Qwen2ForCausalLM:
+    """A Qwen2-architecture model with random weights."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    shape = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.kv_heads,
+        max_position_embeddings=config.max_positions,
+        tie_word_embeddings=True,
+        use_sliding_window=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = Qwen2ForCausalLM(shape).float()
+    assert model.generation_config is not None
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    return model
+
+
+def _batches(
+    tasks: Sequence[Task],
+    tokenizer: PreTrainedTokenizerFast,
+    config: TinyModelConfig,
+    rng: random.Random,
+) -> Iterator[list[_Example]]:
+    """Endless batches of like lengths; programs are drawn anew each time."""
+    prompts: dict[str, list[int]] = {}
+    while True:
+        drawn = [rng.choice(tasks) for _ in range(config.batch_size * BUCKET_BATCHES)]
+        statements = [rng.choice(task.statements) for task in drawn]
+        for statement in set(statements) - prompts.keys():
+            text = tokenizer.apply_chat_template(
+                [{"role": "user", "content": statement}], add_generation_prompt=True, tokenize=False
+            )
+            prompts[statement] = tokenizer(text)["input_ids"]  # type: ignore[assignment]
+        programs = [noisy_solution(task, rng, config.noise) + END for task in drawn]
+        completions: Any = tokenizer(programs)["input_ids"]
+        examples = [
+            _Example(prompts[statement], completion)
+            for statement, completion in zip(statements, completions, strict=True)
+        ]
+        examples.sort(key=lambda example: example.n_tokens)
+        bucket = [
+            examples[i : i + config.batch_size] for i in range(0, len(examples), config.batch_size)
+        ]
+        rng.shuffle(bucket)
+        yield from bucket
+
+
+def _fit(
+    model: Qwen2ForCausalLM,
+    batches: Iterator[list[_Example]],
+    config: TinyModelConfig,
+    progress: Progress | None,
+) -> tuple[list[float], int]:
+    """Train; returns each step's loss and the number of tokens seen."""
+    import torch
+
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=0.0, weight_decay=config.weight_decay, betas=(0.9, 0.98), fused=True
+    )
+    model.train()
+    losses: list[float] = []
+    n_tokens = 0
+    for step in range(config.steps):
+        batch = next(batches)
+        n_tokens += sum(example.n_tokens for example in batch)
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * _schedule(step, config)
+        loss = _loss(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+        if progress is not None:
+            progress(step + 1, config.steps, losses[-1])
+    model.eval()
+    return losses, n_tokens
+
+
+def _schedule(step: int, config: TinyModelConfig) -> float:
+    """The share of the full learning rate: a linear rise, then a linear fall to 5%."""
+    return min(1.0, (step + 1) / config.warmup_steps) * (1 - 0.95 * step / config.steps)
+
+
+def _loss(model: Qwen2ForCausalLM, batch: list[_Example]) -> Any:
+    """Mean loss over completion tokens; only their positions go through the output layer.
+
+    Shapes: B examples, T positions, N completion tokens in all, V vocabulary.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    length = max(example.n_tokens for example in batch)
+    tokens_BT = torch.zeros(len(batch), length, dtype=torch.long)
+    trained_BT = torch.zeros(len(batch), length, dtype=torch.bool)
+    for row, example in enumerate(batch):
+        ids = example.prompt + example.completion
+        tokens_BT[row, : len(ids)] = torch.tensor(ids)
+        trained_BT[row, len(example.prompt) : len(ids)] = True
+    # Padding lies to the right of all that is trained on, so causal attention needs no mask.
+    hidden_BTH = model.model(input_ids=tokens_BT, use_cache=False).last_hidden_state
+    logits_NV = model.lm_head(hidden_BTH[:, :-1][trained_BT[:, 1:]])
+    return cross_entropy(logits_NV, tokens_BT[trained_BT])
+
+
+def _save(out_dir: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    partial = out_dir.with_name(out_dir.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    shutil.rmtree(out_dir, ignore_errors=True)
+    partial.replace(out_dir)

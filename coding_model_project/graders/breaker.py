@@ -1,0 +1,49 @@
+"""Stops a judge whose machinery keeps failing, instead of going on with what is left."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from coding_model_project.errors import SandboxError
+
+
+class CircuitBreaker:
+    """Opens once the sandbox failed too often of late, and stays open: the run should end.
+
+    A partial outage otherwise biases what is measured: the samples that were judged are not a
+    fair draw of those that were made.
+
+    Args:
+        window: outcomes remembered.
+        max_rate: the share of failures among them above which it opens, in [0, 1].
+        min_samples: outcomes needed before it may open.
+    """
+
+    def __init__(self, window: int = 200, max_rate: float = 0.2, min_samples: int = 20) -> None:
+        self._outcomes: deque[bool] = deque(maxlen=window)
+        self._max_rate = max_rate
+        self._min_samples = min_samples
+        self._open = False
+
+    @property
+    def failure_rate(self) -> float:
+        """The share of failures among the remembered outcomes; 0 before the first."""
+        return self._outcomes.count(False) / max(1, len(self._outcomes))
+
+    def record(self, *, worked: bool) -> None:
+        """Remember whether the sandbox did its work; a program that failed is work done."""
+        self._outcomes.append(worked)
+        enough = len(self._outcomes) >= self._min_samples
+        self._open = self._open or (enough and self.failure_rate > self._max_rate)
+
+    def check(self) -> None:
+        """Pass, unless open.
+
+        Raises:
+            SandboxError: the breaker is open.
+        """
+        if self._open:
+            raise SandboxError(
+                f"infrastructure failure rate above {self._max_rate:.0%} over the last "
+                f"{len(self._outcomes)} programs: judging stopped; see `sandbox check`"
+            )

@@ -1,0 +1,108 @@
+"""Runs an untrusted program inside its confined process, as the interpreter itself would."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import random
+import sys
+import threading
+import traceback
+import types
+from typing import Any, NoReturn
+
+from coding_model_project import codec
+
+OUT_OF_MEMORY = 77
+"""Exit code after an uncaught MemoryError, with its name at the end of standard error."""
+
+ANSWER = 3
+"""Descriptor a call's value is written to."""
+
+
+def run(code: types.CodeType, function: str | None, data: bytes) -> NoReturn:
+    """Run the program as a script, or call one of its functions on encoded arguments."""
+    exit_code = 0
+    try:
+        _reseed()
+        if function is None:
+            _namespace(code, "__main__")
+        else:
+            _answer(code, function, data)
+    except SystemExit as error:
+        exit_code = _exit_code(error.code)
+    except MemoryError:
+        exit_code = OUT_OF_MEMORY
+        with contextlib.suppress(BaseException):
+            os.write(2, b"MemoryError\n")
+    except BaseException as error:  # noqa: BLE001 - whatever a program may raise
+        exit_code = 1
+        with contextlib.suppress(BaseException):
+            _print_traceback(error)
+    _finish(exit_code)
+
+
+def _reseed() -> None:
+    """Every test would else draw the numbers of its siblings."""
+    random.seed()
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+
+
+def _namespace(code: types.CodeType, name: str) -> types.ModuleType:
+    """Execute the program as a module of this name."""
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(code, module.__dict__)
+    return module
+
+
+def _answer(code: types.CodeType, name: str, data: bytes) -> None:
+    """Call a free function, `Class.method`, or else a method of `Solution`; write its value."""
+    module: Any = _namespace(code, "solution")
+    owner, _, method = name.rpartition(".")
+    if owner:
+        function = getattr(getattr(module, owner)(), method)
+    elif hasattr(module, name):
+        function = getattr(module, name)
+    elif hasattr(module, "Solution"):
+        function = getattr(module.Solution(), name)
+    else:
+        raise NameError(f"the program defines no {name}")
+    arguments: Any = codec.loads(data)
+    encoded = memoryview(codec.dumps(function(*arguments)))
+    while encoded:
+        encoded = encoded[os.write(ANSWER, encoded) :]
+
+
+def _print_traceback(error: BaseException) -> None:
+    """As the interpreter prints it: without the frames of this file."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace, limit=-3)
+
+
+def _exit_code(code: object) -> int:
+    if code is None:
+        return 0
+    if type(code) is int:
+        return code & 255
+    with contextlib.suppress(BaseException):
+        sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def _finish(exit_code: int) -> NoReturn:
+    """End as an interpreter would (threads, handlers, buffers), without returning to our frames."""
+    for step in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
+        with contextlib.suppress(BaseException):
+            step()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:  # noqa: BLE001 - the stream may be the program's own object
+            exit_code = exit_code or 120
+    os._exit(exit_code)

@@ -1,0 +1,268 @@
+"""One zygote and the host's end of its channel. Blocking; used by one thread at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from coding_model_project.errors import DataError, SandboxError
+from coding_model_project.sandbox.embedded import codec, frames
+from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.sandbox.embedded.program import OUT_OF_MEMORY
+from coding_model_project.types import Call, Execution, Input, Limits, Program, Status, Stdin
+
+_PACKAGE_ROOT = Path(__file__).parents[3]
+_INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
+"""Environment the interpreter needs, or by which a run finds its processes; gone for programs."""
+
+_START_S = 60.0
+_COMPILE_S = 60.0
+_MARGIN_S = 15.0
+"""Wall seconds above a wait's own limit before the zygote is given up as hanging."""
+
+
+class ZygoteLost(Exception):
+    """The zygote, or the process of a program, ended or hung. Worth another try."""
+
+
+class Slot:
+    """Runs programs one after another in one zygote, which it starts when there is none."""
+
+    def __init__(self, tier: Tier, python: str, preload: Sequence[str] = ()) -> None:
+        self._tier = tier
+        self._command = [python, "-s", "-B", "-P", "-X", "int_max_str_digits=0", "-m"]
+        self._preload = ",".join(preload)
+        self._channel: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ending = False
+        """The last program was told to end and its zygote has not yet said that it did."""
+        self.python_version = ""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start the zygote and wait until it is ready.
+
+        It dies with the thread that calls this, at the latest.
+
+        Raises:
+            SandboxError: it did not start; with what it said.
+        """
+        ours, theirs = socket.socketpair()
+        errors = os.memfd_create("zygote-stderr")
+        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ} | {
+            "PYTHONPATH": str(_PACKAGE_ROOT),
+            "PYTHONHASHSEED": "0",
+            "PYTHONUTF8": "1",
+            "LANG": "C.UTF-8",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        module = f"{__package__}.zygote"
+        try:
+            self._process = subprocess.Popen(
+                [*self._command, module, str(theirs.fileno()), self._tier, self._preload],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+                cwd="/",
+            )
+            theirs.close()
+            ours.settimeout(_START_S)
+            self._channel, self._ending = ours, False
+            head, _ = frames.receive(ours)
+            self.python_version = str(head["python"])
+        except (OSError, EOFError, ValueError, KeyError) as error:
+            self.stop()
+            said = os.pread(errors, 4000, max(0, os.fstat(errors).st_size - 4000)).decode().strip()
+            reason = said.splitlines()[-1] if said else f"{error}"
+            raise SandboxError(f"zygote of tier {self._tier} does not start: {reason}") from error
+        finally:
+            theirs.close()
+            os.close(errors)
+            if self._channel is not ours:
+                ours.close()
+
+    def stop(self) -> None:
+        """End the zygote and all below it, and wait until they are gone."""
+        channel, self._channel, self._ending = self._channel, None, False
+        process, self._process = self._process, None
+        if channel is not None:
+            with contextlib.suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
+            channel.close()
+        if process is None:
+            return
+        below: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            below = psutil.Process(process.pid).children(recursive=True)
+        for child in below:
+            with contextlib.suppress(psutil.Error):
+                child.kill()  # the zygote reaps it, reads the end of its channel, and ends
+        try:
+            process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        psutil.wait_procs(below, timeout=2.0)
+
+    def kill(self) -> None:
+        """End the zygote at once; safe while another thread waits for it, which gets ZygoteLost."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def run(
+        self,
+        program: Program,
+        inputs: Sequence[Input],
+        limits: Limits,
+        executions: list[Execution],
+        stop: Callable[[int, Execution], bool],
+    ) -> None:
+        """Append the execution of each input to `executions`, which may hold the first already.
+
+        Raises:
+            ZygoteLost: to be tried again; `executions` holds all that was answered.
+            SandboxError: the zygote did not start.
+        """
+        try:
+            source = program.source.encode()
+        except UnicodeEncodeError as error:
+            executions += [_syntax_error(str(error))] * (len(inputs) - len(executions))
+            return
+        try:
+            if self._channel is None:
+                self.start()
+            self._run(program, source, inputs, limits, executions, stop)
+        except BaseException:
+            self.stop()  # the channel may be amid a program
+            raise
+
+    def _run(
+        self,
+        program: Program,
+        source: bytes,
+        inputs: Sequence[Input],
+        limits: Limits,
+        executions: list[Execution],
+        stop: Callable[[int, Execution], bool],
+    ) -> None:
+        if self._ending:
+            self._receive(_MARGIN_S)
+            self._ending = False
+        head = {
+            "limits": asdict(limits),
+            "sizes": [len(source), *map(len, program.files.values())],
+            "files": list(program.files),
+        }
+        self._send(head, b"".join([source, *program.files.values()]))
+        head, _ = self._receive(_COMPILE_S)
+        if head.get("done", 0) in (1, -signal.SIGKILL):
+            raise ZygoteLost(f"the process of the program ended with {head['done']}")
+        if "compiled" not in head:  # or the compiler itself crashed on this source
+            self._ending = "done" not in head
+            failed = _syntax_error(head.get("syntax_error", "the compiler crashed"))
+            for index in range(len(executions), len(inputs)):
+                executions.append(failed)
+                if stop(index, failed):
+                    break
+            return
+        for index in range(len(executions), len(inputs)):
+            self._send(*_request(inputs[index]))
+            head, body = self._receive(limits.wall_s + _MARGIN_S)
+            if "done" in head:
+                raise ZygoteLost(f"the process of the program ended with {head['done']}")
+            if not head["confined"]:
+                raise ZygoteLost(f"a test could not be confined: {head['stderr'][-200:]}")
+            executions.append(_execution(inputs[index], head, body, limits))
+            if stop(index, executions[-1]):
+                break
+        self._send({"end": True})
+        self._ending = True
+
+    def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
+        channel = self._open_channel()
+        try:
+            channel.settimeout(_MARGIN_S)
+            frames.send(channel, head, body)
+        except OSError as error:
+            raise ZygoteLost(f"{type(error).__name__}: {error}") from error
+
+    def _receive(self, timeout_s: float) -> tuple[dict[str, Any], bytes]:
+        channel = self._open_channel()
+        try:
+            channel.settimeout(timeout_s)
+            return frames.receive(channel)
+        except (EOFError, OSError, ValueError) as error:
+            raise ZygoteLost(f"{type(error).__name__}: {error}") from error
+
+    def _open_channel(self) -> socket.socket:
+        if self._channel is None:
+            raise ZygoteLost("not started")
+        return self._channel
+
+
+def _request(given: Input) -> tuple[dict[str, Any], bytes]:
+    match given:
+        case Stdin():
+            return {}, given.text.encode("utf-8", "surrogatepass")
+        case Call():
+            return {"function": given.function}, codec.encode(given.args)
+    raise DataError(f"the embedded sandbox does not run {type(given).__name__} inputs yet")
+
+
+def _syntax_error(reason: str) -> Execution:
+    return Execution(status=Status.syntax_error, stderr_tail=reason)
+
+
+def _execution(given: Input, head: dict[str, Any], body: bytes, limits: Limits) -> Execution:
+    printed, answered = body[: head["printed"]], body[head["printed"] :]
+    value = None
+    status = _status(head, limits)
+    stderr = head["stderr"]
+    if status is Status.finished and isinstance(given, Call):
+        if answered:
+            value = codec.decode(answered, limits.output_kb << 10)
+        else:
+            status, stderr = Status.raised, stderr or "the program ended without an answer"
+    return Execution(
+        status=status,
+        stdout=printed.decode("utf-8", "replace"),
+        stderr_tail=stderr,
+        value=value,
+        exit_code=head["exit"] if head["exit"] >= 0 else None,
+        cpu_s=head["cpu_s"],
+        wall_s=head["wall_s"],
+    )
+
+
+def _status(head: dict[str, Any], limits: Limits) -> Status:
+    code = head["exit"]
+    if head["killed"] == "cpu" or head["cpu_s"] > limits.cpu_s or code == -signal.SIGXCPU:
+        return Status.cpu_timeout
+    if head["full"]:
+        return Status.output_limit
+    if head["killed"] == "wall":
+        return Status.wall_timeout
+    if code == OUT_OF_MEMORY and head["stderr"].endswith("MemoryError\n"):
+        return Status.memory_limit
+    if code < 0:
+        return Status.signalled
+    return Status.raised if code else Status.finished

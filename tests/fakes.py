@@ -1,0 +1,76 @@
+"""Fakes that keep the protocols' promises, without processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from coding_model_project.errors import SandboxError
+from coding_model_project.types import (
+    Execution,
+    Input,
+    Limits,
+    Problem,
+    Program,
+    Status,
+    Stdin,
+    Test,
+)
+
+Answer = Callable[[str, Input], Execution]
+
+
+def echo(source: str, given: Input) -> Execution:
+    """A program whose source is its output."""
+    return Execution(status=Status.finished, stdout=source)
+
+
+@dataclass
+class FakeSandbox:
+    """Answers by a function of source and input; records its calls; keeps `stop_when`."""
+
+    answer: Answer = echo
+    failures: int = 0
+    """How many of the next calls fail as machinery does."""
+    delay_s: float = 0.0
+    identity: str = "fake/cpython-3.11"
+    calls: list[tuple[str, list[Input]]] = field(default_factory=list)
+    running: int = 0
+    most_running: int = 0
+
+    async def __aenter__(self) -> FakeSandbox:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def run(
+        self,
+        program: Program,
+        inputs: Sequence[Input],
+        limits: Limits,
+        *,
+        stop_when: Callable[[int, Execution], bool] | None = None,
+    ) -> list[Execution]:
+        self.calls.append((program.source, list(inputs)))
+        self.running += 1
+        self.most_running = max(self.running, self.most_running)
+        try:
+            await asyncio.sleep(self.delay_s)
+        finally:
+            self.running -= 1
+        if self.failures:
+            self.failures -= 1
+            raise SandboxError("the fake is down")
+        executions = []
+        for index, given in enumerate(inputs):
+            executions.append(self.answer(program.source, given))
+            if stop_when is not None and stop_when(index, executions[-1]):
+                break
+        return executions
+
+
+def stdin_problem(*pairs: tuple[str, str], **fields) -> Problem:
+    """A problem of hidden tests (input, expected output)."""
+    tests = tuple(Test(input=Stdin(given), expected=expected) for given, expected in pairs)
+    return Problem(**{"id": "fake/1", "split": "test", "statement": "?", "tests": tests} | fields)

@@ -1,0 +1,108 @@
+"""Judged once by content; failures never kept."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from coding_model_project.errors import SandboxError
+from coding_model_project.graders.cache import CachedGrader
+from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.types import Call, Limits, Test
+from tests.fakes import FakeSandbox, stdin_problem
+
+PROBLEM = stdin_problem(("", "1"))
+
+
+def cached(sandbox, *, bare=True, max_entries=100):
+    inner = ExecutionGrader(sandbox, bare=bare, stop_early=False)
+    return CachedGrader(inner, bare=bare, max_entries=max_entries)
+
+
+async def test_a_duplicate_is_answered_from_memory():
+    sandbox = FakeSandbox()
+    judge = cached(sandbox)
+    first = await judge.grade(PROBLEM, "1")
+    second = await judge.grade(PROBLEM, "1")
+    assert not first.cached
+    assert first.judge_s > 0
+    assert second == replace(first, cached=True, judge_s=0.0)
+    assert (judge.hits, judge.misses, len(sandbox.calls)) == (1, 1, 1)
+
+
+async def test_the_same_code_from_another_rule_keeps_its_own_rule():
+    judge = cached(FakeSandbox(), bare=False)
+    tagged = await judge.grade(PROBLEM, "```python\n1\n```")
+    untagged = await judge.grade(PROBLEM, "```\n1\n```")
+    assert untagged.cached
+    assert (tagged.extraction, untagged.extraction) == ("tagged_block", "untagged_block")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(PROBLEM, id="fake/2"),
+        replace(PROBLEM, limits=Limits(cpu_s=1)),
+        replace(PROBLEM, comparison="exact"),
+        stdin_problem(("", "2")),
+        stdin_problem(("x", "1")),
+    ],
+)
+async def test_whatever_a_verdict_depends_on_is_in_the_key(other):
+    judge = cached(FakeSandbox())
+    await judge.grade(PROBLEM, "1")
+    assert not (await judge.grade(other, "1")).cached
+    assert not (await judge.grade(PROBLEM, "1 ")).cached
+
+
+async def test_problems_of_any_data_have_a_key():
+    tests = (Test(input=Call(function="f", args=({"a": {1, 2}},)), expected=10**5000),)
+    await cached(FakeSandbox()).grade(replace(PROBLEM, tests=tests), "1")
+
+
+async def test_duplicates_in_flight_share_one_run():
+    sandbox = FakeSandbox(delay_s=0.01)
+    judge = cached(sandbox)
+    verdicts = await asyncio.gather(*(judge.grade(PROBLEM, "1") for _ in range(8)))
+    assert sum(v.cached for v in verdicts) == 7
+    assert len(sandbox.calls) == 1
+
+
+async def test_a_failure_reaches_all_who_wait_and_is_not_kept():
+    sandbox = FakeSandbox(delay_s=0.01, failures=1)
+    judge = cached(sandbox)
+    tries = [judge.grade(PROBLEM, "1") for _ in range(4)]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert all(isinstance(outcome, SandboxError) for outcome in outcomes)
+    assert (await judge.grade(PROBLEM, "1")).passed
+    assert len(sandbox.calls) == 2
+
+
+async def test_one_who_gives_up_does_not_end_it_for_the_others():
+    sandbox = FakeSandbox(delay_s=0.02)
+    judge = cached(sandbox)
+    first, second = (asyncio.create_task(judge.grade(PROBLEM, "1")) for _ in range(2))
+    await asyncio.sleep(0.005)
+    first.cancel()
+    assert (await second).passed
+    assert first.cancelled()
+
+
+async def test_a_run_nobody_waits_for_is_cancelled():
+    sandbox = FakeSandbox(delay_s=60)
+    judge = cached(sandbox)
+    only = asyncio.create_task(judge.grade(PROBLEM, "1"))
+    await asyncio.sleep(0.005)
+    only.cancel()
+    await asyncio.sleep(0.005)
+    assert sandbox.running == 0
+    sandbox.delay_s = 0
+    assert not (await judge.grade(PROBLEM, "1")).cached
+
+
+async def test_the_oldest_is_dropped_first():
+    judge = cached(FakeSandbox(), max_entries=2)
+    for code in ("1", "2", "1", "3"):
+        await judge.grade(PROBLEM, code)
+    assert (await judge.grade(PROBLEM, "1")).cached
+    assert not (await judge.grade(PROBLEM, "2")).cached

@@ -1,0 +1,172 @@
+"""Strict where peers were found to be forgiving, and forgiving only where a rule says so."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coding_model_project.errors import DataError
+from coding_model_project.graders.compare import same_output, same_value
+from coding_model_project.types import Opaque
+
+MODES = ["tokens", "lines", "exact"]
+WORDS = st.lists(
+    st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8), max_size=8
+)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5)
+)
+KEYS = st.booleans() | st.integers() | st.text(max_size=5) | st.tuples(st.integers(), st.booleans())
+PLAIN = st.recursive(
+    LEAVES | st.frozensets(KEYS, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(KEYS, inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(WORDS, st.sampled_from(MODES))
+def test_output_equals_itself(words, mode):
+    text = " ".join(words)
+    assert same_output(text, text, mode)
+    assert same_output(text + "\n", text, mode)
+
+
+@given(WORDS.filter(bool), st.integers(0), st.text("xyz", min_size=1, max_size=3))
+def test_one_changed_token_is_wrong(words, at, more):
+    changed = [*words]
+    changed[at % len(words)] += more
+    for mode in MODES:
+        assert not same_output(" ".join(words), " ".join(changed), mode)
+
+
+@given(WORDS.filter(bool))
+def test_what_is_cut_short_or_too_long_is_wrong(words):
+    text = " ".join(words)
+    for mode in MODES:
+        assert not same_output(text, " ".join(words[:-1]), mode)
+        assert not same_output(text, text + " 1", mode)
+
+
+@given(st.permutations(["1", "2", "3", "4"]))
+def test_a_permutation_is_wrong(order):
+    assert same_output("1 2 3 4", " ".join(order), "tokens") == (order == ["1", "2", "3", "4"])
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "same"),
+    [
+        ("1 2\n3", "1\n2 3\n", True),
+        ("Yes", "yes", False),
+        ("100000000000000000", "100000000000000001", False),
+        ("1", "1.0", False),
+        ("1", "01", False),
+        ("10", "1e1", False),
+        ("0.5", ".5000001", True),
+        ("0.5", "0.5001", False),
+        ("3.0", "3", True),
+        ("3.0", "2.9999999", True),
+        ("1000000.5", "1000001.0", True),
+        ("1e-3", "0.001", True),
+        ("0.5", "nan", False),
+        ("0.5", "inf", False),
+        ("inf", "Infinity", False),
+        ("nan", "nan", True),
+        ("1e999", "1e998", False),
+        ("0.5", "0_0.5", False),
+        ("version.e", "version.E", False),
+        ("", " \n", True),
+    ],
+)
+def test_tokens(expected, got, same):
+    assert same_output(expected, got, "tokens") is same
+
+
+@pytest.mark.parametrize(
+    ("mode", "got", "same"),
+    [
+        ("lines", "a b  \nc\n\n", True),
+        ("lines", "a b\r\nc\r\n", True),
+        ("lines", "a  b\nc", False),
+        ("lines", "\na b\nc", False),
+        ("lines", "a b\n\nc", False),
+        ("lines", "a b\x0cc", False),
+        ("exact", "a b\nc\n", True),
+        ("exact", "a b\nc\n\n", False),
+        ("exact", "a b \nc", False),
+    ],
+)
+def test_lines_and_exact(mode, got, same):
+    assert same_output("a b\nc", got, mode) is same
+
+
+def test_an_unknown_comparison_is_bad_data():
+    with pytest.raises(DataError, match="fuzzy.*tokens, lines, exact"):
+        same_output("1", "1", "fuzzy")
+
+
+@given(PLAIN)
+def test_a_value_equals_itself(value):
+    assert same_value(value, value)
+    assert same_value([value], (value,))
+
+
+@given(PLAIN)
+def test_a_value_differs_from_one_around_it_and_from_what_is_opaque(value):
+    assert not same_value(value, [value])
+    assert not same_value(value, Opaque("Sneaky"))
+    assert not same_value([value], [Opaque("Sneaky")])
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "same"),
+    [
+        (1, True, False),
+        (True, 1, False),
+        ([0], [False], False),
+        ({1}, {True}, False),
+        ({1: 2}, {True: 2}, False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        (2, 2.0, False),
+        (2.0, 2, True),
+        (2.0, 2.0000001, False),
+        (0.5, 0.50000001, True),
+        (0.5, 0.501, False),
+        (0.5, 10**400, False),
+        (math.inf, 10**400, False),
+        (math.nan, 10**400, False),
+        (math.nan, math.nan, True),
+        (math.inf, math.inf, True),
+        (10**17, 10**17 + 1, False),
+        ([1, 2, 3], [1, 3, 2], False),
+        ([1, 2], [1], False),
+        ("a", b"a", False),
+        ("a", ["a"], False),
+        (None, False, False),
+        ([], {}, False),
+        ({1, 2}, frozenset({2, 1}), True),
+        ({1, 2}, [1, 2], False),
+        ({(1, True)}, {(1, 1)}, False),
+    ],
+)
+def test_values(expected, got, same):
+    assert same_value(expected, got) is same
+
+
+def test_cycles_and_depth_end():
+    loop: list = []
+    loop.append(loop)
+    other: list = []
+    other.append(other)
+    assert not same_value(loop, other)
+    assert not same_value(loop, [])

@@ -1,0 +1,204 @@
+"""Every way a program can end has its exact error; a failing sandbox never has a score."""
+
+import asyncio
+
+import pytest
+
+from coding_model_project.errors import DataError, SandboxError
+from coding_model_project.graders.breaker import CircuitBreaker
+from coding_model_project.graders.execution import ExecutionGrader, judge_execution
+from coding_model_project.types import Call, ErrorType, Execution, Opaque, Status, Stdin, Test
+from tests.fakes import FakeSandbox, stdin_problem
+
+PROBLEM = stdin_problem(("a", "1"), ("b", "1"), ("c", "1"))
+
+
+def grader(sandbox, **options):
+    return ExecutionGrader(sandbox, **{"bare": True, "stop_early": False} | options)
+
+
+def scripted(*statuses):
+    """A sandbox whose executions end in turn with these statuses, then finish with "1"."""
+    script = list(statuses)
+
+    def answer(source, given):
+        status = script.pop(0) if script else Status.finished
+        return Execution(status=status, stdout="1", stderr_tail=f"it was {status}")
+
+    return FakeSandbox(answer)
+
+
+async def test_accepted():
+    sandbox = FakeSandbox()
+    verdict = await grader(sandbox).grade(PROBLEM, "1")
+    assert verdict.passed
+    assert verdict.error is None
+    assert verdict.pass_fraction == 1.0
+    assert verdict.comparison == "tokens"
+    assert verdict.extraction == "bare_text"
+    assert verdict.sandbox == sandbox.identity
+    assert len(sandbox.calls) == 1
+
+
+async def test_dense_runs_all_and_sparse_stops_at_the_first_failure():
+    dense = await grader(FakeSandbox()).grade(PROBLEM, "2")
+    sparse = await grader(FakeSandbox(), stop_early=True).grade(PROBLEM, "2")
+    assert [len(dense.results), len(sparse.results)] == [3, 1]
+    assert sparse.n_tests == 3
+    assert not sparse.passed
+    assert sparse.error is ErrorType.wrong_answer
+    assert "'1'" in sparse.results[0].detail
+    assert "'2'" in sparse.results[0].detail
+
+
+async def test_no_code_runs_nothing():
+    sandbox = FakeSandbox()
+    verdict = await grader(sandbox, bare=False).grade(PROBLEM, "I do not know.")
+    assert verdict.error is ErrorType.no_code
+    assert verdict.pass_fraction == 0
+    assert not verdict.passed
+    assert not sandbox.calls
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (Status.syntax_error, ErrorType.syntax_error),
+        (Status.compile_error, ErrorType.compile_error),
+        (Status.raised, ErrorType.runtime_error),
+        (Status.signalled, ErrorType.runtime_error),
+        (Status.cpu_timeout, ErrorType.timeout),
+        (Status.wall_timeout, ErrorType.timeout),
+        (Status.memory_limit, ErrorType.memory_limit),
+        (Status.output_limit, ErrorType.output_limit),
+    ],
+)
+async def test_every_status_has_its_error(status, error):
+    verdict = await grader(scripted(*[status] * 6), stop_early=True).grade(PROBLEM, "1")
+    assert verdict.error is error
+    assert f"it was {status}" in verdict.results[0].detail
+
+
+async def test_only_hidden_tests_count_unless_public_ones_are_asked_for():
+    tests = (Test(input=Stdin("p"), expected="2", public=True), *PROBLEM.tests)
+    problem = stdin_problem(tests=tests)
+    assert (await grader(FakeSandbox()).grade(problem, "1")).passed
+    assert (await grader(FakeSandbox(), public=True).grade(problem, "2")).n_tests == 1
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        stdin_problem(),
+        stdin_problem(("", "1"), comparison="fuzzy"),
+        stdin_problem(tests=(Test(input=Stdin("")),)),
+    ],
+)
+async def test_bad_data_has_no_verdict(problem):
+    for completion in ("1", ""):
+        with pytest.raises(DataError):
+            await grader(FakeSandbox()).grade(problem, completion)
+
+
+async def test_an_expected_output_never_enters_the_sandbox():
+    sandbox = FakeSandbox()
+    await grader(sandbox).grade(stdin_problem(("in", "SECRET")), "1")
+    assert "SECRET" not in repr(sandbox.calls)
+
+
+async def test_too_few_answers_are_the_sandboxs_failure():
+    class Forgetful(FakeSandbox):
+        async def run(self, program, inputs, limits, *, stop_when=None):
+            return (await super().run(program, inputs, limits, stop_when=stop_when))[:-1]
+
+    with pytest.raises(SandboxError):
+        await grader(Forgetful()).grade(PROBLEM, "1")
+
+
+# ── kills that may be the machine's doing ─────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("stop_early", [True, False])
+@pytest.mark.parametrize("status", [Status.wall_timeout, Status.memory_limit])
+async def test_a_kill_that_does_not_come_again_is_not_blamed_on_the_program(status, stop_early):
+    sandbox = scripted(Status.finished, status)
+    verdict = await grader(sandbox, stop_early=stop_early).grade(PROBLEM, "1")
+    assert verdict.passed
+    assert len(sandbox.calls) == 2
+    assert sandbox.calls[1][1] == [Stdin("b"), Stdin("c")]
+
+
+async def test_a_kill_that_comes_again_is_the_programs_and_costs_one_more_test():
+    sandbox = scripted(
+        Status.wall_timeout, Status.wall_timeout, Status.wall_timeout, *[Status.wall_timeout]
+    )
+    verdict = await grader(sandbox).grade(PROBLEM, "1")
+    assert [r.error for r in verdict.results] == [ErrorType.timeout] * 3
+    assert len(sandbox.calls) == 2
+
+
+async def test_cpu_time_is_the_programs_own():
+    sandbox = scripted(Status.cpu_timeout)
+    assert (await grader(sandbox).grade(PROBLEM, "1")).error is ErrorType.timeout
+    assert len(sandbox.calls) == 1
+
+
+async def test_reruns_have_a_budget():
+    sandbox = FakeSandbox(lambda *_: Execution(status=Status.wall_timeout), delay_s=0.01)
+    judge = grader(sandbox, stop_early=True)
+    for _ in range(20):
+        await judge.grade(PROBLEM, "1")
+    assert 20 < len(sandbox.calls) <= 24
+
+
+# ── limits ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_one_bound_on_programs_at_once():
+    sandbox = FakeSandbox(delay_s=0.002)
+    judge = grader(sandbox, max_concurrency=3)
+    await asyncio.gather(*(judge.grade(PROBLEM, "1") for _ in range(12)))
+    assert sandbox.most_running == 3
+
+
+async def test_the_breaker_ends_judging_when_the_sandbox_keeps_failing():
+    sandbox = FakeSandbox(failures=100)
+    judge = grader(sandbox, breaker=CircuitBreaker(window=10, max_rate=0.5, min_samples=4))
+    for _ in range(4):
+        with pytest.raises(SandboxError, match="down"):
+            await judge.grade(PROBLEM, "1")
+    with pytest.raises(SandboxError, match="infrastructure failure rate"):
+        await judge.grade(PROBLEM, "1")
+    assert len(sandbox.calls) == 4
+
+
+def test_the_breaker_bears_what_is_within_its_rate_and_stays_open_once_it_opened():
+    breaker = CircuitBreaker(window=4, max_rate=0.5, min_samples=4)
+    for worked in (False, True, False, True, False, True):
+        breaker.record(worked=worked)
+        breaker.check()
+    for _ in range(2):
+        breaker.record(worked=False)
+    for _ in range(4):
+        breaker.record(worked=True)
+    with pytest.raises(SandboxError, match="infrastructure failure rate"):
+        breaker.check()
+
+
+# ── details ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["é" * 10_000, 10**6000, [[["x" * 500] * 50] * 3], "\ud800" * 3000, Opaque("X" * 80)],
+    ids=["text", "int", "nested", "surrogates", "opaque"],
+)
+def test_details_stay_within_two_kilobytes(value):
+    test = Test(input=Call(function="f"), expected="é" * 5000)
+    result = judge_execution(test, Execution(status=Status.finished, value=value), "tokens")
+    assert result.error is ErrorType.wrong_answer
+    assert len(result.detail.encode()) <= 2048
+    raised = Execution(status=Status.raised, stderr_tail="é" * 5000 + "ValueError: last")
+    detail = judge_execution(test, raised, "tokens").detail
+    assert detail.endswith("ValueError: last")
+    assert len(detail.encode()) <= 2048
