@@ -21,8 +21,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from coding_model_project.configs import schema
-from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.data import prepare
+from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.verl_ext import checks, processes
 from coding_model_project.verl_ext.platform import default_hardware, prepare_environment
 

@@ -33,7 +33,7 @@ def _options(
 ) -> None: ...
 
 
-_USAGE_ERRORS = typer.BadParameter.__bases__
+_UsageError: type[Exception] = typer.BadParameter.__base__  # type: ignore[assignment]
 """click's UsageError, which typer vendors and does not export."""
 
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = [argument for argument in given if argument != "--debug"]  # wherever it stands
     try:
         return app(command, prog_name="python -m coding_model_project", standalone_mode=False) or 0
-    except _USAGE_ERRORS as error:
+    except _UsageError as error:
         if not command or type(error).__name__ == "NoArgsIsHelpError":
             print(error)
             return 2

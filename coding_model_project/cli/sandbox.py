@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import MinTier, embedded_sandbox, existing_file
+from coding_model_project.cli.common import MinTier, Workers, embedded_sandbox, existing_file
+from coding_model_project.errors import SandboxError
 
 app = typer.Typer(no_args_is_help=True, help="The sandbox that untrusted programs run in.")
 
@@ -25,26 +28,21 @@ def check(min_tier: MinTier = "seccomp") -> int:
 
 
 async def _check(min_tier: str) -> int:
-    from coding_model_project.errors import SandboxError
     from coding_model_project.sandbox.conformance import check as find_faults
     from coding_model_project.sandbox.embedded import EmbeddedSandbox
     from coding_model_project.sandbox.embedded.confine import Tier
+    from coding_model_project.sandbox.embedded.probe import why_not
 
     async with EmbeddedSandbox(workers=1, min_tier=min_tier) as sandbox:
         print(f"tier: {sandbox.tier} ({sandbox.identity})")
-        faults = list(await find_faults(sandbox))
         for tier in Tier:
-            if sandbox.tier.at_least(tier):
-                continue
-            try:
-                async with EmbeddedSandbox(workers=1, tier=tier):
-                    pass
-            except SandboxError as error:
-                print(f"missing for {tier}: {error}")
+            if not sandbox.tier.at_least(tier):
+                print(f"missing for {tier}: {why_not(tier, sys.executable)}")
+        faults = await find_faults(sandbox)
     for fault in faults:
         print(f"fault: {fault}")
     print(f"conformance: {f'{len(faults)} faults' if faults else 'passed'}")
-    return 3 if faults else 0
+    return SandboxError.exit_code if faults else 0
 
 
 @app.command()
@@ -76,3 +74,29 @@ def run(
         file=sys.stderr,
     )
     return 0 if execution.status is Status.finished else 1
+
+
+@app.command()
+def bench(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    rounds: Annotated[int, typer.Option(help="Rounds; the median counts.", min=1)] = 5,
+    workers: Workers = None,
+) -> None:
+    """Measure the sandbox's speed beside a plain process per test. The last line is JSON."""
+    from coding_model_project.sandbox.bench import measure
+
+    measured = asyncio.run(measure(rounds=rounds, workers=workers))
+    embedded, plain = asdict(measured.embedded), asdict(measured.subprocess)
+    if not as_json:
+        for name, figures in (("embedded", embedded), ("subprocess", plain)):
+            print(f"{name}:", ", ".join(f"{key} {value:.1f}" for key, value in figures.items()))
+    line = {
+        "tier": measured.identity.split("/")[1],
+        "embedded": {key: round(value, 2) for key, value in embedded.items()},
+        "subprocess": {
+            key: round(value, 2)
+            for key, value in plain.items()
+            if key in ("tests_per_s", "cpu_ms_per_test")
+        },
+    }
+    print(json.dumps(line))

@@ -13,13 +13,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from coding_model_project.prompts import PromptStyle
-
-
-class RewardKind(Enum):
-    """What a verdict is worth."""
-
-    dense = "dense"  # the share of hidden tests passed, in [0, 1]
-    sparse = "sparse"  # 1 if every hidden test passed, else 0
+from coding_model_project.rewards.outcome import RewardKind
 
 
 class Tier(Enum):
@@ -81,4 +75,6 @@ class CodingConfig:
 
 def register() -> None:
     """Make `coding_schema` known to Hydra; recipes list it in their defaults."""
-    ConfigStore.instance().store(name="coding_schema", node={"coding": CodingConfig}, package="_global_")
+    ConfigStore.instance().store(
+        name="coding_schema", node={"coding": CodingConfig}, package="_global_"
+    )

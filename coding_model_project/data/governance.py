@@ -13,7 +13,7 @@ TEST_ONLY = frozenset({"humaneval", "codecontests_test", "tinycode_test"})
 
 
 def is_test_only(name: str) -> bool:
-    """Whether a data set's name, in any usual spelling ("HumanEval", "openai_humaneval"), is test only."""
+    """Whether a data set is test only, its name in any spelling ("HumanEval", "openai_humaneval")."""
     plain = "".join(c for c in name.lower() if c.isalnum())
     return any(name.replace("_", "") in plain for name in TEST_ONLY)
 

@@ -1,11 +1,11 @@
 """The embedded task set and starting model as files, made once and reused.
 
-    <data_dir>/problems.jsonl                    every problem with its tests, all splits
-               sft_{train,validation}.parquet    demonstrations of the easy levels
-               rl_{train,validation}.parquet     the other training tasks; no gold is shown
-               test.parquet                      held out: evaluation only
-               manifest.json                     what made them, with counts and hashes
-               base/                             the tiny model, pre-trained on a noisy corpus
+<data_dir>/problems.jsonl                    every problem with its tests, all splits
+           sft_{train,validation}.parquet    demonstrations of the easy levels
+           rl_{train,validation}.parquet     the other training tasks; no gold is shown
+           test.parquet                      held out: evaluation only
+           manifest.json                     what made them, with counts and hashes
+           base/                             the tiny model, pre-trained on a noisy corpus
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
     if coding.dataset is None:
         return
     if coding.dataset != "tinycode":
-        raise ConfigError(f"coding.dataset={coding.dataset}: the embedded task set is tinycode; "
-                          "for your own files set coding.dataset=null")
+        raise ConfigError(
+            f"coding.dataset={coding.dataset}: the embedded task set is tinycode; "
+            "for your own files set coding.dataset=null"
+        )
     data_dir = Path(coding.data_dir)
     prepare_tinycode(
         data_dir,
@@ -95,7 +97,9 @@ def prepare_tinycode(
     }
     for name, (content, trains) in written.items():
         rows.write_rows(data_dir / f"{name}.parquet", content, trains=trains)
-    write_manifest(manifest, settings, {name: len(content) for name, (content, _) in written.items()})
+    write_manifest(
+        manifest, settings, {name: len(content) for name, (content, _) in written.items()}
+    )
 
 
 def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int]) -> None:
@@ -112,7 +116,11 @@ def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int])
 
 
 def prepare_base_model(
-    data_dir: Path, *, seed: int, say: Say, progress: Callable[[int, int, float], None] | None = None
+    data_dir: Path,
+    *,
+    seed: int,
+    say: Say,
+    progress: Callable[[int, int, float], None] | None = None,
 ) -> None:
     """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
     out = data_dir / "base"

@@ -36,7 +36,7 @@ Progress = Callable[[int, int, float], None]
 class TinyModelConfig:
     """The model's shape, how long it trains, and how noisy its corpus is."""
 
-    vocab_size: int = 768
+    vocab_size: int = 1024
     hidden_size: int = 128
     intermediate_size: int = 384
     layers: int = 4
@@ -116,12 +116,21 @@ def _corpus(tasks: Sequence[Task], noise: NoiseConfig, rng: random.Random) -> It
 
 
 def train_tokenizer(texts: Iterator[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with our chat template; every text round-trips."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    """A byte-level BPE tokenizer with our chat template; every text round-trips.
+
+    Merges stop at line ends only, not at blanks: tokens are common phrases of tasks and programs,
+    which makes sequences (and so training and sampling) about 2.5 times as short as by words.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(  # type: ignore[assignment]
+        [
+            pre_tokenizers.Split(Regex(r"[^\n]+|\n\s*"), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     bpe.decoder = decoders.ByteLevel()  # type: ignore[assignment]
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,

@@ -27,7 +27,9 @@ class Completion:
 class VllmGenerator:
     """One vLLM engine, which can take the weights of further models of the same architecture."""
 
-    def __init__(self, model: str, *, max_model_len: int, dtype: str = "auto", seed: int = 0) -> None:
+    def __init__(
+        self, model: str, *, max_model_len: int, dtype: str = "auto", seed: int = 0
+    ) -> None:
         # In this process, so that nothing is left to clean up and new weights load in milliseconds.
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         from vllm import LLM

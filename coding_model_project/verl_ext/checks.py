@@ -50,10 +50,16 @@ def check_model(key: str, path: str | None) -> None:
     if (local / "config.json").exists():
         return
     if local.exists():
-        raise ConfigError(f"{key}={path}: the folder has no config.json; is it a Hugging Face model?")
-    is_hub_name = len(Path(path).parts) == 2 and not path.startswith((".", "~", "/", "data", "outputs"))
+        raise ConfigError(
+            f"{key}={path}: the folder has no config.json; is it a Hugging Face model?"
+        )
+    is_hub_name = len(Path(path).parts) == 2 and not path.startswith(
+        (".", "~", "/", "data", "outputs")
+    )
     if not is_hub_name:
-        raise ConfigError(f"{key}={path}: no such folder; set {key} to a model's folder or hub name")
+        raise ConfigError(
+            f"{key}={path}: no such folder; set {key} to a model's folder or hub name"
+        )
 
 
 def check_memory(needed_gb: float) -> None:

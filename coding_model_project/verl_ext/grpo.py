@@ -13,10 +13,9 @@ from coding_model_project.verl_ext.platform import check_cpu_plugin
 
 def plain(config: DictConfig) -> DictConfig:
     """The configuration as plain containers, enums as their values: what Ray can carry everywhere."""
-    return OmegaConf.create(
-        OmegaConf.to_container(config, resolve=True, enum_to_str=True),
-        flags={"allow_objects": False},
-    )
+    container = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    assert isinstance(container, dict)
+    return OmegaConf.create(container)
 
 
 def train(config: DictConfig) -> None:
@@ -28,6 +27,7 @@ def train(config: DictConfig) -> None:
     """
     check_cpu_plugin()
     import ray
+    from ray.exceptions import RayError
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -40,9 +40,14 @@ def train(config: DictConfig) -> None:
             use_critic=need_critic(config),
         )
     except (AssertionError, ValueError, TypeError) as error:
-        raise ConfigError(f"verl refuses the configuration: {' '.join(str(error).split())}") from error
+        raise ConfigError(
+            f"verl refuses the configuration: {' '.join(str(error).split())}"
+        ) from error
 
-    class CodingTaskRunner(TaskRunnerV1.__ray_metadata__.modified_class):  # the class under @ray.remote
+    runner: Any = TaskRunnerV1
+    plain_runner = runner.__ray_metadata__.modified_class  # the class under @ray.remote
+
+    class CodingTaskRunner(plain_runner):
         def run(self, config: DictConfig) -> None:
             # Registers the trainer that `trainer.v1.trainer_mode=coding_sync` names.
             from coding_model_project.verl_ext import trainer  # noqa: F401
@@ -53,7 +58,7 @@ def train(config: DictConfig) -> None:
     fatal.unlink(missing_ok=True)
     try:
         run_ppo(config, task_runner_class=ray.remote(CodingTaskRunner))
-    except ray.exceptions.RayError as error:
+    except RayError as error:
         raise UngradableError(_reason(fatal, error)) from error
     finally:
         ray.shutdown()

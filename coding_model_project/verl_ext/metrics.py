@@ -38,5 +38,6 @@ def step_metrics(samples: Sequence[Mapping[str, float]], expected: int) -> dict[
         "judge/infra_rate": max(0.0, 1.0 - n / expected),
         "judge/seconds": sum(sample["judge_s"] for sample in samples),
         "judge/cache_hits": mean("cached"),
-        "judge/wait_s": max(s["graded_at"] for s in samples) - max(s["generated_at"] for s in samples),
+        "judge/wait_s": max(s["graded_at"] for s in samples)
+        - max(s["generated_at"] for s in samples),
     }

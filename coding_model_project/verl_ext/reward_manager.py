@@ -39,11 +39,14 @@ class CodeRewardManager(RewardManagerBase):
         **_: Any,
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
+        self._decode = tokenizer.decode
         from coding_model_project.data.problems import read_problems
 
         self._coding: dict[str, Any] = OmegaConf.to_container(config.coding, resolve=True)  # type: ignore[assignment]
         self._problems: dict[str, Problem] = {
-            problem.id: problem for path in self._coding["problems"] for problem in read_problems(path)
+            problem.id: problem
+            for path in self._coding["problems"]
+            for problem in read_problems(path)
         }
         self._reward = REWARDS[self._coding["reward"]["kind"]]
         self._stack = AsyncExitStack()
@@ -60,7 +63,7 @@ class CodeRewardManager(RewardManagerBase):
             UngradableError: no truthful verdict can be given.
         """
         generated_at = time.time()
-        item = data[-1:][0]
+        item: Any = data[-1:][0]
         problem = self._problems[item.non_tensor_batch["reward_model"]["ground_truth"]]
         verdict = await (await self._started_grader()).grade(problem, self._completion(item))
         reward = self._reward(problem, verdict)
@@ -72,7 +75,7 @@ class CodeRewardManager(RewardManagerBase):
     def _completion(self, item: Any) -> str:
         responses = item.batch["responses"]
         n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
-        return self.tokenizer.decode(responses[:n_valid], skip_special_tokens=True)
+        return self._decode(responses[:n_valid], skip_special_tokens=True)
 
     async def _started_grader(self) -> Grader:
         async with self._starting:

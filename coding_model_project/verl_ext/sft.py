@@ -1,6 +1,6 @@
 """Runs verl's SFT trainer from a composed configuration.
 
-    torchrun -m coding_model_project.verl_ext.sft CONFIG.yaml      (what `train` starts for several ranks)
+torchrun -m coding_model_project.verl_ext.sft CONFIG.yaml      (what `train` starts for several ranks)
 """
 
 from __future__ import annotations

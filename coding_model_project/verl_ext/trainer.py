@@ -12,6 +12,7 @@ from typing import Any
 import ray
 import transfer_queue as tq
 from omegaconf import open_dict
+from ray.exceptions import GetTimeoutError, RayActorError
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -62,7 +63,7 @@ class CodingTrainer(PPOTrainerSync):
         with self._sync_deadline():
             super().on_step_end()
 
-    def _compute_metrics(
+    def _compute_metrics(  # type: ignore[override]
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **kwargs: Any
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, **kwargs)
@@ -74,7 +75,7 @@ class CodingTrainer(PPOTrainerSync):
         fields = tq.kv_batch_get(
             keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
-        extras = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
+        extras: list[Any] = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
         samples = [extra["reward_extra_info"] for extra in extras]
         expected = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
         metrics.update(step_metrics(samples, expected))
@@ -87,7 +88,12 @@ class CodingTrainer(PPOTrainerSync):
             )
 
     def _val_metrics_update(
-        self, data_sources: Any, sample_uids: Any, infos: dict[str, list[Any]], *args: Any, **kw: Any
+        self,
+        data_sources: Any,
+        sample_uids: Any,
+        infos: dict[str, list[Any]],
+        *args: Any,
+        **kw: Any,
     ) -> dict[str, float]:
         for key in CLOCK_KEYS:
             infos.pop(key, None)
@@ -128,9 +134,9 @@ def _watch(actors: list[Any], fatal: Any) -> Iterator[None]:
             for actor in actors:
                 try:
                     ray.get(actor.__ray_ready__.remote(), timeout=_PING_TIMEOUT_S)
-                except ray.exceptions.GetTimeoutError:
+                except GetTimeoutError:
                     continue  # busy, not dead
-                except ray.exceptions.RayActorError as error:
+                except RayActorError as error:
                     if not stop.is_set():
                         fatal(f"a worker died: {str(error).splitlines()[0]}")
 

@@ -58,8 +58,12 @@ def _train(seconds: dict[str, float]) -> tuple[Path, Path, Path]:
     _phase(
         "sft",
         seconds,
-        ["recipes.sft", f"coding.run_dir={sft_dir}"]
-        + [f"trainer.total_training_steps={2 * SFT_STEPS}", f"trainer.save_freq={SFT_STEPS}"],
+        [
+            "recipes.sft",
+            f"coding.run_dir={sft_dir}",
+            f"trainer.total_training_steps={2 * SFT_STEPS}",
+            f"trainer.save_freq={SFT_STEPS}",
+        ],
     )
     sft = sft_dir / "checkpoints" / f"global_step_{SFT_STEPS}" / "huggingface"
     continued = sft_dir / "checkpoints" / f"global_step_{2 * SFT_STEPS}" / "huggingface"
@@ -67,11 +71,18 @@ def _train(seconds: dict[str, float]) -> tuple[Path, Path, Path]:
     _phase(
         "grpo",
         seconds,
-        ["recipes.grpo", f"coding.run_dir={grpo_dir}"]
-        + [f"actor_rollout_ref.model.path={sft.absolute()}"],
+        [
+            "recipes.grpo",
+            f"coding.run_dir={grpo_dir}",
+            f"actor_rollout_ref.model.path={sft.absolute()}",
+        ],
     )
     last = (grpo_dir / "checkpoints" / "latest_checkpointed_iteration.txt").read_text().strip()
-    return sft, continued, grpo_dir / "checkpoints" / f"global_step_{last}" / "actor" / "huggingface"
+    return (
+        sft,
+        continued,
+        grpo_dir / "checkpoints" / f"global_step_{last}" / "actor" / "huggingface",
+    )
 
 
 def _phase(name: str, seconds: dict[str, float], module_and_arguments: list[str]) -> None:
@@ -164,7 +175,9 @@ def _print(summary: dict[str, Any]) -> None:
     for name in ("sft_vs_base", "grpo_vs_sft", "grpo_vs_sft_continued"):
         test = summary[name]
         label = re.sub("_vs_", " against ", name)
-        console.print(f"{label}: {test['delta']:+.1%}, p = {test['p_value']:.2g} (paired by problem)")
+        console.print(
+            f"{label}: {test['delta']:+.1%}, p = {test['p_value']:.2g} (paired by problem)"
+        )
     total = sum(summary["seconds"].values())
     console.print(
         f"{total / 60:.1f} minutes ({summary['seconds']}), "

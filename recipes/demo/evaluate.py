@@ -1,6 +1,6 @@
 """Evaluates several models of one architecture on the held-out tasks, greedily and by sampling.
 
-    python -m recipes.demo.evaluate DATA_DIR OUT.json NAME=MODEL [NAME=MODEL ...]
+python -m recipes.demo.evaluate DATA_DIR OUT.json NAME=MODEL [NAME=MODEL ...]
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.data.problems import read_problems
+from coding_model_project.errors import UngradableError
 from coding_model_project.evaluation.generation import Sampling, VllmGenerator
 from coding_model_project.evaluation.judge import judge_completions
 from coding_model_project.judge import open_grader
 from coding_model_project.prompts import PromptStyle, solve_messages
-from coding_model_project.types import Problem
+from coding_model_project.types import Problem, Verdict
 
 N_PROBLEMS = 240
 N_SAMPLES = 8
@@ -30,7 +31,9 @@ JUDGE: dict[str, Any] = {
 
 
 def main(data_dir: Path, out: Path, models: dict[str, str]) -> None:
-    problems = [p for p in read_problems(data_dir / "problems.jsonl") if p.split == "test"][:N_PROBLEMS]
+    problems = [p for p in read_problems(data_dir / "problems.jsonl") if p.split == "test"][
+        :N_PROBLEMS
+    ]
     prompts = [solve_messages(problem, style=PromptStyle.bare) for problem in problems]
     generator = VllmGenerator(next(iter(models.values())), max_model_len=192, dtype="float32")
     result: dict[str, Any] = {"problems": [p.id for p in problems], "models": {}}
@@ -65,17 +68,21 @@ async def _judge(
 ) -> tuple[list[float], dict[str, float]]:
     """Accepted share per problem, and the share of each error group over all samples."""
     async with open_grader(JUDGE) as grader:
-        verdicts = await judge_completions(problems, texts, grader)
-    for group in verdicts:
-        for verdict in group:
-            if isinstance(verdict, Exception):
-                raise verdict  # an outage is never a score
-    flat = [verdict for group in verdicts for verdict in group]
+        outcomes = await judge_completions(problems, texts, grader)
+    graded = [[_graded(outcome) for outcome in group] for group in outcomes]
+    flat = [verdict for group in graded for verdict in group]
     errors: dict[str, float] = {}
     for verdict in flat:
         error = verdict.error.group if verdict.error else "accepted"
         errors[str(error)] = errors.get(str(error), 0.0) + 1 / len(flat)
-    return [_mean([float(v.passed) for v in group]) for group in verdicts], errors
+    return [_mean([float(v.passed) for v in group]) for group in graded], errors
+
+
+def _graded(outcome: Verdict | UngradableError) -> Verdict:
+    """An outage is never a score: it ends the evaluation."""
+    if isinstance(outcome, UngradableError):
+        raise outcome
+    return outcome
 
 
 def _mean(values: list[float]) -> float:

@@ -20,6 +20,7 @@ HELP = [
     ["sandbox"],
     ["sandbox", "check"],
     ["sandbox", "run"],
+    ["sandbox", "bench"],
     ["data"],
     ["data", "prepare"],
     ["data", "preflight"],
@@ -63,7 +64,7 @@ def test_help(command, capsys):
 def test_help_is_quick_and_imports_nothing_heavy():
     heavy = "torch numpy pyarrow verl ray vllm hydra scipy"
     code = (
-        "import sys; from coding_model_project import cli; cli.main(['sandbox', 'check', '--help']);"
+        "import sys; from coding_model_project import cli; cli.main(['sandbox', 'run', '--help']);"
         f"sys.exit(','.join(m for m in '{heavy}'.split() if m in sys.modules) or 0)"
     )
     started = time.monotonic()
@@ -183,9 +184,12 @@ def test_options_reach_the_sandbox():
 
 @pytest.mark.sandbox
 def test_check_and_run_for_real(tmp_path, capsys):
-    pytest.importorskip("coding_model_project.sandbox.conformance")
     assert cli.main(["sandbox", "check"]) == 0
     assert "tier: " in capsys.readouterr().out
     (tmp_path / "a.py").write_text("print(input()[::-1])")
     assert cli.main(["sandbox", "run", str(tmp_path / "a.py"), "--stdin", "abc"]) == 0
     assert capsys.readouterr().out == "cba\n"
+    assert cli.main(["sandbox", "bench", "--json", "--rounds", "1"]) == 0
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(line) == {"tier", "embedded", "subprocess"}
+    assert line["embedded"]["tests_per_s"] > 0

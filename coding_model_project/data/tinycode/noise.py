@@ -65,7 +65,8 @@ def spoil(source: str, kind: MistakeKind, rng: random.Random) -> str:
         case MistakeKind.missing_return:
             return f"{head}r = {tail}" if answer == "return " else f"{head}r = ({tail}"
         case MistakeKind.syntax:
-            return source.rstrip()[:-1] + "\n" if source.rstrip()[-1] in ")]" else f"{head}{answer}{tail} )"
+            closed = source.rstrip()
+            return closed[:-1] + "\n" if closed[-1] in ")]" else f"{closed} )\n"
         case MistakeKind.name_error:
             return f"{head}{answer}{tail}".replace(" in ", " in y", 1)
         case MistakeKind.infinite_loop:

@@ -121,12 +121,12 @@ class Slot:
             process.wait()
         psutil.wait_procs(below, timeout=2.0)
 
-    def kill(self) -> None:
-        """End the zygote at once; safe while another thread waits for it, which gets ZygoteLost."""
-        process = self._process
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    def interrupt(self) -> None:
+        """End the run in progress in another thread, which gets ZygoteLost and stops the zygote."""
+        channel = self._channel
+        if channel is not None:
+            with contextlib.suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
 
     def run(
         self,

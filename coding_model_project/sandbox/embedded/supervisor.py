@@ -126,7 +126,7 @@ class EmbeddedSandbox:
         if threads is None:
             return
         for slot in self._slots:
-            slot.kill()
+            slot.interrupt()
         await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
         for slot in self._slots:
             await asyncio.to_thread(slot.stop)

@@ -15,6 +15,8 @@ class CPUWorkerExtension(vLLMColocateWorkerExtension):
     in-place load would find parameters without a loader.
     """
 
+    model_runner: Any  # of the vLLM worker that this class is mixed into
+
     def update_weights_from_ipc(
         self,
         peft_config: dict[str, Any] | None = None,

@@ -1,4 +1,4 @@
-"""Against the real sandbox: no honest way of reading and writing is rejected, no forgery accepted."""
+"""Against the real sandbox: no honest way to read and write is rejected, no forgery accepted."""
 
 import asyncio
 import os
@@ -22,10 +22,11 @@ OUT = "print(sum(xs), *xs, sep='\\n')"
 
 HONEST = {
     "input": f"n = int(input())\nxs = list(map(int, input().split()))\n{OUT}",
-    "buffer": f"import sys\nd = sys.stdin.buffer.read().split()\nxs = [int(x) for x in d[1:]]\n{OUT}",
+    "buffer": f"import sys\nxs = [*map(int, sys.stdin.buffer.read().split())][1:]\n{OUT}",
     "open_0": f"xs = [int(x) for x in open(0).read().split()[1:]]\n{OUT}",
     "stdin_lines": f"import sys\n_, l = sys.stdin\nxs = [int(x) for x in l.split()]\n{OUT}",
-    "readline": f"import sys\ninput = sys.stdin.readline\ninput()\nxs = [*map(int, input().split())]\n{OUT}",
+    "readline": "import sys\ninput = sys.stdin.readline\ninput()\n"
+    f"xs = [*map(int, input().split())]\n{OUT}",
     "eof_loop": f"""ls = []
 while True:
     try:

@@ -1,0 +1,248 @@
+"""The embedded sandbox: conformance at every tier, and what happens when its processes die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.sandbox import conformance
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
+from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
+
+pytestmark = pytest.mark.sandbox
+
+LIMITS = Limits(cpu_s=5, wall_s=10, memory_mb=256, output_kb=64)
+ECHO = Program(source="print(input())")
+SLEEP = Program(source="import time\ntime.sleep(0.5)\nprint(input())")
+
+
+@pytest.fixture(params=list(Tier))
+def tier(request) -> Tier:
+    problem = probe.why_not(request.param, sys.executable)
+    if problem:
+        pytest.skip(f"tier {request.param} does not work here: {problem}")
+    return request.param
+
+
+@pytest.fixture
+async def sandbox(tier):
+    async with EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier) as sandbox:
+        yield sandbox
+
+
+def below() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those still there after two seconds; what only waits for init to reap it is not."""
+    deadline = time.monotonic() + 2.0
+    while processes and time.monotonic() < deadline:
+        time.sleep(0.01)
+        processes = [process for process in processes if not ended(process)]
+    return processes
+
+
+def ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+async def outputs(sandbox: EmbeddedSandbox, program: Program, *texts: str) -> list[str]:
+    return [e.stdout for e in await sandbox.run(program, [Stdin(t) for t in texts], LIMITS)]
+
+
+async def test_conforms(sandbox, tier):
+    assert [str(finding) for finding in await conformance.check(sandbox)] == []
+    assert sandbox.identity == f"embedded/{tier}/cpython-3.{sys.version_info.minor}"
+
+
+async def test_conformance_finds_what_is_wrong(sandbox):
+    wrong = conformance.Case(name="wrong", source="print(1)", stdout="2\n")
+    (execution,) = await sandbox.run(Program(source=wrong.source), [wrong.given], LIMITS)
+    assert wrong.problem(execution) == r"printed '1\n' instead of '2\n'"
+
+
+async def test_killed_zygote_is_replaced_amid_a_run(tier):
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier=tier) as sandbox:
+        run = asyncio.create_task(outputs(sandbox, SLEEP, "a", "b"))
+        await asyncio.sleep(0.7)  # the second input is running
+        (zygote,) = psutil.Process().children()
+        everything = below()
+        zygote.kill()
+        assert await run == ["a\n", "b\n"]
+        assert alive(everything) == []
+        assert await outputs(sandbox, ECHO, "c") == ["c\n"]
+
+
+async def test_killed_process_of_a_program_is_retried(tier):
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier=tier) as sandbox:
+        run = asyncio.create_task(outputs(sandbox, SLEEP, "a"))
+        await asyncio.sleep(0.25)
+        (zygote,) = psutil.Process().children()
+        zygote.children()[0].kill()
+        assert await run == ["a\n"]
+
+
+async def test_a_program_whose_process_keeps_dying_is_the_sandboxs_failure(tier):
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier=tier) as sandbox:
+        run = asyncio.create_task(outputs(sandbox, SLEEP, "a"))
+        while not run.done():
+            for process in below():
+                try:
+                    if process.ppid() != os.getpid():
+                        process.kill()
+                except psutil.Error:
+                    continue
+            await asyncio.sleep(0.02)
+        assert run.exception() is None or isinstance(run.exception(), SandboxError)
+        assert await outputs(sandbox, ECHO, "b") == ["b\n"]
+
+
+async def test_leaving_stops_everything(tier):
+    async with EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier) as sandbox:
+        slow = asyncio.create_task(
+            sandbox.run(Program(source="while True: pass"), [Stdin("")], LIMITS)
+        )
+        await asyncio.sleep(0.3)
+        everything = below()
+        assert len(everything) == 4  # two zygotes, a program, a test
+    assert not any(process.is_running() for process in everything)  # reaped, too
+    with pytest.raises(SandboxError, match="closed"):
+        await slow
+
+
+async def test_cancelling_frees_the_worker(tier):
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier=tier) as sandbox:
+        texts = [Stdin("x")] * 100
+        run = asyncio.create_task(sandbox.run(SLEEP, texts, LIMITS))
+        await asyncio.sleep(0.2)
+        run.cancel()
+        started = time.monotonic()
+        assert await outputs(sandbox, ECHO, "a") == ["a\n"]
+        assert time.monotonic() - started < 3
+
+
+async def test_an_exception_of_stop_when_is_the_callers(sandbox):
+    def stop(_index, _execution):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        await sandbox.run(ECHO, [Stdin("a"), Stdin("b")], LIMITS, stop_when=stop)
+    assert await outputs(sandbox, ECHO, "a", "b") == ["a\n", "b\n"]
+
+
+async def test_dies_with_its_host(tier):
+    script = f"""
+import asyncio, psutil
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.types import Limits, Program, Stdin
+async def main():
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier={str(tier)!r}) as sandbox:
+        loop = Program(source="while True: pass")
+        run = asyncio.create_task(sandbox.run(loop, [Stdin("")], Limits(cpu_s=60, wall_s=60)))
+        await asyncio.sleep(0.3)
+        print(*(p.pid for p in psutil.Process().children(recursive=True)), flush=True)
+        await run
+asyncio.run(main())
+"""
+    host = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    with host.stdout:
+        started = [psutil.Process(int(pid)) for pid in host.stdout.readline().split()]
+        host.send_signal(signal.SIGKILL)
+        host.wait()
+    assert len(started) == 3
+    assert alive(started) == []
+
+
+async def test_works_from_other_loops_and_threads(sandbox):
+    def elsewhere() -> list[str]:
+        return asyncio.run(outputs(sandbox, ECHO, "a"))
+
+    assert await asyncio.to_thread(elsewhere) == ["a\n"]
+    assert await outputs(sandbox, ECHO, "b") == ["b\n"]
+
+
+async def test_host_environment_is_not_seen(sandbox, monkeypatch):
+    source = (
+        "import os, sys\nprint(sorted(os.environ), sys.argv, 'coding_model_project' in sys.modules)"
+    )
+    (text,) = await outputs(sandbox, Program(source=source), "")
+    assert text == "['HOME', 'LANG', 'PATH', 'PYTHONHASHSEED'] ['main.py'] False\n"
+
+
+async def test_tracebacks_do_not_show_the_sandbox(sandbox):
+    (execution,) = await sandbox.run(Program(source="1 / 0"), [Stdin("")], LIMITS)
+    assert execution.stderr_tail.splitlines() == [
+        "Traceback (most recent call last):",
+        '  File "main.py", line 1, in <module>',
+        "ZeroDivisionError: division by zero",
+    ]
+
+
+async def test_a_program_cannot_pose_as_a_failed_sandbox(sandbox):
+    for code in (1, 77, 113):
+        program = Program(source=f"import os\nos._exit({code})")
+        (execution,) = await sandbox.run(program, [Stdin("")], LIMITS)
+        assert (execution.status, execution.exit_code) == (Status.raised, code)
+
+
+async def test_an_answer_that_is_no_encoded_value_is_opaque(sandbox):
+    source = "import os\ndef f():\n    os.write(3, b'{\"?\": 1}')\n    os._exit(0)"
+    (execution,) = await sandbox.run(Program(source=source), [Call(function="f")], LIMITS)
+    assert (execution.status, execution.value) == (Status.finished, Opaque("undecodable"))
+
+
+async def test_files_are_there_to_read():
+    if probe.why_not(Tier.namespaces, sys.executable):
+        pytest.skip("tier namespaces does not work here")
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        program = Program(source="print(open('a/b.txt').read())", files={"a/b.txt": b"x" * 90_000})
+        (execution,) = await sandbox.run(program, [Stdin("")], Limits(output_kb=100))
+        assert execution.stdout == "x" * 90_000 + "\n"
+        with pytest.raises(DataError, match="outside"):
+            await sandbox.run(Program(source="", files={"../x": b""}), [Stdin("")], LIMITS)
+
+
+async def test_preloaded_modules_are_there(tier):
+    async with EmbeddedSandbox(
+        workers=1, min_tier="rlimit", tier=tier, preload=("wave",)
+    ) as sandbox:
+        source = "import sys\nprint('wave' in sys.modules)"
+        assert await outputs(sandbox, Program(source=source), "") == ["True\n"]
+
+
+async def test_what_it_cannot_run_is_refused(sandbox):
+    with pytest.raises(ConfigError, match="cobol"):
+        await sandbox.run(Program(source="", language="cobol"), [Stdin("")], LIMITS)
+    with pytest.raises(DataError, match="Asserts"):
+        await sandbox.run(Program(source=""), [Asserts(source="assert f()")], LIMITS)
+
+
+async def test_no_interpreter_no_sandbox():
+    with pytest.raises(SandboxError, match="/no/such/python"):
+        async with EmbeddedSandbox(python="/no/such/python"):
+            pass
+    assert below() == []
+
+
+async def test_names_of_tiers_and_starting_are_checked():
+    with pytest.raises(ConfigError, match="fortress"):
+        EmbeddedSandbox(min_tier="fortress")
+    with pytest.raises(SandboxError, match="not started"):
+        await EmbeddedSandbox().run(ECHO, [Stdin("")], LIMITS)
+    with pytest.raises(ConfigError, match="below min_tier"):
+        async with EmbeddedSandbox(tier="rlimit"):
+            pass
