@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -45,5 +46,9 @@ async def open_grader(coding: Mapping[str, Any]) -> AsyncIterator[Grader]:
     """
     bare = coding["prompt"] == "bare"
     stop_early = coding["reward"]["kind"] == "sparse"
+    # Programs wait for their turn here and not in the sandbox, so that a verdict's judge_s is the time
+    # spent on it.
+    at_once = coding["sandbox"]["workers"] or len(os.sched_getaffinity(0))
     async with make_sandbox(coding["sandbox"]) as sandbox:
-        yield CachedGrader(ExecutionGrader(sandbox, bare=bare, stop_early=stop_early), bare=bare)
+        grader = ExecutionGrader(sandbox, bare=bare, stop_early=stop_early, max_concurrency=at_once)
+        yield CachedGrader(grader, bare=bare)

@@ -5,11 +5,12 @@ Heavy imports happen after the checks, so that a misspelt key or a missing file 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -49,13 +50,21 @@ def run_recipe(name: str, doc: str, train: Train, argv: list[str] | None = None)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clusters send it; end like Ctrl-C
 
     def task(config: DictConfig) -> None:
-        train(config)
+        with _one_line_errors(debug):  # inside Hydra, which would print errors its own way
+            train(config)
 
-    try:
+    with _one_line_errors(debug):
         if not any(argument.startswith("-") for argument in argv):  # not a sweep, not --cfg
             compose_recipe(name, [*argv, *overrides])
-        sys.argv = [f"recipes.{name}", *argv, *overrides]
-        hydra.main(version_base=None, config_path=str(_config_dir(name)), config_name=name)(task)()
+    sys.argv = [f"recipes.{name}", *argv, *overrides]
+    hydra.main(version_base=None, config_path=str(_config_dir(name)), config_name=name)(task)()
+
+
+@contextlib.contextmanager
+def _one_line_errors(debug: bool) -> Iterator[None]:
+    """Turn our errors into one line and an exit code; leave them whole with --debug."""
+    try:
+        yield
     except KeyboardInterrupt:
         print("interrupted; run the same command again to resume", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None

@@ -49,7 +49,7 @@ def own_files(tmp_path):
         ("coding.reward.knd=dense", "coding.reward.kind"),
         ("coding.reward.kind=foo", "dense, sparse"),
         ("trainer.total_training_step=3", "trainer.total_training_steps"),
-        ("hardware=tpu", "cpu, gpu_1x, gpu_8x"),
+        ("hardware=tpu", "cpu gpu_1x gpu_8x"),
         ("custom_reward_function.path=x.py", "custom_reward_function"),
         ("reward_model.enable=true", "reward_model"),
         ("coding.min_memory_gb=100000", "coding.min_memory_gb"),

@@ -16,7 +16,7 @@ from coding_model_project.data.tinycode.parts import Part, part
 _NUMBER_FILTERS = (
     part("all", "", "True"),
     part("even", "even", "x % 2 == 0"),
-    part("odd", "odd", "x % 2 != 0", "x % 2", "type"),
+    part("odd", "odd", "x % 2 != 0"),
     part("positive", "positive", "x > 0", "x >= 0", "boundary"),
     part("negative", "negative", "x < 0", "x <= 0", "boundary", 2),
     part("nonnegative", "non-negative", "x >= 0", "x > 0", "boundary", 2),
@@ -26,7 +26,9 @@ _NUMBER_FILTERS = (
     part("far", "larger than 5 in size", "abs(x) > 5", "x > 5", "sign", 2),
     part("near", "smaller than 5 in size", "abs(x) < 5", "x < 5", "sign", 1),
     part("not3", "not divisible by 3", "x % 3 > 0", "x % 3 > 1", "boundary", 2),
-)
+    part("prime", "prime", "x > 1 and all(x % k for k in range(2, x))",
+         "all(x % k for k in range(2, x))", "boundary", 2),
+)  # fmt: skip
 _NUMBER_MAPS = (
     part("id", "", "x"),
     part("square", "squares of the", "x * x", "x * 2", "operator"),
@@ -55,11 +57,16 @@ _NUMBER_REDUCERS = (
     part("three", "first three of", "[*{g}][:3]", "[*{g}][:2]", "off_by_one", 2),
     part("dropped", "all but the first of", "[*{g}][1:]", "[*{g}][:-1]", "off_by_one", 2),
 )
+_NOT_OF_INTEGERS = ("negative", "digit", "nonnegative", "prime")
+"""Filters that digits and ranges make trivial, or slow."""
 _SOURCES = (
     part("upto", "numbers from 1 to n", "range(1, n + 1)", "range(1, n)", "off_by_one"),
     part("below", "numbers from 0 below n", "range(n)", "range(n + 1)", "off_by_one", 1),
     part("digits", "digits of n", "map(int, str(n))", "str(n)", "type", 2),
-)
+    part("bits", "binary digits of n", "map(int, bin(n)[2:])", "bin(n)[2:]", "type", 2),
+    part("divisors", "divisors of n", "(k for k in range(1, n + 1) if n % k == 0)",
+         "(k for k in range(1, n) if n % k == 0)", "off_by_one", 1),
+)  # fmt: skip
 _CHAR_FILTERS = (
     part("all", "characters", "True"),
     part("letter", "letters", "c.isalpha()", "c.isalnum()", "wrong_builtin"),
@@ -67,7 +74,9 @@ _CHAR_FILTERS = (
     part("upper", "capitals", "c.isupper()", "c.isalpha()", "case", 2),
     part("lower", "small letters", "c.islower()", "c.isalpha()", "case", 1),
     part("vowel", "small vowels", "c in 'aeiou'"),
-    part("novowel", "characters but small vowels", "c not in 'aeiou'", "c in 'aeiou'", "operator", 2),
+    part(
+        "novowel", "characters but small vowels", "c not in 'aeiou'", "c in 'aeiou'", "operator", 2
+    ),
     part("nospace", "characters but blanks", "c != ' '", "True", "boundary", 1),
 )
 _CHAR_MAPS = (
@@ -120,14 +129,34 @@ _KEYS = (
 _GROUPED = (
     part("count", "counts", "d[K] = d.get(K, 0) + 1", "d[K] = d.get(K, 1) + 1", "off_by_one"),
     part("sum", "sums", "d[K] = d.get(K, 0) + x", "d[K] = x", "duplicates", 1),
-    part("squares", "sums of squares", "d[K] = d.get(K, 0) + x * x", "d[K] = x * x", "duplicates", 1),
-    part("max", "largest values", "d[K] = max(x, d.get(K, x))", "d[K] = max(x, d.get(K, 0))",
-         "empty_input", 2),
-    part("min", "smallest values", "d[K] = min(x, d.get(K, x))", "d[K] = min(x, d.get(K, 0))",
-         "empty_input", 2),
+    part(
+        "squares", "sums of squares", "d[K] = d.get(K, 0) + x * x", "d[K] = x * x", "duplicates", 1
+    ),
+    part(
+        "max",
+        "largest values",
+        "d[K] = max(x, d.get(K, x))",
+        "d[K] = max(x, d.get(K, 0))",
+        "empty_input",
+        2,
+    ),
+    part(
+        "min",
+        "smallest values",
+        "d[K] = min(x, d.get(K, x))",
+        "d[K] = min(x, d.get(K, 0))",
+        "empty_input",
+        2,
+    ),
     part("lists", "lists", "d[K] = d.get(K, []) + [x]", "d[K] = [x]", "duplicates", 1),
-    part("back", "reversed lists", "d[K] = [x] + d.get(K, [])", "d[K] = d.get(K, []) + [x]",
-         "order", 2),
+    part(
+        "back",
+        "reversed lists",
+        "d[K] = [x] + d.get(K, [])",
+        "d[K] = d.get(K, []) + [x]",
+        "order",
+        2,
+    ),
     part("first", "first values", "d.setdefault(K, x)", "d[K] = x", "order", 2),
     part("last", "last values", "d[K] = x", "d.setdefault(K, x)", "order", 1),
 )
@@ -136,10 +165,22 @@ _FINISHES = (
     part("keys", "and return the sorted keys", "sorted(d)", "list(d)", "order", 1),
     part("size", "and return how many groups there are", "len(d)"),
     part("values", "and return the values", "[*d.values()]", "[*d]", "wrong_builtin", 1),
-    part("best", "and return the largest value", "max(d.values(), default=None)", "max(d.values())",
-         "empty_input", 2),
-    part("least", "and return the smallest value", "min(d.values(), default=None)",
-         "min(d.values())", "empty_input", 2),
+    part(
+        "best",
+        "and return the largest value",
+        "max(d.values(), default=None)",
+        "max(d.values())",
+        "empty_input",
+        2,
+    ),
+    part(
+        "least",
+        "and return the smallest value",
+        "min(d.values(), default=None)",
+        "min(d.values())",
+        "empty_input",
+        2,
+    ),
     part("items", "and return the sorted items", "sorted(d.items())", "[*d.items()]", "order", 2),
     part("back", "and return the keys in reverse order", "[*d][::-1]", "[*d]", "order", 1),
 )
@@ -234,12 +275,10 @@ def compositions() -> Iterator[Composition]:
     for parts in product(_NUMBER_FILTERS, _NUMBER_MAPS, _NUMBER_REDUCERS):
         f, m, r = parts
         yield Composition("lists", "xs", parts, _words("the", r, "the", m, f, "numbers in xs"))
-    numbers = tuple(f for f in _NUMBER_FILTERS if f.key not in ("negative", "digit", "nonnegative"))
+    numbers = tuple(f for f in _NUMBER_FILTERS if f.key not in _NOT_OF_INTEGERS)
     for parts in product(_SOURCES, numbers, _NUMBER_MAPS[:8], _NUMBER_REDUCERS[:8]):
         s, f, m, r = parts
-        yield Composition(
-            "integers", "n", parts, _words("the", r, "the", m, f, "ones of the", s)
-        )
+        yield Composition("integers", "n", parts, _words("the", r, "the", m, f, "ones of the", s))
     for parts in product(_CHAR_FILTERS, _CHAR_MAPS, _CHAR_REDUCERS):
         f, m, r = parts
         yield Composition("characters", "s", parts, _words("the", r, "the", m, f, "in s"))

@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 from coding_model_project.data.tinycode.families import Composition, compositions
+from coding_model_project.graders.compare import same_output, same_value
 from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
 
-VERSION = 1
+VERSION = 2
 """Raised by any change of what `generate` returns."""
 
 N_PUBLIC, N_HIDDEN = 3, 8
@@ -81,8 +82,12 @@ class TinyCode:
 
 
 @lru_cache(maxsize=2)
-def generate(seed: int = 0) -> TinyCode:
-    """Generate the task set: the same for the same seed, on every machine."""
+def generate(seed: int = 0, size: int | None = None) -> TinyCode:
+    """Generate the task set: the same for the same seed, on every machine.
+
+    Args:
+        size: keep only this many tasks, drawn from all of them; splits keep their shares.
+    """
     tasks = []
     seen: set[str] = set()
     for number, composition in enumerate(compositions()):
@@ -93,7 +98,7 @@ def generate(seed: int = 0) -> TinyCode:
         if shape not in seen:
             seen.add(shape)
             tasks.append(task)
-    return TinyCode(tuple(_with_splits(tasks, random.Random(seed))))
+    return TinyCode(tuple(_with_splits(tasks, random.Random(seed))[:size]))
 
 
 def normalised(source: str) -> str:
@@ -129,7 +134,9 @@ def _task(composition: Composition, rng: random.Random, number: int) -> Task | N
         if differs:
             bad_bodies[body] = differs
     chosen = _choose_inputs(list(bad_bodies.values()), len(gold), rng)
-    rejected = [body for body, differs in bad_bodies.items() if set(differs) & set(chosen[N_PUBLIC:])]
+    rejected = [
+        body for body, differs in bad_bodies.items() if set(differs) & set(chosen[N_PUBLIC:])
+    ]
     bad = [program(composition, body, stdin=stdin) for body in rejected][:MAX_BAD]
     gold_source = program(composition, gold_body, stdin=stdin)
     bad += _broken_whole(gold_source)[: max(0, 2 - len(bad))]
@@ -178,7 +185,9 @@ def _broken_whole(gold: str) -> list[str]:
     forgotten = gold.replace(answer, "_ = ", 1)
     misspelt = gold.replace("xs", "sx").replace("solve(sx)", "solve(xs)")
     if misspelt == gold:
-        misspelt = gold.replace(answer, f"{answer}undefined or " if answer != "print" else "prin", 1)
+        misspelt = gold.replace(
+            answer, f"{answer}undefined or " if answer != "print" else "prin", 1
+        )
     return [forgotten, misspelt]
 
 
@@ -236,7 +245,7 @@ def _compiled(source: str) -> Callable[[Any], Any]:
 
 
 def _differs(expected: Any, got: Any) -> bool:
-    return type(expected) is not type(got) or expected != got or repr(expected) != repr(got)
+    return not same_value(expected, got)
 
 
 def _proved(problem: Problem) -> bool:
@@ -258,7 +267,7 @@ def _passes(source: str, test: Test) -> bool:
             namespace["input"] = lambda: given.text.removesuffix("\n")
             namespace["print"] = lambda *values: printed.append(" ".join(map(str, values)) + "\n")
             exec(compile(source, "solution", "exec"), namespace)
-            return "".join(printed).split() == str(test.expected).split()
+            return same_output(str(test.expected), "".join(printed), "tokens")
         assert isinstance(given, Call)
         exec(compile(source, "solution", "exec"), namespace)
         (argument,) = given.args

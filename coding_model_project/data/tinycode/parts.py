@@ -49,9 +49,7 @@ class Part:
     hard: int = 0
 
 
-def part(
-    key: str, words: str, code: str, wrong: str = "", kind: str = "", hard: int = 0
-) -> Part:
+def part(key: str, words: str, code: str, wrong: str = "", kind: str = "", hard: int = 0) -> Part:
     """Shorthand for the tables in `families`: a part with at most one mistake."""
     mistake = Mistake(MistakeKind(kind), wrong) if wrong else None
     return Part(key=key, words=words, code=code, mistake=mistake, hard=hard)
