@@ -68,7 +68,9 @@ def spoil(source: str, kind: MistakeKind, rng: random.Random) -> str:
             closed = source.rstrip()
             return closed[:-1] + "\n" if closed[-1] in ")]" else f"{closed} )\n"
         case MistakeKind.name_error:
-            return f"{head}{answer}{tail}".replace(" in ", " in y", 1)
+            if " in " in source:
+                return source.replace(" in ", " in y", 1)
+            return f"{head}{answer}y{tail}"
         case MistakeKind.infinite_loop:
             indent = "    " if answer == "return " else ""
             lines = head.rstrip(" ").rstrip("\n")

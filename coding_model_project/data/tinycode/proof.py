@@ -1,0 +1,68 @@
+"""Runs the generator's own programs, right here: they are trusted, tiny and all terminate."""
+
+from __future__ import annotations
+
+import builtins
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from coding_model_project.graders.compare import same_output, same_value
+from coding_model_project.types import Call, Plain, Problem, Stdin, Test
+
+
+class _Failed:
+    """Stands for an exception where a value was expected."""
+
+
+def outcomes(source: str, inputs: tuple[Plain, ...], *, may_fail: bool = False) -> list[Any] | None:
+    """`solve`'s value for each input; None where one fails that must not."""
+    namespace: dict[str, Any] = {}
+    exec(_byte_code(source), namespace)
+    values = []
+    for given in inputs:
+        try:
+            values.append(namespace["solve"](_copy(given)))
+        except Exception:  # noqa: BLE001 - a mistake may raise anything; a gold one is dropped
+            if not may_fail:
+                return None
+            values.append(_Failed)
+    return values
+
+
+def _copy(given: Any) -> Any:
+    return list(given) if isinstance(given, list) else given
+
+
+@lru_cache(maxsize=8)
+def _byte_code(source: str) -> CodeType:
+    return compile(source, "solution", "exec")
+
+
+def proved(problem: Problem) -> bool:
+    """Whether the gold solution passes every test and each known-bad one fails a hidden test."""
+    if len(problem.bad) < 2 or not all(_passes(problem.gold[0], test) for test in problem.tests):
+        return False
+    return all(
+        not all(_passes(source, test) for test in problem.hidden_tests) for source in problem.bad
+    )
+
+
+def _passes(source: str, test: Test) -> bool:
+    """Run one of our own programs on one test, as a script or a function."""
+    printed: list[str] = []
+    namespace: dict[str, Any] = {"__builtins__": builtins}
+    given = test.input
+    try:
+        if isinstance(given, Stdin):
+            namespace["input"] = lambda: given.text.removesuffix("\n")
+            namespace["print"] = lambda *values: printed.append(" ".join(map(str, values)) + "\n")
+            exec(_byte_code(source), namespace)
+            return same_output(str(test.expected), "".join(printed), "tokens")
+        assert isinstance(given, Call)
+        exec(_byte_code(source), namespace)
+        (argument,) = given.args
+        value = namespace["solve"](_copy(argument))
+        return same_value(test.expected, value)
+    except Exception:  # noqa: BLE001 - a known-bad program may raise anything
+        return False

@@ -1,0 +1,141 @@
+"""Problems survive a file exactly, and bad lines name themselves."""
+
+import math
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.errors import DataError
+from coding_model_project.types import Asserts, Call, Limits, Problem, Stdin, Test
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+HASHABLE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.binary(max_size=8),
+    lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3),
+    max_leaves=4,
+)
+PLAIN = st.recursive(
+    HASHABLE | st.complex_numbers(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(HASHABLE, inner, max_size=3)
+        | st.sets(HASHABLE, max_size=3)
+    ),
+    max_leaves=6,
+)
+INPUTS = st.one_of(
+    TEXT.map(Stdin),
+    st.builds(Call, function=TEXT, args=st.lists(PLAIN, max_size=3).map(tuple)),
+    st.builds(Asserts, source=TEXT, entry_point=st.none() | TEXT),
+)
+TUPLES = st.lists(TEXT, max_size=2).map(tuple)
+PROBLEMS = st.builds(
+    Problem,
+    id=TEXT,
+    split=TEXT,
+    statement=TEXT,
+    tests=st.lists(
+        st.builds(Test, input=INPUTS, expected=PLAIN, public=st.booleans()), max_size=3
+    ).map(tuple),
+    limits=st.builds(Limits, cpu_s=st.floats(0.1, 100.0), memory_mb=st.integers(1, 10_000)),
+    comparison=TEXT,
+    entry_point=st.none() | TEXT,
+    difficulty=st.none() | st.integers(1, 5),
+    tags=TUPLES,
+    gold=TUPLES,
+    bad=TUPLES,
+)
+
+
+def exactly(value):
+    """A picture of a value that tells types, nan and -0.0 apart, but no order of sets."""
+    if isinstance(value, (set, frozenset)):
+        return type(value), sorted(map(repr, map(exactly, value)))
+    if isinstance(value, (list, tuple)):
+        return type(value), [exactly(item) for item in value]
+    if isinstance(value, dict):
+        return dict, [(exactly(key), exactly(item)) for key, item in value.items()]
+    return type(value), repr(value)
+
+
+def pictured(problem):
+    tests = [
+        (type(t.input), exactly(getattr(t.input, "args", ())), exactly(t.expected), t.public)
+        for t in problem.tests
+    ]
+    names = [f for f in Problem.__dataclass_fields__ if f != "tests"]
+    texts = [
+        (getattr(t.input, "text", None), getattr(t.input, "source", None)) for t in problem.tests
+    ]
+    return [getattr(problem, name) for name in names], texts, tests
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems=st.lists(PROBLEMS, max_size=3))
+def test_round_trip(problems, tmp_path_factory):
+    path = tmp_path_factory.mktemp("problems") / "p.jsonl"
+    write_problems(path, problems)
+    back = read_problems(path)
+    assert [pictured(p) for p in back] == [pictured(p) for p in problems]
+
+
+def test_values_json_has_not(tmp_path):
+    value = {(1, 2): {3}, "f": frozenset({4}), 5: [math.inf, b"\xff", 2**70, None]}
+    problem = Problem(
+        id="a/1",
+        split="train",
+        statement="?",
+        tests=(Test(input=Call(function="f", args=(value,)), expected=value),),
+    )
+    write_problems(tmp_path / "deep" / "p.jsonl", [problem])
+    assert read_problems(tmp_path / "deep" / "p.jsonl") == (problem,)
+
+
+def test_writing_leaves_no_half_file(tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(b"old\n")
+
+    def broken():
+        yield Problem(id="a/1", split="train", statement="?", tests=())
+        raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        write_problems(path, broken())
+    assert path.read_bytes() == b"old\n"
+
+
+GOOD = {"id": "a/1", "split": "train", "statement": "?", "tests": [{"stdin": "", "expected": ""}]}
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"{", ""),
+        (b"[]", ""),
+        (orjson.dumps({**GOOD, "colour": 1}), "colour"),
+        (orjson.dumps({k: v for k, v in GOOD.items() if k != "statement"}), "statement"),
+        (orjson.dumps({**GOOD, "id": 7}), "id"),
+        (orjson.dumps({**GOOD, "tests": [{"expected": 1}]}), "stdin"),
+        (orjson.dumps({**GOOD, "limits": {"cpu_h": 1}}), "cpu_h"),
+        (
+            orjson.dumps({**GOOD, "tests": [{"call": "f", "args": [], "expected": {"q": 1}}]}),
+            "q",
+        ),
+    ],
+)
+def test_a_bad_line_names_file_line_and_field(tmp_path, line, complaint):
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(orjson.dumps(GOOD) + b"\n\n" + line + b"\n")
+    with pytest.raises(DataError) as caught:
+        read_problems(path)
+    assert f"{path}:3" in str(caught.value)
+    assert complaint in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere\.jsonl"):
+        read_problems(tmp_path / "nowhere.jsonl")

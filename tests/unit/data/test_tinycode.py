@@ -1,0 +1,220 @@
+"""The generated tasks keep their promises: distinct, disjoint, discriminating, the same everywhere."""
+
+import contextlib
+import hashlib
+import io
+import os
+import random
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+import pytest
+
+from coding_model_project.data.tinycode import NoiseConfig, generate, noisy_solution
+from coding_model_project.data.tinycode.families import compositions
+from coding_model_project.data.tinycode.generator import N_HIDDEN, N_PUBLIC, normalised
+from coding_model_project.data.tinycode.noise import spoil
+from coding_model_project.data.tinycode.parts import MistakeKind
+from coding_model_project.graders.compare import same_output, same_value
+from coding_model_project.types import Call, Stdin
+
+SPLITS = ("train", "validation", "test")
+N_SAMPLED = 200
+FINGERPRINT = (
+    "import hashlib; from coding_model_project.data.tinycode import generate; "
+    "print(hashlib.sha256(repr(generate().tasks).encode()).hexdigest())"
+)
+
+
+@pytest.fixture(scope="session")
+def other_process():
+    """A process that generates the same tasks under another hash seed, started early."""
+    environment = {**os.environ, "PYTHONHASHSEED": "4321"}
+    return subprocess.Popen(
+        [sys.executable, "-c", FINGERPRINT], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture(scope="session")
+def tinycode(other_process):
+    return generate()
+
+
+@pytest.fixture(scope="session")
+def shapes(tinycode):
+    """Each split's gold programs, constants normalised."""
+    found = defaultdict(list)
+    for task in tinycode.tasks:
+        found[task.problem.split].append(normalised(task.problem.gold[0]))
+    return found
+
+
+def passes_hidden(problem, source):
+    """Run one of our own programs, which all terminate."""
+    return all(_passes(source, test) for test in problem.hidden_tests)
+
+
+def _passes(source, test):
+    try:
+        if isinstance(test.input, Stdin):
+            text, printed = test.input.text, io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(source, {"input": lambda: text.rstrip("\n")})
+            return same_output(test.expected, printed.getvalue(), "tokens")
+        names = {}
+        exec(source, names)
+        return same_value(test.expected, names[test.input.function](*test.input.args))
+    except Exception:
+        return False
+
+
+def test_thousands_of_golds_are_distinct_beyond_their_constants(shapes):
+    everything = [shape for split in shapes.values() for shape in split]
+    assert len(everything) == len(set(everything)) >= 5_000
+
+
+def test_normalising_forgets_constants_and_nothing_else():
+    assert normalised("f(x, 1, 'a')") == normalised("f(x, 2, 'b')")
+    assert normalised("f(x, 1)") != normalised("f(x, 'a')")
+    assert normalised("f(x, 1)") != normalised("g(x, 1)")
+
+
+def test_splits_are_disjoint_by_composition_and_by_program(tinycode, shapes):
+    keys = {name: {t.composition.key for t in tinycode.split(name)} for name in SPLITS}
+    for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        assert not keys[one] & keys[other]
+        assert not set(shapes[one]) & set(shapes[other])
+    assert len(keys["test"]) == 400
+    assert 140 <= len(keys["validation"]) <= 160
+
+
+def test_every_part_occurs_in_train(tinycode):
+    def parts(compositions):
+        return {
+            (c.family, slot, part.key) for c in compositions for slot, part in enumerate(c.parts)
+        }
+
+    assert parts(t.composition for t in tinycode.split("train")) == parts(compositions())
+
+
+def test_families_levels_and_forms(tinycode):
+    families = Counter(task.composition.family for task in tinycode.tasks)
+    assert len(families) >= 5
+    assert min(families.values()) >= 300
+    for split in SPLITS:
+        assert {p.difficulty for p in tinycode.problems(split)} == {1, 2, 3, 4, 5}
+        assert {p.tags[0] for p in tinycode.problems(split)} == set(families)
+    stdin_share = sum(task.uses_stdin for task in tinycode.tasks) / len(tinycode.tasks)
+    assert stdin_share == pytest.approx(0.25, abs=0.03)
+
+
+def test_every_problem_is_complete(tinycode):
+    for number, task in enumerate(tinycode.tasks):
+        problem = task.problem
+        assert len(problem.public_tests) == N_PUBLIC == 3
+        assert len(problem.hidden_tests) == N_HIDDEN == 8
+        assert len({repr(test.input) for test in problem.tests}) == 11, "a test is repeated"
+        assert len(problem.gold) == 1
+        assert len(problem.bad) >= 2
+        assert problem.statement in task.statements
+        assert len(set(task.statements)) == 3
+        kind = Stdin if task.uses_stdin else Call
+        assert all(isinstance(test.input, kind) for test in problem.tests), number
+    assert len({p.id for s in SPLITS for p in tinycode.problems(s)}) == len(tinycode.tasks)
+
+
+def test_gold_passes_and_known_bad_fails(tinycode):
+    for task in random.Random(1).sample(tinycode.tasks, N_SAMPLED):
+        problem = task.problem
+        assert passes_hidden(problem, problem.gold[0]), problem.gold[0]
+        for source in problem.bad:
+            assert not passes_hidden(problem, source), source
+
+
+def test_hard_parts_keep_out_of_the_easy_levels(tinycode):
+    for task in tinycode.tasks:
+        if task.problem.difficulty <= 2:
+            assert all(part.hard < 2 for part in task.composition.parts)
+
+
+def test_the_same_in_another_process(tinycode, other_process):
+    here = hashlib.sha256(repr(tinycode.tasks).encode()).hexdigest()
+    there, _ = other_process.communicate(timeout=60)
+    assert there.strip() == here
+
+
+def test_size_keeps_a_part_of_the_whole(tinycode):
+    small = generate(size=300)
+    assert small.tasks == tinycode.tasks[:300]
+    assert {task.problem.split for task in small.tasks} == set(SPLITS)
+
+
+# ── noise ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_many_kinds_of_mistakes_all_correctable():
+    used = {p.mistake.kind for c in compositions() for p in c.parts if p.mistake}
+    noise = NoiseConfig()
+    assert used == set(noise.parts)
+    assert used | set(noise.whole) == set(MistakeKind)
+    assert len(MistakeKind) >= 10
+    assert all(0.2 <= share <= 0.6 for share in noise.parts.values())
+    assert sum(noise.whole.values()) <= 0.1
+
+
+def test_part_mistakes_are_made_as_often_as_configured(tinycode):
+    """For tasks with exactly one fallible part, whose body tells whether its mistake was made."""
+    noise, rng = NoiseConfig(whole={}), random.Random(2)
+    made = defaultdict(list)
+    for task in tinycode.tasks:
+        fallible = [part for part in task.composition.parts if part.mistake]
+        if len(fallible) == 1:
+            kind = fallible[0].mistake.kind
+            made[kind] += [noisy_solution(task, rng, noise) != task.problem.gold[0]] * 1
+    for kind, outcomes in made.items():
+        if len(outcomes) >= 100:
+            assert sum(outcomes) / len(outcomes) == pytest.approx(noise.parts[kind], abs=0.15), kind
+    assert any(len(outcomes) >= 100 for outcomes in made.values())
+
+
+def test_a_fifth_to_a_third_of_the_corpus_is_right(tinycode):
+    rng, noise = random.Random(3), NoiseConfig()
+    right = [noisy_solution(t, rng, noise) == t.problem.gold[0] for t in tinycode.tasks]
+    assert 0.18 <= sum(right) / len(right) <= 0.33
+
+
+def test_without_noise_the_corpus_is_the_gold(tinycode):
+    noise, rng = (
+        NoiseConfig(parts=dict.fromkeys(NoiseConfig().parts, 0.0), whole={}),
+        random.Random(4),
+    )
+    for task in tinycode.tasks[:N_SAMPLED]:
+        assert noisy_solution(task, rng, noise) == task.problem.gold[0]
+
+
+@pytest.mark.parametrize(
+    "kind", [MistakeKind.missing_return, MistakeKind.syntax, MistakeKind.name_error]
+)
+def test_spoilt_programs_fail(tinycode, kind):
+    rng = random.Random(5)
+    for task in tinycode.tasks[:N_SAMPLED]:
+        source = spoil(task.problem.gold[0], kind, rng)
+        if kind is MistakeKind.syntax:
+            with pytest.raises(SyntaxError):
+                compile(source, "solution", "exec")
+        else:
+            compile(source, "solution", "exec")
+            assert not passes_hidden(task.problem, source), source
+
+
+def test_an_endless_loop_compiles(tinycode):
+    for task in tinycode.tasks[:N_SAMPLED]:
+        source = spoil(task.problem.gold[0], MistakeKind.infinite_loop, random.Random(6))
+        compile(source, "solution", "exec")
+        assert "while True: pass" in source
+
+
+def test_part_kinds_do_not_spoil_whole_programs():
+    with pytest.raises(ValueError, match="boundary"):
+        spoil("return 1", MistakeKind.boundary, random.Random(0))
