@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from coding_model_project.data.tinycode.families import Composition, compositions
-from coding_model_project.data.tinycode.proof import outcomes, proved
+from coding_model_project.data.tinycode.proof import Failed, outcomes, proved
 from coding_model_project.graders.compare import same_value
 from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
 
@@ -127,14 +126,15 @@ def program(composition: Composition, body: str, *, stdin: bool) -> str:
 def _task(composition: Composition, rng: random.Random, number: int) -> Task | None:
     """One task, or None where no eight inputs tell its gold from its mistakes."""
     stdin = rng.random() < STDIN_SHARE
+    inputs = _INPUTS[composition.argument]
     gold_body = composition.body()
-    gold = _outcomes(composition, gold_body)
-    if gold is None or len({repr(value) for value in gold}) < 4:
+    gold = outcomes(program(composition, gold_body, stdin=False), inputs)
+    if Failed in gold or len({repr(value) for value in gold}) < 4:
         return None  # all but constant: anything would pass
     bad_bodies = {}
     for body in _mistaken_bodies(composition):
-        got = _outcomes(composition, body, may_fail=True)
-        differs = [i for i, value in enumerate(gold) if not same_value(value, got[i])]  # type: ignore[index]
+        got = outcomes(program(composition, body, stdin=False), inputs)
+        differs = [i for i, value in enumerate(gold) if not same_value(value, got[i])]
         if differs:
             bad_bodies[body] = differs
     chosen = _choose_inputs(list(bad_bodies.values()), len(gold), rng)
@@ -145,7 +145,6 @@ def _task(composition: Composition, rng: random.Random, number: int) -> Task | N
     gold_source = program(composition, gold_body, stdin=stdin)
     bad += _broken_whole(gold_source)[: max(0, 2 - len(bad))]
     statements = _statements(composition, stdin)
-    inputs = _INPUTS[composition.argument]
     problem = Problem(
         id=f"tinycode/{number}",
         split="",

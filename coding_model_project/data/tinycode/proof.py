@@ -11,22 +11,20 @@ from coding_model_project.graders.compare import same_output, same_value
 from coding_model_project.types import Call, Plain, Problem, Stdin, Test
 
 
-class _Failed:
+class Failed:
     """Stands for an exception where a value was expected."""
 
 
-def outcomes(source: str, inputs: tuple[Plain, ...], *, may_fail: bool = False) -> list[Any] | None:
-    """`solve`'s value for each input; None where one fails that must not."""
+def outcomes(source: str, inputs: tuple[Plain, ...]) -> list[Any]:
+    """`solve`'s value for each input; `Failed` where it raises."""
     namespace: dict[str, Any] = {}
     exec(_byte_code(source), namespace)
     values = []
     for given in inputs:
         try:
             values.append(namespace["solve"](_copy(given)))
-        except Exception:  # noqa: BLE001 - a mistake may raise anything; a gold one is dropped
-            if not may_fail:
-                return None
-            values.append(_Failed)
+        except Exception:  # noqa: BLE001 - a mistake may raise anything
+            values.append(Failed)
     return values
 
 
