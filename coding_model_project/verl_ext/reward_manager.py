@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from verl import DataProto
@@ -63,7 +63,7 @@ class CodeRewardManager(RewardManagerBase):
             UngradableError: no truthful verdict can be given.
         """
         generated_at = time.time()
-        item: Any = data[-1:][0]
+        item = cast(Any, data[-1:][0])
         problem = self._problems[item.non_tensor_batch["reward_model"]["ground_truth"]]
         verdict = await (await self._started_grader()).grade(problem, self._completion(item))
         reward = self._reward(problem, verdict)
