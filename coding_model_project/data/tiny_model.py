@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 from coding_model_project.data.tinycode import NoiseConfig, Task, TinyCode, noisy_solution
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, LlamaForCausalLM
+    from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-PROBE = "Write a function solve(xs).<|im_end|>\ndef solve(xs):\n    return sum(x for x in xs)\n"
 BUCKET_BATCHES = 16
 """Batches are cut from this many batches' examples sorted by length, so that little is padding."""
 
@@ -153,16 +152,11 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> PreTrainedTokenize
     return tokenizer
 
 
-def new_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelConfig) -> LlamaForCausalLM:
-    """A Llama-architecture model with random weights.
+def new_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelConfig) -> Qwen2ForCausalLM:
+    """A Qwen2-architecture model with random weights."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    Not Qwen2: for that model type `AutoTokenizer` replaces any saved pre-tokenizer by Qwen2's own.
-    """
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    assert isinstance(end, int) and isinstance(pad, int)
-    shape = LlamaConfig(
+    shape = Qwen2Config(
         vocab_size=len(tokenizer),
         hidden_size=config.hidden_size,
         intermediate_size=config.intermediate_size,
@@ -171,14 +165,15 @@ def new_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelConfig) -> Ll
         num_key_value_heads=config.kv_heads,
         max_position_embeddings=config.max_positions,
         tie_word_embeddings=True,
+        use_sliding_window=False,
         bos_token_id=None,
-        eos_token_id=end,
-        pad_token_id=pad,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )
-    model = LlamaForCausalLM(shape).float()
+    model = Qwen2ForCausalLM(shape).float()
     assert model.generation_config is not None
-    model.generation_config.eos_token_id = end
-    model.generation_config.pad_token_id = pad
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
     return model
 
 
@@ -213,7 +208,7 @@ def _batches(
 
 
 def _fit(
-    model: LlamaForCausalLM,
+    model: Qwen2ForCausalLM,
     batches: Iterator[list[_Example]],
     config: TinyModelConfig,
     progress: Progress | None,
@@ -249,7 +244,7 @@ def _schedule(step: int, config: TinyModelConfig) -> float:
     return min(1.0, (step + 1) / config.warmup_steps) * (1 - 0.95 * step / config.steps)
 
 
-def _loss(model: LlamaForCausalLM, batch: list[_Example]) -> Any:
+def _loss(model: Qwen2ForCausalLM, batch: list[_Example]) -> Any:
     """Mean loss over completion tokens; only their positions go through the output layer.
 
     Shapes: B examples, T positions, N completion tokens in all, V vocabulary.
@@ -270,15 +265,11 @@ def _loss(model: LlamaForCausalLM, batch: list[_Example]) -> Any:
     return cross_entropy(logits_NV, tokens_BT[trained_BT])
 
 
-def _save(out_dir: Path, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
-    from transformers import AutoTokenizer
-
+def _save(out_dir: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
     partial = out_dir.with_name(out_dir.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
-    reloaded: Any = AutoTokenizer.from_pretrained(partial)
-    assert reloaded(PROBE)["input_ids"] == tokenizer(PROBE)["input_ids"], "a tokenizer lost on disk"
     shutil.rmtree(out_dir, ignore_errors=True)
     partial.replace(out_dir)
