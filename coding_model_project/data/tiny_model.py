@@ -167,8 +167,8 @@ def new_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelConfig) -> Qw
         tie_word_embeddings=True,
         use_sliding_window=False,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,  # type: ignore[arg-type]
+        pad_token_id=tokenizer.pad_token_id,  # type: ignore[arg-type]
     )
     model = Qwen2ForCausalLM(shape).float()
     assert model.generation_config is not None

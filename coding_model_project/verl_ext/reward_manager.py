@@ -63,7 +63,7 @@ class CodeRewardManager(RewardManagerBase):
             UngradableError: no truthful verdict can be given.
         """
         generated_at = time.time()
-        item = cast(Any, data[-1:][0])
+        item = cast(Any, data[-1:])[0]  # the last of several outputs
         problem = self._problems[item.non_tensor_batch["reward_model"]["ground_truth"]]
         verdict = await (await self._started_grader()).grade(problem, self._completion(item))
         reward = self._reward(problem, verdict)
