@@ -29,7 +29,7 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/basedpyright --warnings
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -m "not verl and not e2e" -n 2
+	@$(BIN)/pytest -q -m "not verl and not e2e"
 
 # All of it: what CI runs.
 test: check

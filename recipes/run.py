@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from coding_model_project.configs import schema
 from coding_model_project.data import prepare
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.verl_ext import checks, processes
-from coding_model_project.verl_ext.platform import default_hardware, prepare_environment
+from coding_model_project.verl_ext.platform import default_hardware, log_into, prepare_environment
 
 Train = Callable[[DictConfig], None]
 INTERRUPTED = 130
@@ -166,11 +165,8 @@ def ready(config: DictConfig, model_key: str) -> None:
     run_dir = Path(config.coding.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(config, run_dir / "config.yaml", resolve=True)
-    os.environ.setdefault("VERL_FILE_LOGGER_PATH", str(run_dir / "metrics.jsonl"))
-    os.environ.setdefault("TENSORBOARD_DIR", str(run_dir / "tensorboard"))
-    os.environ.setdefault("WANDB_DIR", str(run_dir))
-    os.environ.setdefault("WANDB_MODE", "offline")
     prepare_environment(config.trainer.device)
+    log_into(run_dir)
     processes.start_sentinel()
 
 

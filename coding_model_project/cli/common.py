@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +18,6 @@ Workers = Annotated[
 MinTier = Annotated[
     str, typer.Option(help="Refuse weaker isolation: rlimit, seccomp or namespaces.")
 ]
-
-
-class Advance(Protocol):
-    """Moves a progress bar on by one."""
-
-    def __call__(self, *_: object) -> None: ...
 
 
 def embedded_sandbox(workers: int | None, min_tier: str) -> Sandbox:
@@ -51,19 +43,3 @@ def existing_file(path: Path, option: str) -> Path:
     if not path.is_file():
         raise ConfigError(f"{option}: {path}: no such file")
     return path
-
-
-@contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Advance]:
-    """A progress bar on standard error, which leaves standard output to results."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total)
-
-        def advance(*_: object) -> None:
-            progress.advance(task)
-
-        yield advance

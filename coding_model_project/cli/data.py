@@ -15,9 +15,9 @@ from coding_model_project.cli.common import (
     Workers,
     embedded_sandbox,
     existing_file,
-    progress_bar,
 )
 from coding_model_project.errors import ConfigError
+from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.types import Problem
@@ -34,9 +34,12 @@ def prepare(
     out: Annotated[Path, typer.Option(help="The folder for its files.")] = Path("data/tinycode"),
     seed: Annotated[int, typer.Option(help="Seed of the task generator.")] = 0,
     sft_demonstrations: Annotated[int, typer.Option(help="Solutions shown in SFT.")] = 200,
+    base_model: Annotated[
+        bool, typer.Option(help="Also pre-train the tiny starting model from scratch.")
+    ] = False,
 ) -> None:
     """Write a data set's problems and training files; does nothing if they are there."""
-    from coding_model_project.data.prepare import prepare_tinycode
+    from coding_model_project.data.prepare import prepare_base_model, prepare_tinycode
     from coding_model_project.prompts import PromptStyle
 
     if name != EMBEDDED:
@@ -44,6 +47,8 @@ def prepare(
     prepare_tinycode(
         out, style=PromptStyle.bare, seed=seed, sft_demonstrations=sft_demonstrations, say=print
     )
+    if base_model:
+        prepare_base_model(out, seed=seed, say=print)
     print(f"{name} is in {out}")
 
 

@@ -39,7 +39,7 @@ class SandboxConfig:
     min_tier: Tier = Tier.seccomp
     # A training step with a larger share of ungradable samples stops the run.
     max_failure_rate: float = 0.5
-    # Keyword arguments for a Sandbox of your own.
+    # Keyword arguments for a Sandbox of your own: +coding.sandbox.kwargs.url=http://...
     kwargs: dict[str, Any] = field(default_factory=dict)
 
 

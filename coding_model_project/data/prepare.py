@@ -20,10 +20,12 @@ from typing import Any
 from coding_model_project.data import rows
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError
+from coding_model_project.progress import progress_bar
 from coding_model_project.prompts import PromptStyle
 
 EASY_LEVELS = (1, 2)
 N_SFT_VALIDATION = 64
+N_RL_VALIDATION = 150
 
 Say = Callable[[str], None]
 
@@ -92,7 +94,7 @@ def prepare_tinycode(
         "sft_train": (rows.sft_rows(shown, style), True),
         "sft_validation": (rows.sft_rows(easy_validation, style), False),
         "rl_train": (rows.rl_rows(unshown, style), True),
-        "rl_validation": (rows.rl_rows(validation, style), False),
+        "rl_validation": (rows.rl_rows(validation[:N_RL_VALIDATION], style), False),
         "test": (rows.rl_rows(test, style), False),
     }
     for name, (content, trains) in written.items():
@@ -115,13 +117,7 @@ def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int])
     partial.replace(path)
 
 
-def prepare_base_model(
-    data_dir: Path,
-    *,
-    seed: int,
-    say: Say,
-    progress: Callable[[int, int, float], None] | None = None,
-) -> None:
+def prepare_base_model(data_dir: Path, *, seed: int, say: Say) -> None:
     """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
     out = data_dir / "base"
     if (out / "config.json").exists():
@@ -129,6 +125,8 @@ def prepare_base_model(
     from coding_model_project.data import tinycode
     from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
 
-    say(f"pre-training a tiny model from scratch into {out} (once, about a minute)")
+    say(f"pre-training a tiny model from scratch into {out} (once, about two minutes)")
     tasks = tinycode.generate(seed=seed)
-    pretrain(out, tasks, TinyModelConfig(), seed=seed, progress=progress)
+    config = TinyModelConfig()
+    with progress_bar("pre-training", config.steps) as advance:
+        pretrain(out, tasks, config, seed=seed, progress=advance)

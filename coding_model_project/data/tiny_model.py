@@ -7,6 +7,7 @@ The completion is the bare program and `<|im_end|>`; only the completion is trai
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
@@ -18,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 from coding_model_project.data.tinycode import NoiseConfig, Task, TinyCode, noisy_solution
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
+    from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+PROBE = (
+    "Define solve(xs).<|im_end|>\ndef solve(xs):\n    return sum(x * 10 for x in xs)\n<|im_end|>"
 )
 BUCKET_BATCHES = 16
 """Batches are cut from this many batches' examples sorted by length, so that little is padding."""
@@ -38,7 +42,7 @@ class TinyModelConfig:
 
     vocab_size: int = 1024
     hidden_size: int = 128
-    intermediate_size: int = 384
+    intermediate_size: int = 512
     layers: int = 4
     heads: int = 4
     kv_heads: int = 2
@@ -115,23 +119,16 @@ def _corpus(tasks: Sequence[Task], noise: NoiseConfig, rng: random.Random) -> It
             yield f"user\n{statement}\nassistant\n{noisy_solution(task, rng, noise)}"
 
 
-def train_tokenizer(texts: Iterator[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with our chat template; every text round-trips.
+def train_tokenizer(texts: Iterator[str], vocab_size: int) -> Qwen2Tokenizer:
+    """A byte-level BPE tokenizer with our chat template.
 
-    Merges stop at line ends only, not at blanks: tokens are common phrases of tasks and programs,
-    which makes sequences (and so training and sampling) about 2.5 times as short as by words.
+    It splits as Qwen2's own: for that model type `AutoTokenizer` puts Qwen2's rule in the place of any
+    that was saved, so a tokenizer trained by another rule would read other tokens once reloaded.
     """
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import pre_tokenizers, trainers
+    from transformers import Qwen2Tokenizer
 
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(  # type: ignore[assignment]
-        [
-            pre_tokenizers.Split(Regex(r"[^\n]+|\n\s*"), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    bpe.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    bpe = Qwen2Tokenizer().backend_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[PAD, START, END],
@@ -139,8 +136,10 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> PreTrainedTokenize
         show_progress=False,
     )
     bpe.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe,
+    learned = json.loads(bpe.to_str())["model"]
+    tokenizer = Qwen2Tokenizer(
+        vocab=learned["vocab"],
+        merges=[tuple(merge) for merge in learned["merges"]],  # type: ignore[arg-type]
         eos_token=END,
         pad_token=PAD,
         additional_special_tokens=[START],
@@ -152,7 +151,7 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> PreTrainedTokenize
     return tokenizer
 
 
-def new_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelConfig) -> Qwen2ForCausalLM:
+def new_model(tokenizer: Qwen2Tokenizer, config: TinyModelConfig) -> Qwen2ForCausalLM:
     """A Qwen2-architecture model with random weights."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -179,7 +178,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast, config: TinyModelConfig) -> Qw
 
 def _batches(
     tasks: Sequence[Task],
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: Qwen2Tokenizer,
     config: TinyModelConfig,
     rng: random.Random,
 ) -> Iterator[list[_Example]]:
@@ -240,8 +239,8 @@ def _fit(
 
 
 def _schedule(step: int, config: TinyModelConfig) -> float:
-    """The share of the full learning rate: a linear rise, then a linear fall to 5%."""
-    return min(1.0, (step + 1) / config.warmup_steps) * (1 - 0.95 * step / config.steps)
+    """The share of the full learning rate: a linear rise, then a linear fall to 1%."""
+    return min(1.0, (step + 1) / config.warmup_steps) * (1 - 0.99 * step / config.steps)
 
 
 def _loss(model: Qwen2ForCausalLM, batch: list[_Example]) -> Any:
@@ -265,11 +264,15 @@ def _loss(model: Qwen2ForCausalLM, batch: list[_Example]) -> Any:
     return cross_entropy(logits_NV, tokens_BT[trained_BT])
 
 
-def _save(out_dir: Path, model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+def _save(out_dir: Path, model: Qwen2ForCausalLM, tokenizer: Qwen2Tokenizer) -> None:
+    from transformers import AutoTokenizer
+
     partial = out_dir.with_name(out_dir.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
+    reloaded: Any = AutoTokenizer.from_pretrained(partial)
+    assert reloaded(PROBE)["input_ids"] == tokenizer(PROBE)["input_ids"], "reloads differently"
     shutil.rmtree(out_dir, ignore_errors=True)
     partial.replace(out_dir)

@@ -15,7 +15,6 @@ class Sampling:
     n: int = 1
     temperature: float = 0.0
     max_tokens: int = 1024
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,13 @@ class Completion:
 
 
 class VllmGenerator:
-    """One vLLM engine, which can take the weights of further models of the same architecture."""
+    """One vLLM engine, which can take the weights of further models of the same architecture.
+
+    Args:
+        max_model_len: tokens of prompt and completion together.
+        seed: of the engine, which then draws the same completions for the same sequence of calls.
+            Seeds per request fail on a CPU: "CPU Generator does not use offset" (vLLM 0.27.1).
+    """
 
     def __init__(
         self, model: str, *, max_model_len: int, dtype: str = "auto", seed: int = 0
@@ -63,7 +68,6 @@ class VllmGenerator:
                 n=sampling.n,
                 temperature=sampling.temperature,
                 max_tokens=sampling.max_tokens,
-                seed=sampling.seed,
             ),
             use_tqdm=True,
         )

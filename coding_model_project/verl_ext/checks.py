@@ -36,6 +36,30 @@ def check(config: DictConfig, model_key: str) -> None:
     check_memory(config.coding.min_memory_gb)
 
 
+def check_rows(config: DictConfig, *keys: str) -> None:
+    """Each key's files must fill a batch: verl drops what is left of one, and with it all of them.
+
+    Raises:
+        ConfigError: names the key, the rows and the batch size.
+    """
+    import pyarrow.parquet as pq
+
+    batch = config.data.train_batch_size
+    for key in keys:
+        n_rows = sum(pq.read_metadata(path).num_rows for path in files(config, key))
+        if 0 < n_rows < batch:
+            raise ConfigError(
+                f"{key}: {n_rows} rows do not fill one batch of data.train_batch_size={batch}; "
+                "verl would drop them all: lower the batch size or add rows"
+            )
+
+
+def check_divides(key: str, value: int, by: int, why: str) -> None:
+    """Raises ConfigError unless `value` is a multiple of `by`."""
+    if value % by:
+        raise ConfigError(f"{key}={value} is not a multiple of {by} ({why})")
+
+
 def refuse_legacy_keys(config: DictConfig) -> None:
     for key in LEGACY_KEYS:
         if key in config and any(value is not None for value in _leaves(config[key])):

@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError, UngradableError
-from coding_model_project.verl_ext.platform import check_cpu_plugin
+from coding_model_project.verl_ext.platform import check_cpu_plugin, log_into
 
 
 def plain(config: DictConfig) -> DictConfig:
@@ -52,16 +52,20 @@ def train(config: DictConfig) -> None:
             # Registers the trainer that `trainer.v1.trainer_mode=coding_sync` names.
             from coding_model_project.verl_ext import trainer  # noqa: F401
 
+            # Ray's workers have the environment of its first start, maybe another run's.
+            log_into(Path(config.coding.run_dir))
             super().run(config)
 
     fatal = Path(config.coding.run_dir) / "fatal.txt"
     fatal.unlink(missing_ok=True)
+    joined = ray.is_initialized()  # a session that somebody else started, and ends
     try:
         run_ppo(config, task_runner_class=ray.remote(CodingTaskRunner))
     except RayError as error:
         raise UngradableError(_reason(fatal, error)) from error
     finally:
-        ray.shutdown()
+        if not joined:
+            ray.shutdown()
 
 
 def _reason(fatal: Path, error: Any) -> str:

@@ -12,6 +12,7 @@ CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_WAIT_POLICY": "PASSIVE",
     # Without this the first batch spends 20 s compiling for a model of a few million parameters.
     "TORCH_COMPILE_DISABLE": "1",
 }
@@ -52,6 +53,17 @@ def prepare_environment(device: str) -> None:
         environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
     for name, value in environment.items():
         os.environ.setdefault(name, value)
+
+
+def log_into(run_dir: Path) -> None:
+    """Make the loggers of this process write into the run's folder.
+
+    W&B stays offline unless WANDB_MODE says otherwise.
+    """
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(run_dir / "metrics.jsonl")
+    os.environ["TENSORBOARD_DIR"] = str(run_dir / "tensorboard")
+    os.environ["WANDB_DIR"] = str(run_dir)
+    os.environ.setdefault("WANDB_MODE", "offline")
 
 
 def check_cpu_plugin() -> None:

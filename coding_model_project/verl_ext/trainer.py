@@ -18,6 +18,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from coding_model_project.errors import SandboxError
+from coding_model_project.verl_ext.generated import generated_tokens
 from coding_model_project.verl_ext.metrics import CLOCK_KEYS, step_metrics
 
 FATAL_FILE = "fatal.txt"
@@ -39,6 +40,8 @@ class CodingTrainer(PPOTrainerSync):
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
         self._run_dir = Path(config.coding.run_dir)
+        self._generated_before: int | None = None
+        self._generated: int | None = None
 
     def _build_replay_buffer(self) -> ReplayBuffer:
         buffer = super()._build_replay_buffer()
@@ -63,6 +66,14 @@ class CodingTrainer(PPOTrainerSync):
         with self._sync_deadline():
             super().on_step_end()
 
+    def on_step_begin(self) -> None:
+        super().on_step_begin()
+        self._generated_before = generated_tokens(self.llm_server_manager.get_addresses())
+
+    def on_sample_end(self) -> None:
+        self._generated = generated_tokens(self.llm_server_manager.get_addresses())
+        super().on_sample_end()
+
     def _compute_metrics(  # type: ignore[override]
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **kwargs: Any
     ) -> None:
@@ -73,12 +84,17 @@ class CodingTrainer(PPOTrainerSync):
             if not tag.get("is_padding", False)
         ]
         fields = tq.kv_batch_get(
-            keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
+            keys=keys,
+            partition_id=batch.partition_id,
+            select_fields=["extra_fields", "response_mask"],
         )
         extras: list[Any] = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
         samples = [extra["reward_extra_info"] for extra in extras]
         expected = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
         metrics.update(step_metrics(samples, expected))
+        metrics["rollout/trained_tokens"] = int(sum(m.sum() for m in fields["response_mask"]))
+        if self._generated is not None and self._generated_before is not None:
+            metrics["rollout/generated_tokens"] = self._generated - self._generated_before
         allowed = self.config.coding.sandbox.max_failure_rate
         if metrics["judge/infra_rate"] > allowed:
             raise SandboxError(

@@ -1,26 +1,39 @@
-"""The demo's phases, each a recipe run as a user would run it, and its summary."""
+"""The demo's phases, each a command a user could run, and its summary."""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from coding_model_project.errors import UngradableError
 from coding_model_project.evaluation.stats import bootstrap_interval, paired_test
+from coding_model_project.verl_ext.processes import start_sentinel
 from recipes.demo.memory import PeakMemory
 
 DATA = Path("data/tinycode")
 OUT = Path("outputs/demo")
 SFT_STEPS = 60
+GRPO_STEPS = 40
 ALPHA = 0.01
 
 console = Console()
@@ -29,18 +42,19 @@ console = Console()
 def main() -> int:
     """Run the phases, print and write the summary; 0 if every gain is significant, else 1."""
     OUT.mkdir(parents=True, exist_ok=True)
+    start_sentinel()
     seconds: dict[str, float] = {}
     with PeakMemory() as memory:
+        with _timed("data and base model", seconds):
+            _run(["coding_model_project", "data", "prepare", "tinycode"], ["--base-model"])
         sft, continued, policy = _train(seconds)
         models = {"base": DATA / "base", "sft": sft, "sft_continued": continued, "grpo": policy}
-        _phase(
-            "evaluation",
-            seconds,
-            ["recipes.demo.evaluate", str(DATA), str(OUT / "evaluation.json")]
-            + [f"{name}={path}" for name, path in models.items()],
-        )
+        with _timed("evaluation", seconds):
+            named = [f"{name}={path}" for name, path in models.items()]
+            _run(["recipes.demo.evaluate", str(DATA), str(OUT / "evaluation.json")], named)
     summary = summarise(json.loads((OUT / "evaluation.json").read_text()))
-    summary["sft_validation_loss"] = _validation_losses()
+    summary["sft_validation_loss"] = dict(_series("sft", "val/loss"))
+    summary["tokens"] = token_proof()
     summary["seconds"] = {name: round(value, 1) for name, value in seconds.items()}
     summary["peak_memory_gb"] = round(memory.peak_gb, 2)
     _link_model(policy)
@@ -54,47 +68,103 @@ def main() -> int:
 def _train(seconds: dict[str, float]) -> tuple[Path, Path, Path]:
     """SFT (with its continuation) and GRPO; returns the three models' folders."""
     # One SFT run of twice the steps, exported halfway: "sft" and "sft_continued".
-    sft_dir = OUT / "sft"
-    _phase(
-        "sft",
-        seconds,
-        [
-            "recipes.sft",
-            f"coding.run_dir={sft_dir}",
-            f"trainer.total_training_steps={2 * SFT_STEPS}",
-            f"trainer.save_freq={SFT_STEPS}",
-        ],
-    )
-    sft = sft_dir / "checkpoints" / f"global_step_{SFT_STEPS}" / "huggingface"
-    continued = sft_dir / "checkpoints" / f"global_step_{2 * SFT_STEPS}" / "huggingface"
-    grpo_dir = OUT / "grpo"
-    _phase(
-        "grpo",
-        seconds,
-        [
-            "recipes.grpo",
-            f"coding.run_dir={grpo_dir}",
-            f"actor_rollout_ref.model.path={sft.absolute()}",
-        ],
-    )
-    last = (grpo_dir / "checkpoints" / "latest_checkpointed_iteration.txt").read_text().strip()
-    return (
-        sft,
-        continued,
-        grpo_dir / "checkpoints" / f"global_step_{last}" / "actor" / "huggingface",
-    )
+    with _timed("sft", seconds):
+        _recipe("sft", 2 * SFT_STEPS, "train/loss", [f"trainer.save_freq={SFT_STEPS}"])
+    checkpoints = OUT / "sft" / "checkpoints"
+    sft = checkpoints / f"global_step_{SFT_STEPS}" / "huggingface"
+    continued = checkpoints / f"global_step_{2 * SFT_STEPS}" / "huggingface"
+    with _timed("grpo", seconds):
+        start = f"actor_rollout_ref.model.path={sft.absolute()}"
+        _recipe("grpo", GRPO_STEPS, "judge/accepted", [start])
+    last = OUT / "grpo" / "checkpoints" / f"global_step_{GRPO_STEPS}"
+    return sft, continued, last / "actor" / "huggingface"
 
 
-def _phase(name: str, seconds: dict[str, float], module_and_arguments: list[str]) -> None:
-    """Run a module as its own process, timed."""
+@contextmanager
+def _timed(name: str, seconds: dict[str, float]) -> Iterator[None]:
     console.rule(f"[bold]{name}")
     started = time.monotonic()
-    result = subprocess.run([sys.executable, "-m", *module_and_arguments], check=False)
-    if result.returncode == 130:
-        raise KeyboardInterrupt
-    if result.returncode:
-        raise UngradableError(f"phase {name} failed with exit code {result.returncode}; see above")
+    yield
     seconds[name] = time.monotonic() - started
+
+
+def _run(command: Sequence[str], arguments: Sequence[str]) -> None:
+    """Run a module that shows its own progress."""
+    with _process([*command, *arguments]) as process:
+        process.wait()
+
+
+def _recipe(name: str, steps: int, shown: str, overrides: Sequence[str]) -> None:
+    """Run a recipe into OUT/name, its output in log.txt; the bar follows its metrics."""
+    run_dir = OUT / name
+    run_dir.mkdir(exist_ok=True)
+    command = [f"recipes.{name}", f"coding.run_dir={run_dir}"]
+    command += [f"trainer.total_training_steps={steps}", *overrides]
+    columns = (
+        TextColumn(name),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    console.print(f"log: {run_dir / 'log.txt'}")
+    with (
+        (run_dir / "log.txt").open("ab") as log,
+        Progress(*columns, console=console) as progress,
+        _process(command, log) as process,
+    ):
+        bar = progress.add_task(name, total=steps, note="starting")
+        while process.poll() is None:
+            time.sleep(0.5)
+            if series := _series(name, shown):
+                step, value = series[-1]
+                progress.update(bar, completed=int(step), note=f"{shown} {value:.3f}")
+
+
+@contextmanager
+def _process(command: Sequence[str], log: Any = None) -> Iterator[subprocess.Popen[bytes]]:
+    """`python -m command`, in a session of its own so that Ctrl-C reaches it once, from here.
+
+    Raises:
+        UngradableError: it failed; with the last lines of its log.
+        KeyboardInterrupt: it was interrupted.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        stdout=log,
+        stderr=subprocess.STDOUT if log else None,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
+    if process.returncode == 130:
+        raise KeyboardInterrupt
+    if process.returncode:
+        if log:
+            with Path(log.name).open(errors="replace") as lines:
+                sys.stderr.writelines(deque(lines, 20))
+        raise UngradableError(f"{command[0]} failed with exit code {process.returncode}; see above")
+
+
+def _series(phase: str, metric: str) -> list[tuple[str, float]]:
+    """A metric of a phase's run by step."""
+    path = OUT / phase / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [(str(row["step"]), row["data"][metric]) for row in rows if metric in row["data"]]
+
+
+def token_proof() -> dict[str, int]:
+    """How many tokens GRPO trained on, and how many vLLM's own counters say it generated for that."""
+    return {
+        "trained": int(sum(value for _, value in _series("grpo", "rollout/trained_tokens"))),
+        "generated_by_vllm": int(
+            sum(value for _, value in _series("grpo", "rollout/generated_tokens"))
+        ),
+    }
 
 
 def summarise(evaluation: dict[str, Any]) -> dict[str, Any]:
@@ -137,16 +207,6 @@ def significant(summary: dict[str, Any]) -> bool:
         summary[name]["delta"] > 0 and summary[name]["p_value"] < ALPHA
         for name in ("sft_vs_base", "grpo_vs_sft", "grpo_vs_sft_continued")
     )
-
-
-def _validation_losses() -> dict[str, float]:
-    """SFT's validation loss by step: it no longer falls where `sft` was taken."""
-    losses = {}
-    for line in (OUT / "sft" / "metrics.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        if "val/loss" in row["data"]:
-            losses[str(row["step"])] = round(row["data"]["val/loss"], 4)
-    return losses
 
 
 def _link_model(policy: Path) -> None:

@@ -19,6 +19,7 @@ from coding_model_project.evaluation.judge import judge_completions
 from coding_model_project.judge import open_grader
 from coding_model_project.prompts import PromptStyle, solve_messages
 from coding_model_project.types import Problem, Verdict
+from coding_model_project.verl_ext.platform import prepare_environment
 
 N_PROBLEMS = 240
 N_SAMPLES = 8
@@ -35,6 +36,7 @@ def main(data_dir: Path, out: Path, models: dict[str, str]) -> None:
         :N_PROBLEMS
     ]
     prompts = [solve_messages(problem, style=PromptStyle.bare) for problem in problems]
+    prepare_environment("cpu")
     generator = VllmGenerator(next(iter(models.values())), max_model_len=192, dtype="float32")
     result: dict[str, Any] = {"problems": [p.id for p in problems], "models": {}}
     for name, model in models.items():

@@ -1,25 +1,32 @@
-"""Bad input answers in one line that names the key and the way out, with exit code 2, at once."""
+"""Bad input answers in one line that names the key and the way out, with exit code 2.
+
+That it answers at once is told by what was imported for it, which the machine's load does not change.
+"""
 
 import subprocess
 import sys
-import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+HEAVY = {"torch", "verl", "ray", "vllm", "transformers"}
 
-def run(*arguments: str, recipe: str = "grpo", cwd=None) -> tuple[int, str, float]:
-    started = time.monotonic()
+
+def run(*arguments: str, recipe: str = "grpo", cwd=None) -> subprocess.CompletedProcess[str]:
+    """Run a recipe that must end before it imports anything heavy."""
     result = subprocess.run(
-        [sys.executable, "-m", f"recipes.{recipe}", *arguments],
+        [sys.executable, "-X", "importtime", "-m", f"recipes.{recipe}", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
         cwd=cwd,
         check=False,
     )
-    return result.returncode, result.stderr, time.monotonic() - started
+    lines = result.stderr.splitlines()
+    imported = {line.split("|")[-1].strip() for line in lines if line.startswith("import time:")}
+    assert not imported & HEAVY
+    result.stderr = "\n".join(line for line in lines if not line.startswith("import time:"))
+    return result
 
 
 @pytest.fixture
@@ -60,31 +67,23 @@ def own_files(tmp_path):
 )
 def test_one_line_naming_the_key(own_files, override, says, tmp_path):
     replaced = [a for a in own_files if a.split("=")[0] != override.split("=")[0]]
-    code, stderr, seconds = run(*replaced, override, cwd=tmp_path)
-    assert code == 2, stderr
-    assert len(stderr.strip().splitlines()) == 1, stderr
-    assert stderr.startswith("error: ")
-    assert says in stderr
-    assert seconds < 10
+    result = run(*replaced, override, cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert says in line
 
 
 def test_test_only_rows_are_refused_whatever_the_file_is_called(own_files, tmp_path):
     replaced = [a for a in own_files if not a.startswith("data.train_files")]
-    code, stderr, _ = run(*replaced, f"data.train_files={tmp_path}/mixed.parquet", cwd=tmp_path)
-    assert code == 2
-    assert "humaneval" in stderr
-    assert "test only" in stderr
+    result = run(*replaced, f"data.train_files={tmp_path}/mixed.parquet", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "humaneval" in result.stderr
+    assert "test only" in result.stderr
 
 
 @pytest.mark.parametrize("recipe", ["sft", "grpo", "demo"])
-def test_help_answers_within_two_seconds_and_teaches(recipe):
-    started = time.monotonic()
-    result = subprocess.run(
-        [sys.executable, "-m", f"recipes.{recipe}", "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_help_teaches(recipe):
+    result = run("--help", recipe=recipe)
     assert result.returncode == 0
     assert f"python -m recipes.{recipe}" in result.stdout
-    assert time.monotonic() - started < 2

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -61,16 +60,14 @@ def test_help(command, capsys):
     assert "Usage:" in capsys.readouterr().out
 
 
-def test_help_is_quick_and_imports_nothing_heavy():
+def test_help_imports_nothing_heavy():
     heavy = "torch numpy pyarrow verl ray vllm hydra scipy"
     code = (
         "import sys; from coding_model_project import cli; cli.main(['sandbox', 'run', '--help']);"
         f"sys.exit(','.join(m for m in '{heavy}'.split() if m in sys.modules) or 0)"
     )
-    started = time.monotonic()
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert result.returncode == 0, result.stderr.decode()[-300:]
-    assert time.monotonic() - started < 2  # alone it takes a quarter of that
 
 
 def test_grade_writes_verdicts_in_order(files, sandbox, capsys):

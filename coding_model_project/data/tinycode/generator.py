@@ -14,11 +14,11 @@ from coding_model_project.data.tinycode.proof import Failed, outcomes, proved
 from coding_model_project.graders.compare import same_value
 from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
 
-VERSION = 2
+VERSION = 3
 """Raised by any change of what `generate` returns."""
 
 N_PUBLIC, N_HIDDEN = 3, 8
-N_TEST, N_VALIDATION = 400, 150
+N_TEST, N_VALIDATION = 400, 400
 STDIN_SHARE = 0.25
 MAX_BAD = 4
 LIMITS = Limits(cpu_s=1.0, wall_s=5.0, memory_mb=256, output_kb=64)

@@ -20,22 +20,22 @@ class NoiseConfig:
 
     parts: dict[MistakeKind, float] = field(
         default_factory=lambda: {
-            MistakeKind.boundary: 0.50,
-            MistakeKind.operator: 0.40,
-            MistakeKind.empty_input: 0.55,
-            MistakeKind.type: 0.45,
-            MistakeKind.order: 0.45,
-            MistakeKind.duplicates: 0.50,
-            MistakeKind.wrong_builtin: 0.40,
-            MistakeKind.off_by_one: 0.50,
-            MistakeKind.sign: 0.50,
-            MistakeKind.case: 0.40,
+            MistakeKind.boundary: 0.58,
+            MistakeKind.operator: 0.30,
+            MistakeKind.empty_input: 0.60,
+            MistakeKind.type: 0.35,
+            MistakeKind.order: 0.35,
+            MistakeKind.duplicates: 0.55,
+            MistakeKind.wrong_builtin: 0.35,
+            MistakeKind.off_by_one: 0.40,
+            MistakeKind.sign: 0.55,
+            MistakeKind.case: 0.35,
         }
     )
     whole: dict[MistakeKind, float] = field(
         default_factory=lambda: {
             MistakeKind.missing_return: 0.02,
-            MistakeKind.syntax: 0.03,
+            MistakeKind.syntax: 0.02,
             MistakeKind.name_error: 0.02,
             MistakeKind.infinite_loop: 0.01,
         }

@@ -91,7 +91,7 @@ def test_too_much_or_too_deep_is_undecodable():
 
 def test_colliding_hashes_cost_nothing():
     elements = [{"i": hex(k * (2**61 - 1))} for k in range(1, 30_000)]
-    started = time.perf_counter()
+    started = time.process_time()
     for tag, content in (("s", elements), ("d", [[element, 0] for element in elements])):
         assert codec.decode(json.dumps({tag: content}).encode(), 1 << 24) == codec.UNDECODABLE
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 20  # comparing each with each would take minutes

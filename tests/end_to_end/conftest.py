@@ -1,0 +1,82 @@
+"""The smallest world that verl trains in: four problems and models with random weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.data.problems import write_problems
+from coding_model_project.data.rows import rl_rows, sft_rows, write_rows
+from coding_model_project.prompts import PromptStyle
+from coding_model_project.types import Call, Problem, Test
+
+N_PROBLEMS = 4
+
+
+@dataclass(frozen=True)
+class World:
+    root: Path
+
+    def overrides(self, run_dir: Path, recipe: str = "grpo", model: str = "model") -> list[str]:
+        """What turns a recipe's CPU profile into one that ends within seconds."""
+        shared = [
+            "hardware=cpu",
+            f"coding.run_dir={run_dir}",
+            "coding.dataset=null",
+            f"coding.problems=[{self.root}/problems.jsonl]",
+            "coding.min_memory_gb=1",
+            f"data.train_files={self.root}/{recipe}.parquet",
+            f"data.val_files={self.root}/{recipe}.parquet",
+            f"data.train_batch_size={N_PROBLEMS}",
+        ]
+        if recipe == "sft":
+            return [*shared, f"model.path={self.root}/{model}", "data.micro_batch_size_per_gpu=4"]
+        return [
+            *shared,
+            f"actor_rollout_ref.model.path={self.root}/{model}",
+            "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+            "actor_rollout_ref.rollout.n=4",
+            "data.max_response_length=16",
+            "trainer.test_freq=-1",
+            "trainer.val_before_train=false",
+        ]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory) -> World:
+    root = tmp_path_factory.mktemp("world")
+    problems = [problem(number) for number in range(N_PROBLEMS)]
+    write_problems(root / "problems.jsonl", problems)
+    write_rows(root / "grpo.parquet", rl_rows(problems, PromptStyle.bare), trains=True)
+    write_rows(root / "sft.parquet", sft_rows(problems, PromptStyle.bare), trains=True)
+    _random_model(root / "model", hidden_size=32)
+    _random_model(root / "wide", hidden_size=512)
+    return World(root)
+
+
+def problem(number: int) -> Problem:
+    tests = tuple(
+        Test(input=Call(function="solve", args=(x,)), expected=x + number)
+        for x in (1000 * number, 1, 2)
+    )
+    return Problem(
+        id=f"mine/{number}",
+        statement=f"Define solve(x), which adds {number}.",
+        tests=tests,
+        gold=(f"def solve(x):\n    return x + {number}\n",),
+        split="train",
+    )
+
+
+def _random_model(out: Path, hidden_size: int) -> None:
+    import torch
+
+    from coding_model_project.data.tiny_model import TinyModelConfig, new_model, train_tokenizer
+
+    torch.manual_seed(0)
+    config = TinyModelConfig(hidden_size=hidden_size, intermediate_size=2 * hidden_size, layers=1)
+    tokenizer = train_tokenizer(iter(problem(n).gold[0] for n in range(N_PROBLEMS)), 300)
+    new_model(tokenizer, config).save_pretrained(out)
+    tokenizer.save_pretrained(out)

@@ -1,0 +1,85 @@
+"""A run that is killed leaves nothing running and goes on from its last checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coding_model_project.verl_ext.processes import TOKEN
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+
+def start(run_dir: Path, overrides: list[str]) -> subprocess.Popen[bytes]:
+    with (run_dir / "log.txt").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "recipes.grpo", *overrides],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def steps(run_dir: Path) -> list[int]:
+    path = run_dir / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["step"] for line in lines]
+
+
+def wait_for_step(run_dir: Path, process: subprocess.Popen[bytes], step: int) -> None:
+    while not any(done >= step for done in steps(run_dir)):
+        assert process.poll() is None, (run_dir / "log.txt").read_text()[-3000:]
+        time.sleep(0.1)
+
+
+def left_running(run_dir: Path) -> list[psutil.Process]:
+    """Processes of the run that are there after 20 s: by its folder on their command line, or token."""
+    deadline = time.monotonic() + 20
+    while (found := _of_run(run_dir)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+def _of_run(run_dir: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            named = str(run_dir) in " ".join(process.cmdline())
+            carries = TOKEN in process.environ() and process.pid != os.getpid()
+            if (named or carries) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_killed_then_resumed_then_interrupted(world, tmp_path):
+    overrides = [*world.overrides(tmp_path), "trainer.save_freq=2"]
+    overrides += ["trainer.total_training_steps=1000", "trainer.total_epochs=1000"]
+
+    first = start(tmp_path, overrides)
+    wait_for_step(tmp_path, first, 3)
+    first.kill()
+    first.wait()
+    assert left_running(tmp_path) == []
+    seen = steps(tmp_path)
+
+    second = start(tmp_path, overrides)
+    while len(steps(tmp_path)) < len(seen) + 2:
+        assert second.poll() is None, (tmp_path / "log.txt").read_text()[-3000:]
+        time.sleep(0.1)
+    os.kill(second.pid, signal.SIGINT)
+    assert second.wait(60) == 130
+    assert left_running(tmp_path) == []
+    resumed = steps(tmp_path)[len(seen) :]
+    saved = max(step for step in seen if step % 2 == 0)
+    assert resumed[0] == saved + 1  # nothing lost but the steps since the last checkpoint
+    assert resumed == list(range(resumed[0], resumed[0] + len(resumed)))

@@ -1,0 +1,141 @@
+"""verl's own trainers on the smallest world there is, in one Ray session: what they report, and that
+whatever fails ends the run with one clear error."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coding_model_project.errors import ConfigError, UngradableError
+from recipes.run import compose_recipe
+
+pytestmark = [pytest.mark.verl, pytest.mark.timeout(300)]
+
+WITHIN_S = 60
+
+
+@pytest.fixture(scope="session")
+def ray_session(cpu_platform):
+    import ray
+    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+    from coding_model_project.verl_ext.grpo import plain
+
+    config = plain(compose_recipe("grpo", ["hardware=cpu"]))
+    environment = get_ppo_ray_runtime_env(config)
+    environment.setdefault("env_vars", {})["TRANSFER_QUEUE_ENABLE"] = "1"
+    ray.init(**{**config.ray_kwargs.ray_init, "runtime_env": environment})
+    yield
+    ray.shutdown()
+
+
+def train(recipe: str, overrides: list[str]) -> None:
+    from recipes.grpo.__main__ import train as grpo
+    from recipes.sft.__main__ import train as sft
+
+    {"grpo": grpo, "sft": sft}[recipe](compose_recipe(recipe, overrides))
+
+
+def metrics(run_dir: Path) -> list[dict[str, float]]:
+    path = run_dir / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["data"] for line in lines]
+
+
+def kill_once_trained(run_dir: Path, command: str, killed_at: list[float]) -> threading.Thread:
+    """After the first step, kill the first process below this one whose command line starts so."""
+
+    def wait_and_kill() -> None:
+        while not metrics(run_dir):
+            time.sleep(0.1)
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if " ".join(process.cmdline()).startswith(command):
+                    process.kill()
+                    killed_at.append(time.monotonic())
+                    return
+            except psutil.Error:
+                continue
+
+    thread = threading.Thread(target=wait_and_kill, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_sft_trains_validates_and_exports(world, tmp_path, cpu_platform):
+    overrides = ["trainer.total_training_steps=2", "trainer.test_freq=1", "trainer.save_freq=2"]
+    train("sft", [*world.overrides(tmp_path, "sft"), *overrides])
+    rows = metrics(tmp_path)
+    losses = [row["train/loss"] for row in rows if "train/loss" in row]
+    assert len(losses) == 2
+    assert losses[1] < losses[0]
+    assert all(row["val/loss"] > 0 for row in rows if "val/loss" in row)
+    assert (tmp_path / "checkpoints/global_step_2/huggingface/config.json").exists()
+
+
+def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, ray_session):
+    train(
+        "grpo",
+        [
+            *world.overrides(tmp_path),
+            "coding.sandbox.name=tests.faults:FailsOn",
+            "+coding.sandbox.kwargs.argument=3000",  # one problem of four
+            "trainer.total_training_steps=2",
+            "trainer.save_freq=-1",
+            "trainer.logger=[console,file,tensorboard,wandb]",
+        ],
+    )
+    steps = [row for row in metrics(tmp_path) if "judge/infra_rate" in row]
+    assert len(steps) == 2
+    for step in steps:
+        assert step["judge/infra_rate"] == 0.25
+        shares = [step[f"judge/{name}"] for name in ("accepted", "no_code", "syntax_error")]
+        shares += [step[f"judge/{name}"] for name in ("runtime_error", "timeout", "wrong_answer")]
+        assert sum(shares) == pytest.approx(1)  # of those that were judged
+        assert 0 < step["rollout/trained_tokens"] < step["rollout/generated_tokens"]
+        assert {"judge/seconds", "judge/cache_hits", "judge/wait_s"} <= step.keys()
+    assert list((tmp_path / "tensorboard").rglob("events.*"))
+    assert list(tmp_path.glob("wandb/offline-run-*"))
+
+
+@pytest.mark.parametrize("command", ["ray::RewardLoopWorker", "VLLM::EngineCore", "ray::WorkerDict"])
+def test_a_dead_process_ends_the_run(world, tmp_path, ray_session, command):
+    killed_at: list[float] = []
+    thread = kill_once_trained(tmp_path, command, killed_at)
+    with pytest.raises(UngradableError) as caught:
+        train("grpo", [*world.overrides(tmp_path), "trainer.save_freq=-1"])
+    thread.join()
+    assert killed_at, f"no process {command}"
+    assert time.monotonic() - killed_at[0] < WITHIN_S
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_failed_weight_sync_ends_the_run(world, tmp_path, ray_session):
+    started = time.monotonic()
+    with pytest.raises(UngradableError, match="update_weights_bucket_megabytes|weight sync"):
+        train(
+            "grpo",
+            [
+                *world.overrides(tmp_path, model="wide"),
+                "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=1",
+                "coding.weight_sync_timeout_s=10",
+            ],
+        )
+    print(f"ended after {time.monotonic() - started:.0f} s")
+
+
+def test_a_plugin_that_does_not_load_says_why(monkeypatch):
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    from verl.plugin.platform.platform_manager import PlatformRegistry
+
+    from coding_model_project.verl_ext.platform import check_cpu_plugin
+
+    monkeypatch.setattr(PlatformRegistry, "get", classmethod(lambda *_: None))
+    monkeypatch.setitem(__import__("sys").modules, "coding_model_project.verl_ext.cpu", None)
+    with pytest.raises(ConfigError, match="CPU platform"):
+        check_cpu_plugin()

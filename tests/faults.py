@@ -1,0 +1,30 @@
+"""Sandboxes that fail on purpose, to be named in `coding.sandbox.name`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coding_model_project.errors import SandboxError
+from coding_model_project.sandbox.base import StopWhen
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.types import Call, Execution, Input, Limits, Program
+
+
+class FailsOn(EmbeddedSandbox):
+    """The embedded sandbox, but for programs that are called with one argument it always fails."""
+
+    def __init__(self, argument: int) -> None:
+        super().__init__(workers=2)
+        self._argument = argument
+
+    async def run(
+        self,
+        program: Program,
+        inputs: Sequence[Input],
+        limits: Limits,
+        *,
+        stop_when: StopWhen | None = None,
+    ) -> list[Execution]:
+        if any(isinstance(given, Call) and given.args == (self._argument,) for given in inputs):
+            raise SandboxError(f"made to fail on {self._argument}")
+        return await super().run(program, inputs, limits, stop_when=stop_when)
