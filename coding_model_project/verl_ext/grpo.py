@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,11 @@ def train(config: DictConfig) -> None:
         def run(self, config: DictConfig) -> None:
             # Registers the trainer that `trainer.v1.trainer_mode=coding_sync` names.
             from coding_model_project.verl_ext import trainer  # noqa: F401
+            from coding_model_project.verl_ext.metrics_file import append_metrics
 
             # Ray's workers have the environment of its first start, maybe another run's.
             log_into(Path(config.coding.run_dir))
+            append_metrics()
             super().run(config)
 
     fatal = Path(config.coding.run_dir) / "fatal.txt"
@@ -62,6 +65,7 @@ def train(config: DictConfig) -> None:
     try:
         run_ppo(config, task_runner_class=ray.remote(CodingTaskRunner))
     except RayError as error:
+        traceback.clear_frames(error.__traceback__)  # they hold the run's actors, which would stay
         raise UngradableError(_reason(fatal, error)) from error
     finally:
         if not joined:

@@ -50,6 +50,9 @@ def run_rank(config: DictConfig) -> None:
     check_cpu_plugin()
     from verl.trainer.sft_trainer import run_sft
 
+    from coding_model_project.verl_ext.metrics_file import append_metrics
+
+    append_metrics()
     run_sft(OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True)))
 
 

@@ -74,6 +74,17 @@ class CodingTrainer(PPOTrainerSync):
         self._generated = generated_tokens(self.llm_server_manager.get_addresses())
         super().on_sample_end()
 
+    def _step_once(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super()._step_once(*args, **kwargs)
+        except RuntimeError as error:
+            if "no materializable trajectories" not in str(error):
+                raise
+            raise SandboxError(
+                f"step {self.global_steps}: not one sample could be generated and judged; the errors "
+                "of the rollout server and the reward workers above say why"
+            ) from error
+
     def _compute_metrics(  # type: ignore[override]
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **kwargs: Any
     ) -> None:

@@ -151,10 +151,10 @@ def _process(command: Sequence[str], log: Any = None) -> Iterator[subprocess.Pop
 
 
 def _series(phase: str, metric: str) -> list[tuple[str, float]]:
-    """A metric of a phase's run by step."""
+    """A metric of a phase's run by step; of a step done again after a kill, the later value."""
     path = OUT / phase / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [(str(row["step"]), row["data"][metric]) for row in rows if metric in row["data"]]
+    return list({str(r["step"]): r["data"][metric] for r in rows if metric in r["data"]}.items())
 
 
 def token_proof() -> dict[str, int]:

@@ -51,7 +51,7 @@ def world(tmp_path_factory) -> World:
     write_problems(root / "problems.jsonl", problems)
     write_rows(root / "grpo.parquet", rl_rows(problems, PromptStyle.bare), trains=True)
     write_rows(root / "sft.parquet", sft_rows(problems, PromptStyle.bare), trains=True)
-    _random_model(root / "model", hidden_size=32)
+    _random_model(root / "model", hidden_size=128)
     _random_model(root / "wide", hidden_size=512)
     return World(root)
 

@@ -14,7 +14,7 @@ import pytest
 from coding_model_project.errors import ConfigError, UngradableError
 from recipes.run import compose_recipe
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.verl, pytest.mark.timeout(200)]
 
 WITHIN_S = 60
 
@@ -32,6 +32,24 @@ def ray_session(cpu_platform):
     ray.init(**{**config.ray_kwargs.ray_init, "runtime_env": environment})
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def in_ray(ray_session):
+    """The shared session; afterwards the training rank's slot is free for the next run."""
+    from ray.util import placement_group_table, remove_placement_group
+    from ray.util.placement_group import PlacementGroup
+
+    yield
+    for key, group in placement_group_table().items():
+        if group["state"] != "REMOVED":
+            remove_placement_group(PlacementGroup(_id(key)))
+
+
+def _id(key: str):
+    from ray._raylet import PlacementGroupID
+
+    return PlacementGroupID(bytes.fromhex(key))
 
 
 def train(recipe: str, overrides: list[str]) -> None:
@@ -78,7 +96,7 @@ def test_sft_trains_validates_and_exports(world, tmp_path, cpu_platform):
     assert (tmp_path / "checkpoints/global_step_2/huggingface/config.json").exists()
 
 
-def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, ray_session):
+def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, in_ray):
     train(
         "grpo",
         [
@@ -103,8 +121,8 @@ def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, ray_ses
     assert list(tmp_path.glob("wandb/offline-run-*"))
 
 
-@pytest.mark.parametrize("command", ["ray::RewardLoopWorker", "VLLM::EngineCore", "ray::WorkerDict"])
-def test_a_dead_process_ends_the_run(world, tmp_path, ray_session, command):
+@pytest.mark.parametrize("command", ["ray::RewardLoopWorker", "VLLM::EngineCore"])
+def test_a_dead_process_ends_the_run(world, tmp_path, in_ray, command):
     killed_at: list[float] = []
     thread = kill_once_trained(tmp_path, command, killed_at)
     with pytest.raises(UngradableError) as caught:
@@ -115,7 +133,7 @@ def test_a_dead_process_ends_the_run(world, tmp_path, ray_session, command):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_failed_weight_sync_ends_the_run(world, tmp_path, ray_session):
+def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray):
     started = time.monotonic()
     with pytest.raises(UngradableError, match="update_weights_bucket_megabytes|weight sync"):
         train(
