@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coding_model_project.cli.common import (
-    Advance,
     MinTier,
     Workers,
     embedded_sandbox,
     existing_file,
-    progress_bar,
 )
 from coding_model_project.errors import ConfigError
+from coding_model_project.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.evaluation.metrics import Outcome

@@ -85,6 +85,17 @@ class CodingTrainer(PPOTrainerSync):
                 "of the rollout server and the reward workers above say why"
             ) from error
 
+    def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        # The first thing verl does with a step's samples, so that nothing is trained on an outage.
+        # A key is prompt_session_turn; a session that failed has none.
+        n_judged = len({key.rpartition("_")[0] for key in batch.keys})
+        self._stop_on_outage(1 - n_judged / self._expected_samples, "this step's")
+        return super()._balance_batch(batch, metrics, *args, **kwargs)
+
+    @property
+    def _expected_samples(self) -> int:
+        return self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+
     def _compute_metrics(  # type: ignore[override]
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **kwargs: Any
     ) -> None:
@@ -101,30 +112,38 @@ class CodingTrainer(PPOTrainerSync):
         )
         extras: list[Any] = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
         samples = [extra["reward_extra_info"] for extra in extras]
-        expected = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
-        metrics.update(step_metrics(samples, expected))
+        metrics.update(step_metrics(samples, self._expected_samples))
         metrics["rollout/trained_tokens"] = int(sum(m.sum() for m in fields["response_mask"]))
         if self._generated is not None and self._generated_before is not None:
             metrics["rollout/generated_tokens"] = self._generated - self._generated_before
-        allowed = self.config.coding.sandbox.max_failure_rate
-        if metrics["judge/infra_rate"] > allowed:
-            raise SandboxError(
-                f"{metrics['judge/infra_rate']:.0%} of this step's samples could not be judged, "
-                f"more than coding.sandbox.max_failure_rate={allowed}: stopped rather than train "
-                "on what is left; see the reward workers' errors above"
-            )
 
     def _val_metrics_update(
         self,
         data_sources: Any,
         sample_uids: Any,
-        infos: dict[str, list[Any]],
-        *args: Any,
-        **kw: Any,
+        reward_extra_infos_dict: dict[str, list[Any]],
+        sample_turns: Any,
+        expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
         for key in CLOCK_KEYS:
-            infos.pop(key, None)
-        return super()._val_metrics_update(data_sources, sample_uids, infos, *args, **kw)
+            reward_extra_infos_dict.pop(key, None)
+        expected = sum((expected_acc_counts or {}).values())
+        infra_rate = 1 - len(sample_uids) / expected if expected else 0.0
+        self._stop_on_outage(infra_rate, "the validation's")
+        # Without the expected counts: verl would count what could not be judged as wrong.
+        metrics = super()._val_metrics_update(
+            data_sources, sample_uids, reward_extra_infos_dict, sample_turns
+        )
+        return metrics | {"val-aux/judge/infra_rate": infra_rate}
+
+    def _stop_on_outage(self, infra_rate: float, whose: str) -> None:
+        allowed = self.config.coding.sandbox.max_failure_rate
+        if infra_rate > allowed:
+            raise SandboxError(
+                f"{infra_rate:.0%} of {whose} samples could not be judged, more than "
+                f"coding.sandbox.max_failure_rate={allowed}: stopped rather than go on with what is "
+                "left; the reward workers' errors above say why"
+            )
 
     @contextlib.contextmanager
     def _sync_deadline(self) -> Iterator[None]:

@@ -32,8 +32,8 @@ from recipes.demo.memory import PeakMemory
 
 DATA = Path("data/tinycode")
 OUT = Path("outputs/demo")
-SFT_STEPS = 60
-GRPO_STEPS = 40
+SFT_STEPS = 40
+GRPO_STEPS = 30
 ALPHA = 0.01
 
 console = Console()
@@ -53,8 +53,10 @@ def main() -> int:
             named = [f"{name}={path}" for name, path in models.items()]
             _run(["recipes.demo.evaluate", str(DATA), str(OUT / "evaluation.json")], named)
     summary = summarise(json.loads((OUT / "evaluation.json").read_text()))
+    summary["solve_rate_by_level"] = by_level(json.loads((OUT / "evaluation.json").read_text()))
     summary["sft_validation_loss"] = dict(_series("sft", "val/loss"))
     summary["tokens"] = token_proof()
+    summary["grpo_step_s"] = step_split()
     summary["seconds"] = {name: round(value, 1) for name, value in seconds.items()}
     summary["peak_memory_gb"] = round(memory.peak_gb, 2)
     _link_model(policy)
@@ -167,6 +169,24 @@ def token_proof() -> dict[str, int]:
     }
 
 
+STEP_PARTS = {
+    "generation": "timing_s/gen",
+    "of which waiting for rewards": "judge/wait_s",
+    "log-probs": "timing_s/old_log_prob",
+    "update": "timing_s/update_actor",
+    "weight sync": "timing_s/update_weights",
+    "checkpoint": "timing_s/save_checkpoint",
+    "whole step": "timing_s/step",
+}
+
+
+def step_split() -> dict[str, float]:
+    """Where GRPO's time went: mean seconds per step."""
+    sums = {part: sum(v for _, v in _series("grpo", key)) for part, key in STEP_PARTS.items()}
+    n_steps = len(_series("grpo", "timing_s/step"))
+    return {part: round(total / n_steps, 3) for part, total in sums.items()}
+
+
 def summarise(evaluation: dict[str, Any]) -> dict[str, Any]:
     """The table's numbers: sampled pass@1 with problem-clustered intervals, and paired tests."""
     rates = {
@@ -179,8 +199,8 @@ def summarise(evaluation: dict[str, Any]) -> dict[str, Any]:
         phases.append(
             {
                 "name": name,
-                "pass_at_1": sum(rates[name]) / len(rates[name]),
-                "greedy": sum(greedy) / len(greedy),
+                "pass_at_1": _mean(rates[name]),
+                "greedy": _mean(greedy),
                 "ci95": [low, high],
                 "n_problems": len(rates[name]),
                 "errors": scores["sampled"]["errors"],
@@ -199,6 +219,23 @@ def summarise(evaluation: dict[str, Any]) -> dict[str, Any]:
             for name, test in comparisons.items()
         },
     }
+
+
+def by_level(evaluation: dict[str, Any]) -> dict[str, dict[int, float]]:
+    """Sampled pass@1 by the tasks' difficulty level: higher levels are to be harder."""
+    levels = evaluation["levels"]
+    rates: dict[str, dict[int, float]] = {}
+    for name, scores in evaluation["models"].items():
+        per_problem = scores["sampled"]["per_problem"]
+        rates[name] = {
+            level: _mean([r for r, of in zip(per_problem, levels, strict=True) if of == level])
+            for level in sorted(set(levels))
+        }
+    return rates
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def significant(summary: dict[str, Any]) -> bool:
@@ -238,6 +275,20 @@ def _print(summary: dict[str, Any]) -> None:
         console.print(
             f"{label}: {test['delta']:+.1%}, p = {test['p_value']:.2g} (paired by problem)"
         )
+    for name, rates in summary["solve_rate_by_level"].items():
+        levels = ", ".join(f"{level}: {rate:.0%}" for level, rate in rates.items())
+        console.print(f"{name} by difficulty level: {levels}")
+    losses = ", ".join(
+        f"{step}: {loss:.3f}" for step, loss in summary["sft_validation_loss"].items()
+    )
+    console.print(f"SFT validation loss by step (sft is step {SFT_STEPS}): {losses}")
+    split = ", ".join(f"{part} {seconds:.2f}" for part, seconds in summary["grpo_step_s"].items())
+    console.print(f"seconds per GRPO step: {split}")
+    tokens = summary["tokens"]
+    console.print(
+        f"GRPO trained on {tokens['trained']:,} tokens; vLLM's own counters say it generated "
+        f"{tokens['generated_by_vllm']:,}"
+    )
     total = sum(summary["seconds"].values())
     console.print(
         f"{total / 60:.1f} minutes ({summary['seconds']}), "

@@ -21,7 +21,7 @@ from coding_model_project.prompts import PromptStyle, solve_messages
 from coding_model_project.types import Problem, Verdict
 from coding_model_project.verl_ext.platform import prepare_environment
 
-N_PROBLEMS = 240
+N_PROBLEMS = 200
 N_SAMPLES = 8
 MAX_TOKENS = 96
 JUDGE: dict[str, Any] = {
@@ -38,7 +38,11 @@ def main(data_dir: Path, out: Path, models: dict[str, str]) -> None:
     prompts = [solve_messages(problem, style=PromptStyle.bare) for problem in problems]
     prepare_environment("cpu")
     generator = VllmGenerator(next(iter(models.values())), max_model_len=192, dtype="float32")
-    result: dict[str, Any] = {"problems": [p.id for p in problems], "models": {}}
+    result: dict[str, Any] = {
+        "problems": [p.id for p in problems],
+        "levels": [p.difficulty for p in problems],
+        "models": {},
+    }
     for name, model in models.items():
         generator.load(model)
         scores: dict[str, Any] = {"model": model}

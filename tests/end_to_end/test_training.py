@@ -105,6 +105,7 @@ def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, in_ray)
             "+coding.sandbox.kwargs.argument=3000",  # one problem of four
             "trainer.total_training_steps=2",
             "trainer.save_freq=-1",
+            "trainer.test_freq=2",
             "trainer.logger=[console,file,tensorboard,wandb]",
         ],
     )
@@ -117,6 +118,7 @@ def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, in_ray)
         assert sum(shares) == pytest.approx(1)  # of those that were judged
         assert 0 < step["rollout/trained_tokens"] < step["rollout/generated_tokens"]
         assert {"judge/seconds", "judge/cache_hits", "judge/wait_s"} <= step.keys()
+    assert steps[1]["val-aux/judge/infra_rate"] == 0.25
     assert list((tmp_path / "tensorboard").rglob("events.*"))
     assert list(tmp_path.glob("wandb/offline-run-*"))
 
@@ -135,7 +137,7 @@ def test_a_dead_process_ends_the_run(world, tmp_path, in_ray, command):
 
 def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray):
     started = time.monotonic()
-    with pytest.raises(UngradableError, match="update_weights_bucket_megabytes|weight sync"):
+    with pytest.raises(UngradableError, match=r"update_weights_bucket_megabytes|weight sync"):
         train(
             "grpo",
             [
