@@ -36,28 +36,52 @@ def check(config: DictConfig, model_key: str) -> None:
     check_memory(config.coding.min_memory_gb)
 
 
-def check_rows(config: DictConfig, *keys: str) -> None:
-    """Each key's files must fill a batch: verl drops what is left of one, and with it all of them.
+def check_sft(config: DictConfig) -> None:
+    """What verl's SFT trainer would find out late, or never say.
 
     Raises:
-        ConfigError: names the key, the rows and the batch size.
+        ConfigError: names the key and the way out.
     """
+    _check_rows(config, "data.train_files", "data.val_files")
+    if not config.data.use_dynamic_bsz:
+        ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+        _check_divides(config, "data.train_batch_size", "data.micro_batch_size_per_gpu", ranks)
+
+
+def check_grpo(config: DictConfig) -> None:
+    """What verl's PPO trainer would find out late, or never say.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    _check_rows(config, "data.train_files")
+    _check_divides(
+        config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
+    )
+
+
+def _check_rows(config: DictConfig, *keys: str) -> None:
+    """Each key's files must fill a batch: verl drops what is left of one, and with it all of them."""
     import pyarrow.parquet as pq
 
     batch = config.data.train_batch_size
     for key in keys:
-        n_rows = sum(pq.read_metadata(path).num_rows for path in files(config, key))
-        if 0 < n_rows < batch:
+        paths = [path for path in files(config, key) if path.endswith(".parquet")]
+        n_rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        if paths and n_rows < batch:
             raise ConfigError(
                 f"{key}: {n_rows} rows do not fill one batch of data.train_batch_size={batch}; "
                 "verl would drop them all: lower the batch size or add rows"
             )
 
 
-def check_divides(key: str, value: int, by: int, why: str) -> None:
-    """Raises ConfigError unless `value` is a multiple of `by`."""
-    if value % by:
-        raise ConfigError(f"{key}={value} is not a multiple of {by} ({why})")
+def _check_divides(config: DictConfig, key: str, by: str, times: int) -> None:
+    """`key` must be a multiple of key `by`, `times` over."""
+    value, step = OmegaConf.select(config, key), OmegaConf.select(config, by) * times
+    if value % step:
+        ranks = f" × {times} ranks" if times > 1 else ""
+        near = max(step, round(value / step) * step)
+        raise ConfigError(f"{key}={value} is not a multiple of {by}{ranks}: set {key}={near}")
 
 
 def refuse_legacy_keys(config: DictConfig) -> None:

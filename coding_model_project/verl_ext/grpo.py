@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError, UngradableError
+from coding_model_project.verl_ext.checks import check_grpo
 from coding_model_project.verl_ext.platform import check_cpu_plugin, log_into
 
 
@@ -23,9 +24,10 @@ def train(config: DictConfig) -> None:
     """Train until `trainer.total_training_steps`, resuming from the last checkpoint if there is one.
 
     Raises:
-        ConfigError: verl refuses the configuration (before Ray starts).
+        ConfigError: batches that do not work out, or verl refuses the configuration; before Ray starts.
         UngradableError: a worker died, a weight sync failed, or the judge is out of order.
     """
+    check_grpo(config)
     check_cpu_plugin()
     import ray
     from ray.exceptions import RayError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError
@@ -30,6 +31,10 @@ QUIET_ENVIRONMENT = {
 }
 
 
+_OTHER_ENGINES = ("torchtitan", "veomni", "automodel", "mindspeed", "megatron")
+"""Engines that verl warns about in every process when they are not installed."""
+
+
 def count_gpus() -> int:
     """GPUs the NVIDIA driver shows on this host, without importing torch."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -51,8 +56,12 @@ def prepare_environment(device: str) -> None:
     if device == "cpu":
         environment |= CPU_ENVIRONMENT
         environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
+    expected = [f"{name} engine is not available" for name in _OTHER_ENGINES]
+    environment["PYTHONWARNINGS"] = ",".join(f"ignore:{message}" for message in expected)
     for name, value in environment.items():
         os.environ.setdefault(name, value)
+    for message in expected:  # this process has read PYTHONWARNINGS already
+        warnings.filterwarnings("ignore", message=message)
 
 
 def log_into(run_dir: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import UngradableError
+from coding_model_project.verl_ext.checks import check_sft
 from coding_model_project.verl_ext.platform import check_cpu_plugin
 
 
@@ -23,9 +24,10 @@ def train(config: DictConfig) -> None:
     One rank trains in this process, several under torchrun.
 
     Raises:
-        ConfigError: verl's CPU platform does not load.
+        ConfigError: batches that do not work out, or verl's CPU platform does not load.
         UngradableError: a training process failed.
     """
+    check_sft(config)
     ranks = config.trainer.n_gpus_per_node
     if ranks == 1:
         os.environ.update(

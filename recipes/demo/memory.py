@@ -11,7 +11,10 @@ import psutil
 
 
 class PeakMemory:
-    """Samples proportional set sizes (shared pages counted once) of the process tree every 2 s."""
+    """Samples proportional set sizes of the process tree: shared pages are counted once.
+
+    Every 5 s, because reading them takes the kernel a tenth of a second.
+    """
 
     def __init__(self) -> None:
         self.peak_gb = 0.0
@@ -33,7 +36,7 @@ class PeakMemory:
 
     def _sample(self) -> None:
         root = psutil.Process()
-        while not self._stop.wait(2.0):
+        while not self._stop.wait(5.0):
             total = 0
             for process in [root, *root.children(recursive=True)]:
                 with contextlib.suppress(psutil.Error):

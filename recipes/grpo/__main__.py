@@ -20,11 +20,10 @@ from recipes.run import run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
-    from coding_model_project.verl_ext import checks, grpo
+    from coding_model_project.verl_ext import grpo
     from recipes.run import ready
 
     ready(config, model_key="actor_rollout_ref.model.path")
-    checks.check_rows(config, "data.train_files")
     grpo.train(config)
 
 

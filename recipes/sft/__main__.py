@@ -21,19 +21,10 @@ from recipes.run import run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
-    from coding_model_project.verl_ext import checks, sft
+    from coding_model_project.verl_ext import sft
     from recipes.run import ready
 
     ready(config, model_key="model.path")
-    checks.check_rows(config, "data.train_files", "data.val_files")
-    if not config.data.use_dynamic_bsz:
-        ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
-        checks.check_divides(
-            "data.train_batch_size",
-            config.data.train_batch_size,
-            ranks * config.data.micro_batch_size_per_gpu,
-            "ranks × data.micro_batch_size_per_gpu",
-        )
     sft.train(config)
 
 

@@ -34,7 +34,7 @@ def own_files(tmp_path):
     """A user's own files: enough to pass the checks up to the one under test."""
     row = {"data_source": "mine", "prompt": [{"role": "user", "content": "x"}]}
     row["extra_info"] = {"split": "train"}
-    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "train.parquet")
+    pq.write_table(pa.Table.from_pylist([row] * 40), tmp_path / "train.parquet")
     pq.write_table(
         pa.Table.from_pylist([row | {"data_source": "humaneval"}]), tmp_path / "mixed.parquet"
     )
@@ -72,6 +72,38 @@ def test_one_line_naming_the_key(own_files, override, says, tmp_path):
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: ")
     assert says in line
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override", "says"),
+    [
+        ("grpo", "data.train_batch_size=33", "set data.train_batch_size=32"),
+        ("sft", "data.train_batch_size=33", "set data.train_batch_size=32"),
+        ("sft", "data.train_batch_size=64", "data.train_files: 40 rows"),
+    ],
+)
+def test_batches_that_do_not_work_out(own_files, recipe, override, says, tmp_path):
+    key = {"sft": "model.path", "grpo": "actor_rollout_ref.model.path"}[recipe]
+    arguments = [*own_files[:-1], f"{key}={tmp_path}/model", f"coding.run_dir={tmp_path}/run"]
+    result = run(*arguments, override, recipe=recipe, cwd=tmp_path)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert says in line
+
+
+@pytest.mark.verl
+def test_what_verl_refuses_is_one_line_too_before_ray_starts(own_files, tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-m", "recipes.grpo", *own_files, "algorithm.adv_estimator=gae"]
+        + ["critic.ppo_micro_batch_size_per_gpu=null", "critic.use_dynamic_bsz=false"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "critic" in result.stderr.splitlines()[-1]
+    assert "Started a local Ray instance" not in result.stderr
 
 
 def test_test_only_rows_are_refused_whatever_the_file_is_called(own_files, tmp_path):
