@@ -33,7 +33,7 @@ from recipes.demo.memory import PeakMemory
 DATA = Path("data/tinycode")
 OUT = Path("outputs/demo")
 SFT_STEPS = 40
-GRPO_STEPS = 30
+GRPO_STEPS = 24
 ALPHA = 0.01
 
 console = Console()

@@ -93,14 +93,10 @@ def test_batches_that_do_not_work_out(own_files, recipe, override, says, tmp_pat
 
 @pytest.mark.verl
 def test_what_verl_refuses_is_one_line_too_before_ray_starts(own_files, tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-m", "recipes.grpo", *own_files, "algorithm.adv_estimator=gae"]
-        + ["critic.ppo_micro_batch_size_per_gpu=null", "critic.use_dynamic_bsz=false"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
+    refused = ["algorithm.adv_estimator=gae", "critic.use_dynamic_bsz=false"]
+    refused += ["critic.ppo_micro_batch_size_per_gpu=null"]
+    command = [sys.executable, "-m", "recipes.grpo", *own_files, *refused]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert result.returncode == 2
     assert "critic" in result.stderr.splitlines()[-1]
     assert "Started a local Ray instance" not in result.stderr

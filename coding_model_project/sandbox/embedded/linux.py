@@ -127,8 +127,16 @@ def close_range(first: int) -> None:
     call("close_range", first, 0xFFFFFFFF, 0)
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when its parent ends.
+
+    Args:
+        parent: its process id. If it ended before this call, this process ends here: the kernel would
+            never tell. None in a PID namespace of one's own, where the parent has no id.
+    """
     call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        os._exit(1)
 
 
 def hide_memory() -> None:

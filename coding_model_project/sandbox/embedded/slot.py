@@ -72,7 +72,8 @@ class Slot:
         module = f"{__package__}.zygote"
         try:
             self._process = subprocess.Popen(
-                [*self._command, module, str(theirs.fileno()), self._tier, self._preload],
+                [*self._command, module, str(os.getpid()), str(theirs.fileno())]
+                + [self._tier, self._preload],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -5,7 +5,7 @@
           └ T, one per input: confined, then runs the program
 
 One input at a time: a program never holds an input it has not been asked about. No expected output
-comes here at all. Started by `slot` as `-m …zygote FD TIER PRELOADED,MODULES`.
+comes here at all. Started by `slot` as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _COMPILE_MEMORY = 2 << 30
 
 
 def main() -> None:
-    descriptor, tier, preload = sys.argv[1:]
+    host, descriptor, tier, preload = sys.argv[1:]
     channel = socket.socket(fileno=int(descriptor))
-    linux.die_with_parent()
+    linux.die_with_parent(int(host))
     for name in [*_PRELOAD.split(), *filter(None, preload.split(","))]:
         importlib.import_module(name)
     confinement = prepare(Tier(tier))
@@ -58,12 +58,13 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     frames.send(channel, {"ready": True, "python": platform.python_version()})
+    zygote = os.getpid()
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             head, body = frames.receive(channel)
             pid = os.fork()
             if pid == 0:
-                _program(channel, confinement, head, body)
+                _program(zygote, channel, confinement, head, body)
             _, status = os.waitpid(pid, 0)
             _end_orphans()
             frames.send(channel, {"done": os.waitstatus_to_exitcode(status)})
@@ -109,12 +110,12 @@ class _Compiled:
 
 
 def _program(
-    channel: socket.socket, confinement: Confinement, head: dict[str, Any], body: bytes
+    zygote: int, channel: socket.socket, confinement: Confinement, head: dict[str, Any], body: bytes
 ) -> None:
     """Compile one program and answer for its inputs; ends the process."""
     code = 1
     try:
-        linux.die_with_parent()
+        linux.die_with_parent(zygote)
         linux.hide_memory()
         compiled = _compile(channel, confinement, head, body)
         while compiled is not None:

@@ -86,7 +86,7 @@ def test_splits_are_disjoint_by_composition_and_by_program(tinycode, shapes):
         assert not keys[one] & keys[other]
         assert not set(shapes[one]) & set(shapes[other])
     assert len(keys["test"]) == 400
-    assert 140 <= len(keys["validation"]) <= 160
+    assert len(keys["validation"]) == 400
 
 
 def test_every_part_occurs_in_train(tinycode):
