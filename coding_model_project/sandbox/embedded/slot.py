@@ -69,11 +69,10 @@ class Slot:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        module = f"{__package__}.zygote"
+        arguments = [f"{__package__}.zygote", str(os.getpid()), str(theirs.fileno())]
         try:
             self._process = subprocess.Popen(
-                [*self._command, module, str(os.getpid()), str(theirs.fileno())]
-                + [self._tier, self._preload],
+                [*self._command, *arguments, self._tier, self._preload],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
