@@ -30,6 +30,8 @@ def train(config: DictConfig) -> None:
     check_grpo(config)
     check_cpu_plugin()
     import ray
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
     from ray.exceptions import RayError
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -42,7 +44,7 @@ def train(config: DictConfig) -> None:
             use_reference_policy=need_reference_policy(config),
             use_critic=need_critic(config),
         )
-    except (AssertionError, ValueError, TypeError) as error:
+    except (AssertionError, ValueError, TypeError, HydraException, OmegaConfBaseException) as error:
         raise ConfigError(
             f"verl refuses the configuration: {' '.join(str(error).split())}"
         ) from error
