@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ class VllmGenerator:
     def load(self, model: str) -> None:
         """Use another model's weights. It must have the first one's architecture and tokenizer."""
         if model != self._model:
+            # It warns of every layer that has no weights of its own, such as a rotary embedding.
+            logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel("ERROR")
             self._engine.collective_rpc("reload_weights", kwargs={"weights_path": model})
             self._engine.reset_prefix_cache()
             self._model = model

@@ -255,8 +255,8 @@ def _link_model(policy: Path) -> None:
 
 def _print(summary: dict[str, Any]) -> None:
     table = Table(title=f"{summary['phases'][0]['n_problems']} held-out problems")
-    for column in ("phase", "pass@1 (sampled)", "95% interval", "greedy", "main error"):
-        table.add_column(column)
+    for column in ("phase", "pass@1", "95% interval", "greedy", "main error"):
+        table.add_column(column, no_wrap=True)
     for phase in summary["phases"]:
         wrong = {name: share for name, share in phase["errors"].items() if name != "accepted"}
         worst = max(wrong, key=lambda name: wrong[name]) if wrong else None

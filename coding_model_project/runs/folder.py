@@ -1,0 +1,246 @@
+"""A run's folder: its layout, its attempts, and the refusal to go on with another configuration.
+
+    config.yaml            the resolved configuration
+    run.json               where the run comes from (`provenance`)
+    patches/               what the working tree had that the commit has not
+    metrics.jsonl          a line per step: {"step", "data": {metric: value}}
+    rollouts.jsonl         a line per judged sample (`rollouts`)
+    traces/                where a step's time went, to open in Perfetto (`traces`)
+    checkpoints/           verl's, each with a manifest (`checkpoints`)
+    logs/attempt_N/        console.log, and attempt.json: when it started, how it ended
+    summary.json           written once the run is finished
+    RESULTS.md             for the reader's own notes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import psutil
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.runs import provenance
+
+INTERRUPTED = 130
+_RESULTS = "# Results\n\nWhat was expected, what was seen, what follows from it.\n"
+
+
+class State(StrEnum):
+    """How a run stands, by its last attempt."""
+
+    running = "running"
+    finished = "finished"
+    interrupted = "interrupted"
+    """It was asked to stop; the same command resumes it."""
+    failed = "failed"
+    """It ended with an error."""
+    killed = "killed"
+    """It ended without a word: kill -9, out of memory, a lost machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of a run. A run that is resumed has several."""
+
+    number: int
+    pid: int
+    pid_started: float
+    """The process's start in seconds since the epoch: process ids come again."""
+    host: str
+    started: float
+    ended: float | None = None
+    exit_code: int | None = None
+
+    @property
+    def state(self) -> State:
+        if self.exit_code is not None:
+            return {0: State.finished, INTERRUPTED: State.interrupted}.get(
+                self.exit_code, State.failed
+            )
+        # Another host's processes cannot be seen from here: believe the file.
+        alive = self.host != socket.gethostname() or _is_process(self.pid, self.pid_started)
+        return State.running if alive else State.killed
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Names of the things in a run's folder, and what can be read from it at any time."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def run_json(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def traces(self) -> Path:
+        return self.path / "traces"
+
+    def log_dir(self, attempt: int) -> Path:
+        return self.path / "logs" / f"attempt_{attempt}"
+
+    def attempts(self) -> list[Attempt]:
+        """All attempts so far, in order."""
+        files = sorted(
+            self.path.glob("logs/attempt_*/attempt.json"),
+            key=lambda file: int(file.parent.name.removeprefix("attempt_")),
+        )
+        return [Attempt(**json.loads(file.read_text())) for file in files]
+
+    @property
+    def state(self) -> State:
+        attempts = self.attempts()
+        return attempts[-1].state if attempts else State.killed
+
+    def provenance(self) -> dict[str, Any]:
+        """What `run.json` says.
+
+        Raises:
+            ConfigError: this is not a run's folder.
+        """
+        try:
+            return json.loads(self.run_json.read_text())
+        except FileNotFoundError as error:
+            raise ConfigError(f"{self.path}: not a run's folder (it has no run.json)") from error
+
+
+def find_runs(root: Path) -> list[RunFolder]:
+    """All runs below a folder, newest first."""
+    found = [RunFolder(file.parent) for file in root.rglob("run.json")]
+    return sorted(found, key=lambda run: run.run_json.stat().st_mtime, reverse=True)
+
+
+def start_attempt(
+    path: Path, config: DictConfig, *, recipe: str, command: list[str], force: bool
+) -> Attempt:
+    """Make or reopen a run's folder and note that an attempt begins.
+
+    Args:
+        config: saved resolved, and compared with the one the run was started with.
+        force: go on although the configuration has changed; the new one replaces the old.
+
+    Raises:
+        ConfigError: the configuration has changed (with the difference), or the run is running.
+    """
+    run = RunFolder(path)
+    attempts = run.attempts()
+    if attempts and attempts[-1].state is State.running:
+        last = attempts[-1]
+        raise ConfigError(
+            f"coding.run_dir={path}: the run is running (process {last.pid} on {last.host}); "
+            "choose another folder"
+        )
+    text = _comparable(config)
+    if run.config.exists() and attempts and not force:
+        _refuse_changes(run, text)
+    for folder in (run.path, run.checkpoints, run.traces):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not run.run_json.exists():
+        origin = provenance.collect(recipe, command, seeds=provenance.seeds(config))
+        write_json(run.run_json, origin)
+        provenance.write_patches(run.path / "patches")
+    if not (run.path / "RESULTS.md").exists():
+        (run.path / "RESULTS.md").write_text(_RESULTS)
+    write_text(run.config, text)
+    run.summary.unlink(missing_ok=True)
+    me = psutil.Process()
+    attempt = Attempt(
+        number=len(attempts) + 1,
+        pid=me.pid,
+        pid_started=me.create_time(),
+        host=socket.gethostname(),
+        started=time.time(),
+    )
+    _write_attempt(run, attempt)
+    return attempt
+
+
+def end_attempt(path: Path, attempt: Attempt, exit_code: int) -> None:
+    """Note how an attempt ended. A full disk must not hide why: what cannot be written is left out."""
+    with contextlib.suppress(OSError):
+        _write_attempt(RunFolder(path), replace(attempt, ended=time.time(), exit_code=exit_code))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def _write_attempt(run: RunFolder, attempt: Attempt) -> None:
+    folder = run.log_dir(attempt.number)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "attempt.json", asdict(attempt))
+
+
+def _comparable(config: DictConfig) -> str:
+    """The resolved configuration as YAML, without what only says how to start."""
+    resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    resolved.coding.pop("force", None)
+    return OmegaConf.to_yaml(resolved)
+
+
+def _refuse_changes(run: RunFolder, text: str) -> None:
+    before = _flat(OmegaConf.create(run.config.read_text()))
+    after = _flat(OmegaConf.create(text))
+    changed = [
+        f"{key}: {before.get(key, 'absent')} → {after.get(key, 'absent')}"
+        for key in [*before, *(key for key in after if key not in before)]
+        if before.get(key, "absent") != after.get(key, "absent")
+    ]
+    if changed:
+        raise ConfigError(
+            f"{run.path} was started with another configuration ({'; '.join(changed)}): set "
+            "coding.run_dir to a new folder, or coding.force=true to go on with the new one"
+        )
+
+
+def _flat(node: Any, prefix: str = "") -> dict[str, str]:
+    """Leaves by their full key."""
+    if OmegaConf.is_dict(node) and len(node):
+        return {
+            key: leaf
+            for child in node
+            for key, leaf in _flat(node[child], f"{prefix}{child}.").items()
+        }
+    return {prefix.rstrip("."): str(node)}
+
+
+def _is_process(pid: int, started: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return abs(process.create_time() - started) < 2 and process.status() != "zombie"
+    except psutil.NoSuchProcess:
+        return False

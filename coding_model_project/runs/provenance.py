@@ -1,0 +1,135 @@
+"""Where a run comes from: command, machine, versions, commit, and what was not committed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.graders.base import GRADER_VERSION
+
+_UNTRACKED_BYTES = 1_000_000
+"""Of all untracked files together; larger ones are listed in status.txt only."""
+
+_SEED_KEYS = (
+    "coding.seed",
+    "data.seed",
+    "trainer.seed",
+    "actor_rollout_ref.rollout.seed",
+    "actor_rollout_ref.actor.data_loader_seed",
+)
+
+
+def collect(recipe: str, command: list[str], seeds: dict[str, int]) -> dict[str, Any]:
+    """The content of `run.json`."""
+    return {
+        "recipe": recipe,
+        "command": command,
+        "cwd": os.getcwd(),
+        "created": time.time(),
+        "host": socket.gethostname(),
+        "hardware": hardware(),
+        "python": platform.python_version(),
+        "packages": packages(),
+        "git": git_state(),
+        "seeds": seeds,
+        "grader_version": GRADER_VERSION,
+    }
+
+
+def seeds(config: DictConfig) -> dict[str, int]:
+    """Every seed of a configuration, by its key."""
+    found = {key: OmegaConf.select(config, key) for key in _SEED_KEYS}
+    return {key: value for key, value in found.items() if isinstance(value, int)}
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory and accelerators of this host."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+        "gpus": gpus(),
+    }
+
+
+def gpus() -> list[str]:
+    """Names of the NVIDIA GPUs the driver shows, without importing torch."""
+    files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+
+
+def packages() -> dict[str, str]:
+    """Version of every installed distribution."""
+    found = {dist.metadata["Name"]: dist.version for dist in metadata.distributions()}
+    return dict(sorted((name, version) for name, version in found.items() if name))
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit and branch of the working tree this package lies in; None outside of one."""
+    commit = _git("rev-parse", "HEAD")
+    if not commit:
+        return None
+    return {
+        "commit": commit.strip(),
+        "branch": _git("rev-parse", "--abbrev-ref", "HEAD").strip(),
+        "dirty": bool(_git("status", "--porcelain").strip()),
+    }
+
+
+def write_patches(folder: Path) -> None:
+    """status.txt, staged.diff, unstaged.diff and the untracked files, within a size limit."""
+    if not _git("rev-parse", "HEAD"):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, arguments in {
+        "status.txt": ("status",),
+        "staged.diff": ("diff", "--cached"),
+        "unstaged.diff": ("diff",),
+    }.items():
+        (folder / name).write_text(_git(*arguments))
+    root = Path(_git("rev-parse", "--show-toplevel").strip())
+    left = _UNTRACKED_BYTES
+    for name in _git("ls-files", "--others", "--exclude-standard", "-z", cwd=root).split("\0"):
+        source = root / name
+        if name and source.is_file() and source.stat().st_size <= left:
+            left -= source.stat().st_size
+            target = folder / "untracked" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+
+
+def command_line() -> list[str]:
+    """The command that started this process, as one would type it."""
+    main = sys.modules["__main__"]
+    module = getattr(getattr(main, "__spec__", None), "name", None)
+    start = ["-m", module.removesuffix(".__main__")] if module else [sys.argv[0]]
+    return ["python", *start, *sys.argv[1:]]
+
+
+def _git(*arguments: str, cwd: Path | None = None) -> str:
+    """A git command's output; empty where there is no git or no repository."""
+    here = cwd or Path(__file__).parent
+    try:
+        result = subprocess.run(
+            ["git", *arguments], cwd=here, capture_output=True, text=True, errors="replace", check=False
+        )
+    except FileNotFoundError:
+        return ""
+    return result.stdout if result.returncode == 0 else ""
+
+
+def _cpu_model() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())
