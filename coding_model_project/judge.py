@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.graders.base import Grader
 from coding_model_project.graders.cache import CachedGrader
 from coding_model_project.graders.execution import ExecutionGrader
 from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.types import ErrorType, Problem, Verdict
 
 
 def make_sandbox(config: Mapping[str, Any]) -> Sandbox:
@@ -37,8 +39,31 @@ def make_sandbox(config: Mapping[str, Any]) -> Sandbox:
     return sandbox_class(**config["kwargs"])
 
 
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Graders that share a sandbox: `hidden` tests earn rewards, `public` ones are shown in prompts."""
+
+    hidden: CachedGrader
+    public: CachedGrader
+
+    async def passes_public(self, problem: Problem, verdict: Verdict) -> bool | None:
+        """Whether a judged program passes its problem's public tests; None if there are none.
+
+        Programs without code or with a syntax error are not run for it: they fail.
+        """
+        if not problem.public_tests:
+            return None
+        if verdict.passed:
+            return (
+                True  # a program that passes all hidden tests and no public one is not looked for
+            )
+        if verdict.code is None or verdict.error is ErrorType.syntax_error:
+            return False
+        return (await self.public.grade_code(problem, verdict.code)).passed
+
+
 @asynccontextmanager
-async def open_grader(coding: Mapping[str, Any]) -> AsyncIterator[Grader]:
+async def open_judge(coding: Mapping[str, Any]) -> AsyncIterator[Judge]:
     """Start the judge that the resolved `coding:` subtree describes; stops it on leaving.
 
     Sparse rewards need only know whether a program passes, so judging stops at the first failure;
@@ -48,7 +73,8 @@ async def open_grader(coding: Mapping[str, Any]) -> AsyncIterator[Grader]:
     stop_early = coding["reward"]["kind"] == "sparse"
     # Programs wait for their turn here and not in the sandbox, so that a verdict's judge_s is the time
     # spent on it.
-    at_once = coding["sandbox"]["workers"] or len(os.sched_getaffinity(0))
+    slots = asyncio.Semaphore(coding["sandbox"]["workers"] or len(os.sched_getaffinity(0)))
     async with make_sandbox(coding["sandbox"]) as sandbox:
-        grader = ExecutionGrader(sandbox, bare=bare, stop_early=stop_early, max_concurrency=at_once)
-        yield CachedGrader(grader, bare=bare)
+        hidden = ExecutionGrader(sandbox, bare=bare, stop_early=stop_early, slots=slots)
+        public = ExecutionGrader(sandbox, bare=bare, stop_early=True, public=True, slots=slots)
+        yield Judge(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))

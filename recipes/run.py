@@ -1,4 +1,4 @@
-"""What every training recipe's `__main__` does: help, composition, early checks, exit codes.
+"""What every training recipe's `__main__` does: help, composition, checks, the run's folder, exit codes.
 
 Heavy imports happen after the checks, so that a misspelt key or a missing file answers at once.
 """
@@ -6,57 +6,126 @@ Heavy imports happen after the checks, so that a misspelt key or a missing file 
 from __future__ import annotations
 
 import contextlib
-import difflib
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import hydra
-from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from coding_model_project.configs import schema
 from coding_model_project.data import prepare
-from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.errors import CodingModelError
+from coding_model_project.runs.console import output_copied_to
+from coding_model_project.runs.folder import INTERRUPTED, RunFolder, end_attempt, start_attempt
+from coding_model_project.runs.provenance import command_line
+from coding_model_project.runs.stopping import StopSignal
+from coding_model_project.runs.summary import write_summary
 from coding_model_project.verl_ext import checks, processes
 from coding_model_project.verl_ext.platform import default_hardware, log_into, prepare_environment
-
-Train = Callable[[DictConfig], None]
-INTERRUPTED = 130
+from recipes.compose import compose_recipe, config_dir, recorded_config, search_path
 
 
-def run_recipe(name: str, doc: str, train: Train, argv: list[str] | None = None) -> None:
-    """Run recipe `name` as a program and exit with the project's exit codes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A training recipe.
+
+    `name` is its folder under `recipes/`, whose `config/<name>.yaml` is its primary configuration;
+    `model_key` is verl's key of the starting model, which differs between its trainers.
+    """
+
+    name: str
+    model_key: str
+    train: Callable[[DictConfig], None]
+
+
+def run_recipe(recipe: Recipe, doc: str) -> None:
+    """Run a recipe as a program and exit with the project's exit codes.
 
     Args:
-        name: folder under `recipes/`; its `config/<name>.yaml` is the primary configuration.
         doc: the page that --help prints.
-        train: does the work, given the composed configuration.
     """
-    argv = list(sys.argv[1:] if argv is None else argv)
+    argv, command = sys.argv[1:], command_line()
     if argv and argv[0] in ("-h", "--help"):
         print(doc.strip())
         raise SystemExit(0)
     debug = "--debug" in argv
     argv = [argument for argument in argv if argument != "--debug"]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a run has a step to end
+    if argv and argv[0].startswith("--config="):
+        with _one_line_errors(debug):
+            carry_out(recipe, _recorded(argv), command)
+        return
     schema.register()
-    overrides = [*_search_path(), *_hardware(argv)]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clusters send it; end like Ctrl-C
+    with _one_line_errors(debug):
+        overrides = [search_path(), *_hardware(argv)]
+        if not any(argument.startswith("-") for argument in argv):  # not a sweep, not --cfg
+            compose_recipe(recipe.name, [*argv, *overrides])
 
     def task(config: DictConfig) -> None:
         with _one_line_errors(debug):  # inside Hydra, which would print errors its own way
-            train(config)
+            if HydraConfig.get().mode is RunMode.MULTIRUN:  # each job in a folder of its own
+                config.coding.run_dir = HydraConfig.get().runtime.output_dir
+            carry_out(recipe, config, command)
 
-    with _one_line_errors(debug):
-        if not any(argument.startswith("-") for argument in argv):  # not a sweep, not --cfg
-            compose_recipe(name, [*argv, *overrides])
-    sys.argv = [f"recipes.{name}", *argv, *overrides]
-    hydra.main(version_base=None, config_path=str(_config_dir(name)), config_name=name)(task)()
+    sys.argv = [f"recipes.{recipe.name}", *argv, *overrides]
+    hydra.main(
+        version_base=None, config_path=str(config_dir(recipe.name)), config_name=recipe.name
+    )(task)()
+
+
+def carry_out(recipe: Recipe, config: DictConfig, command: list[str] | None = None) -> None:
+    """Check, prepare what is missing, and train, recorded in the run's folder.
+
+    Args:
+        command: what started this process, if that is the run's own: its output is then copied to
+            the log, and SIGTERM ends it after a checkpoint. None inside of another program.
+
+    Raises:
+        ConfigError: before anything is trained.
+        UngradableError: the infrastructure failed.
+        KeyboardInterrupt: the run was asked to stop.
+    """
+    checks.refuse_legacy_keys(config)
+    checks.check_memory(config.coding.min_memory_gb)
+    _make_absolute(config)
+    prepare.prepare(config.coding, OmegaConf.select(config, recipe.model_key), say=print)
+    checks.check(config, recipe.model_key)
+    with _attempt(recipe, config, command) as log_dir:
+        prepare_environment(config.trainer.device)
+        log_into(Path(config.coding.run_dir))
+        processes.start_sentinel()
+        with StopSignal(log_dir, listen=command is not None):
+            recipe.train(config)
+
+
+@contextlib.contextmanager
+def _attempt(recipe: Recipe, config: DictConfig, command: list[str] | None) -> Iterator[Path]:
+    """The run's folder knows of this attempt, and how it ended. Gives the attempt's log folder."""
+    run = RunFolder(Path(config.coding.run_dir))
+    attempt = start_attempt(
+        run.path,
+        config,
+        recipe=recipe.name,
+        command=command or [],
+        force=config.coding.force,
+    )
+    log_dir = run.log_dir(attempt.number)
+    copied = output_copied_to(log_dir / "console.log") if command else contextlib.nullcontext()
+    try:
+        with copied:
+            yield log_dir
+        write_summary(run)
+    except BaseException as error:
+        end_attempt(run.path, attempt, error)
+        raise
+    end_attempt(run.path, attempt)
 
 
 @contextlib.contextmanager
@@ -72,15 +141,11 @@ def _one_line_errors(debug: bool) -> Iterator[None]:
             raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-
-
-def _search_path() -> list[str]:
-    """verl's own configuration tree, found without importing verl (which takes seconds)."""
-    spec = find_spec("verl")
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("error: verl is not installed: run `make setup`")
-    tree = Path(spec.submodule_search_locations[0]) / "trainer" / "config"
-    return [f"hydra.searchpath=[file://{tree},pkg://coding_model_project.configs]"]
+    except OSError as error:  # a full disk, a folder that may not be written
+        if debug:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(CodingModelError.exit_code) from None
 
 
 def _hardware(argv: list[str]) -> list[str]:
@@ -92,85 +157,15 @@ def _hardware(argv: list[str]) -> list[str]:
     return [f"hardware={chosen}"]
 
 
-def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
-    """A recipe's configuration, composed without importing verl.
-
-    Raises:
-        ConfigError: names the key that is wrong and the way out, in one line.
-    """
-    schema.register()
-    overrides = [*overrides, *(_search_path() if not _searches(overrides) else [])]
-    try:
-        with initialize_config_dir(config_dir=str(_config_dir(name)), version_base=None):
-            return compose(config_name=name, overrides=overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        cause = error.__cause__ or error
-        key = getattr(cause, "full_key", None)
-        text = " ".join(str(cause).split("full_key")[0].split("Config search path")[0].split())
-        raise ConfigError(
-            f"{key + ': ' if key else ''}{text}{_suggestion(name, overrides)}"
-        ) from error
-
-
-def _config_dir(name: str) -> Path:
-    return Path(__file__).parent / name / "config"
-
-
-def _searches(overrides: list[str]) -> bool:
-    return any(override.startswith("hydra.searchpath=") for override in overrides)
-
-
-def _suggestion(name: str, overrides: list[str]) -> str:
-    """The known key closest to the first unknown one among the overrides."""
-    with initialize_config_dir(config_dir=str(_config_dir(name)), version_base=None):
-        own = [override for override in overrides if override.startswith("hydra.searchpath=")]
-        known = _keys(compose(config_name=name, overrides=own))
-    for override in overrides:
-        key = override.lstrip("+~").split("=")[0]
-        if key not in known and not key.startswith(("hydra", "hardware")):
-            close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            near = f"; did you mean {close[0]}?" if close else ""
-            return f" ({key}{near or ';'} see all keys with --cfg job)"
-    return ""
-
-
-def _keys(node: Any, prefix: str = "") -> list[str]:
-    if not OmegaConf.is_dict(node):
-        return [prefix.rstrip(".")]
-    own = [prefix.rstrip(".")] if prefix else []
-    return own + [
-        key
-        for child in node
-        for key in _keys(
-            None
-            if OmegaConf.is_missing(node, child) or OmegaConf.is_interpolation(node, child)
-            else node[child],
-            f"{prefix}{child}.",
-        )
-    ]
-
-
-def ready(config: DictConfig, model_key: str) -> None:
-    """Everything before verl is imported: checks, missing data and model, environment, run folder.
-
-    Args:
-        model_key: verl's key of the starting model, which differs between its trainers.
-    """
-    checks.refuse_legacy_keys(config)
-    checks.check_memory(config.coding.min_memory_gb)
-    _make_absolute(config)
-    prepare.prepare(config.coding, OmegaConf.select(config, model_key), say=print)
-    checks.check(config, model_key)
-
-    run_dir = Path(config.coding.run_dir)
-    run_dir.mkdir(parents=True, exist_ok=True)
-    OmegaConf.save(config, run_dir / "config.yaml", resolve=True)
-    prepare_environment(config.trainer.device)
-    log_into(run_dir)
-    processes.start_sentinel()
+def _recorded(argv: list[str]) -> DictConfig:
+    """`--config=RUN/config.yaml coding.run_dir=NEW`: another run's configuration, in a new folder."""
+    run_dir = dict(argument.split("=", 1) for argument in argv[1:] if "=" in argument).get(
+        "coding.run_dir", "outputs/rerun"
+    )
+    return recorded_config(Path(argv[0].partition("=")[2]), run_dir)
 
 
 def _make_absolute(config: DictConfig) -> None:
     """Ray's workers run elsewhere: the paths of `coding:`, which others refer to, become absolute."""
     for key in ("run_dir", "data_dir"):
-        config.coding[key] = str(Path(config.coding[key]).expanduser().absolute())
+        config.coding[key] = os.fspath(Path(config.coding[key]).expanduser().absolute())

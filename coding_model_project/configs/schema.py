@@ -1,11 +1,15 @@
 """The typed `coding:` subtree of every recipe's configuration; all other keys are verl's own.
 
-Unknown keys and wrong types are refused when the configuration is composed. Not frozen: OmegaConf
-cannot compose frozen dataclasses.
+Unknown keys and wrong types are refused when the configuration is composed. Each key says what it
+means, and `reference` makes docs/configuration.md of that. Not frozen: OmegaConf cannot compose
+frozen dataclasses.
 """
+
+# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -14,6 +18,20 @@ from hydra.core.config_store import ConfigStore
 
 from coding_model_project.prompts import PromptStyle
 from coding_model_project.rewards.outcome import RewardKind
+
+
+def key(default: Any, meaning: str, *, unit: str = "") -> Any:
+    """A key of the configuration.
+
+    Args:
+        default: a list or dict is copied for each configuration.
+        meaning: for the reference, in Markdown.
+        unit: of its value, if that is a quantity.
+    """
+    metadata = {"meaning": meaning, "unit": unit}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: copy.copy(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 class Tier(Enum):
@@ -26,51 +44,99 @@ class Tier(Enum):
 
 @dataclass
 class RewardConfig:
-    kind: RewardKind = RewardKind.sparse
+    kind: RewardKind = key(
+        RewardKind.sparse,
+        "What a verdict is worth: `dense` the share of hidden tests passed, `sparse` 1 if all of them "
+        "are passed, else 0.",
+    )
+    check_public: bool = key(
+        True,
+        "Run the public tests of programs that fail a hidden one, to report the share that passes "
+        "what the prompt shows and fails what it hides.",
+    )
 
 
 @dataclass
 class SandboxConfig:
-    # "embedded", or "package.module:Class" for a Sandbox of your own.
-    name: str = "embedded"
-    # Programs judged at once, per node. null: one per CPU core.
-    workers: int | None = None
-    # Refuse to start below this isolation.
-    min_tier: Tier = Tier.seccomp
-    # A training step with a larger share of ungradable samples stops the run.
-    max_failure_rate: float = 0.5
-    # Keyword arguments for a Sandbox of your own: +coding.sandbox.kwargs.url=http://...
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    name: str = key("embedded", "`embedded`, or `package.module:Class` for a Sandbox of your own.")
+    workers: int | None = key(
+        None, "Programs judged at once, per node. null: one per CPU core.", unit="programs"
+    )
+    min_tier: Tier = key(Tier.seccomp, "Refuse to start below this isolation; strongest last.")
+    max_failure_rate: float = key(
+        0.5,
+        "A training step with a larger share of ungradable samples stops the run.",
+        unit="share",
+    )
+    kwargs: dict[str, Any] = key(
+        {}, "Keyword arguments for a Sandbox of your own: `+coding.sandbox.kwargs.url=http://...`."
+    )
 
 
 @dataclass
 class TinyCodeConfig:
-    # Seed of the task generator: fixed, so that every run has the same tasks.
-    seed: int = 0
-    # Verified demonstrations for SFT, all of the easy levels 1-2.
-    sft_demonstrations: int = 200
+    seed: int = key(0, "Seed of the task generator: fixed, so that every run has the same tasks.")
+    sft_demonstrations: int = key(
+        200, "Verified demonstrations for SFT, all of the easy levels 1-2.", unit="demonstrations"
+    )
+
+
+@dataclass
+class CheckpointsConfig:
+    url: str | None = key(
+        None,
+        "Any fsspec URL (`s3://...`, `gs://...`, `file://...`) to copy checkpoints to in the "
+        "background. null: they stay in the run's folder only.",
+    )
+    keep: int = key(3, "Complete checkpoints kept there.", unit="checkpoints")
+
+
+@dataclass
+class RolloutsConfig:
+    every: int = key(
+        1,
+        "Steps between those whose samples are kept in rollouts.jsonl; 0 keeps none.",
+        unit="steps",
+    )
+    samples: int = key(
+        8, "Samples per step shown in W&B and TensorBoard; 0 shows none.", unit="samples"
+    )
+    samples_every: int = key(5, "Steps between those tables.", unit="steps")
+    trace_every: int = key(10, "Steps between timing traces; 0 writes none.", unit="steps")
 
 
 @dataclass
 class CodingConfig:
-    # Seeds data order, sampling and training.
-    seed: int = 1
-    # The run's folder: configuration, metrics, checkpoints.
-    run_dir: str = "???"
-    # The embedded task set to make in data_dir if it is missing; null for your own files.
-    dataset: str | None = "tinycode"
-    # Where data sets and starting models are kept between runs.
-    data_dir: str = "data/tinycode"
-    # Problems by reference: training rows name a problem's id, the tests lie here once.
-    problems: list[str] = field(default_factory=lambda: ["${coding.data_dir}/problems.jsonl"])
-    prompt: PromptStyle = PromptStyle.fenced
+    seed: int = key(1, "Seeds data order, sampling and training.")
+    run_dir: str = key("???", "The run's folder: configuration, metrics, checkpoints.")
+    force: bool = key(False, "Go on in a run's folder although the configuration has changed.")
+    dataset: str | None = key(
+        "tinycode",
+        "The embedded task set to make in `coding.data_dir` if it is missing; null for your own files.",
+    )
+    data_dir: str = key(
+        "data/tinycode", "Where data sets and starting models are kept between runs."
+    )
+    problems: list[str] = key(
+        ["${coding.data_dir}/problems.jsonl"],
+        "Files of problems: training rows name a problem's id, the tests lie here once.",
+    )
+    prompt: PromptStyle = key(
+        PromptStyle.fenced,
+        "What a prompt asks for: `bare` the program itself (the embedded tiny model), `fenced` a "
+        "Markdown code block (instruction-tuned models).",
+    )
     reward: RewardConfig = field(default_factory=RewardConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     tinycode: TinyCodeConfig = field(default_factory=TinyCodeConfig)
-    # A weight sync to the rollout that takes longer has failed: stop instead of hanging.
-    weight_sync_timeout_s: float = 600.0
-    # Free memory the profile needs to start.
-    min_memory_gb: float = 0.0
+    checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)
+    rollouts: RolloutsConfig = field(default_factory=RolloutsConfig)
+    weight_sync_timeout_s: float = key(
+        600.0,
+        "A weight sync to the rollout that takes longer has failed: stop instead of hanging.",
+        unit="s",
+    )
+    min_memory_gb: float = key(0.0, "Free memory needed to start; 0 does not ask.", unit="GiB")
 
 
 def register() -> None:

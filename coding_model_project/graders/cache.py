@@ -46,11 +46,17 @@ class CachedGrader:
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """See `graders.base.Grader`. A cached verdict has `cached` set and no judge time."""
         found = extract(completion, language=problem.language, bare=self._bare)
-        key = self._key(problem, found.code)
+        return await self.grade_code(problem, found.code, extraction=str(found.rule))
+
+    async def grade_code(
+        self, problem: Problem, code: str | None, *, extraction: str = "given"
+    ) -> Verdict:
+        """As `ExecutionGrader.grade_code`, from memory where it can."""
+        key = self._key(problem, code)
         entry = self._entries.get(key)
         hit = entry is not None
         if entry is None:
-            grading = self._inner.grade_code(problem, found.code, extraction=str(found.rule))
+            grading = self._inner.grade_code(problem, code, extraction=extraction)
             entry = self._entries[key] = _Entry(asyncio.ensure_future(grading))
             entry.verdict.add_done_callback(lambda task: self._forget_failure(key, task))
             self._drop_oldest()
@@ -60,7 +66,7 @@ class CachedGrader:
         verdict = await self._wait(key, entry)
         if not hit:
             return verdict
-        return replace(verdict, extraction=str(found.rule), cached=True, judge_s=0.0)
+        return replace(verdict, extraction=extraction, cached=True, judge_s=0.0)
 
     async def _wait(self, key: bytes, entry: _Entry) -> Verdict:
         entry.waiting += 1

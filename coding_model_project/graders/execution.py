@@ -58,7 +58,8 @@ class ExecutionGrader:
         bare: completions are programs without a fence (`prompts.PromptStyle.bare`).
         stop_early: stop at the first failing test. For a sparse reward only: the pass fraction of
             the tests that ran before a stop would be biased.
-        max_concurrency: programs handed to the sandbox at once; None leaves it to the sandbox.
+        slots: held while a program is in the sandbox; graders may share them. None leaves it to the
+            sandbox how many run at once.
         breaker: ends judging when the sandbox keeps failing; None never does.
     """
 
@@ -69,14 +70,14 @@ class ExecutionGrader:
         bare: bool,
         stop_early: bool,
         public: bool = False,
-        max_concurrency: int | None = None,
+        slots: asyncio.Semaphore | None = None,
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self._sandbox = sandbox
         self._bare = bare
         self._stop_early = stop_early
         self._public = public
-        self._slots = asyncio.Semaphore(max_concurrency) if max_concurrency else None
+        self._slots = slots
         self._breaker = breaker
         self._rerunning = asyncio.Lock()
         self._judged_s = 0.0

@@ -1,22 +1,21 @@
 """A run's folder: its layout, its attempts, and the refusal to go on with another configuration.
 
-    config.yaml            the resolved configuration
-    run.json               where the run comes from (`provenance`)
-    patches/               what the working tree had that the commit has not
-    metrics.jsonl          a line per step: {"step", "data": {metric: value}}
-    rollouts.jsonl         a line per judged sample (`rollouts`)
-    traces/                where a step's time went, to open in Perfetto (`traces`)
-    checkpoints/           verl's, each with a manifest (`checkpoints`)
-    logs/attempt_N/        console.log, and attempt.json: when it started, how it ended
-    summary.json           written once the run is finished
-    RESULTS.md             for the reader's own notes
+config.yaml            the resolved configuration
+run.json               where the run comes from (`provenance`)
+patches/               what the working tree had that the commit has not
+metrics.jsonl          a line per step: {"step", "data": {metric: value}}
+rollouts.jsonl         a line per judged sample (`rollouts`)
+traces/                where a step's time went, to open in Perfetto (`traces`)
+checkpoints/           verl's, each with a manifest (`checkpoints`)
+logs/attempt_N/        console.log, and attempt.json: when it started, how it ended
+summary.json           written once the run is finished
+RESULTS.md             for the reader's own notes
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import time
 from collections.abc import Mapping
@@ -60,6 +59,8 @@ class Attempt:
     started: float
     ended: float | None = None
     exit_code: int | None = None
+    error: str | None = None
+    """In one line, what ended it."""
 
     @property
     def state(self) -> State:
@@ -181,17 +182,21 @@ def start_attempt(
     return attempt
 
 
-def end_attempt(path: Path, attempt: Attempt, exit_code: int) -> None:
+def end_attempt(path: Path, attempt: Attempt, error: BaseException | None = None) -> None:
     """Note how an attempt ended. A full disk must not hide why: what cannot be written is left out."""
+    interrupted = isinstance(error, KeyboardInterrupt)
+    code = INTERRUPTED if interrupted else getattr(error, "exit_code", 1) if error else 0
+    reason = " ".join(str(error).split()) or type(error).__name__ if error else None
+    ended = replace(attempt, ended=time.time(), exit_code=code, error=reason)
     with contextlib.suppress(OSError):
-        _write_attempt(RunFolder(path), replace(attempt, ended=time.time(), exit_code=exit_code))
+        _write_attempt(RunFolder(path), ended)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text)
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 
 def read_metrics(path: Path) -> dict[int, dict[str, float]]:
-    """Metrics by step. Of a step done again after a resume, the later values; a torn last line is left out.
+    """Metrics by step. Of a step done again after a resume, the later values.
 
-    Steps of one number that were logged in parts (training, then validation) are put together.
+    A last line that a kill cut short is left out. Steps of one number that were logged in parts
+    (training, then validation) are put together.
     """
     steps: dict[int, dict[str, float]] = {}
     if not path.exists():

@@ -34,7 +34,7 @@ def collect(recipe: str, command: list[str], seeds: dict[str, int]) -> dict[str,
     return {
         "recipe": recipe,
         "command": command,
-        "cwd": os.getcwd(),
+        "cwd": str(Path.cwd()),
         "created": time.time(),
         "host": socket.gethostname(),
         "hardware": hardware(),
@@ -122,7 +122,12 @@ def _git(*arguments: str, cwd: Path | None = None) -> str:
     here = cwd or Path(__file__).parent
     try:
         result = subprocess.run(
-            ["git", *arguments], cwd=here, capture_output=True, text=True, errors="replace", check=False
+            ["git", *arguments],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
     except FileNotFoundError:
         return ""

@@ -27,7 +27,7 @@ def write_trace(folder: Path, step: int, spans: Iterable[Span]) -> None:
     for span in sorted(spans, key=lambda span: span.start):
         free = rows.setdefault(span.track, [])
         row = next((n for n, until in enumerate(free) if until <= span.start), len(free))
-        free[row:row + 1] = [span.end]
+        free[row : row + 1] = [span.end]
         process = tracks.setdefault(span.track, len(tracks) + 1)
         events.append(
             {

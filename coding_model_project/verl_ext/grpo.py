@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import traceback
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError, UngradableError
+from coding_model_project.runs.folder import RunFolder
 from coding_model_project.verl_ext.checks import check_grpo
 from coding_model_project.verl_ext.platform import check_cpu_plugin, log_into
 
@@ -56,16 +59,18 @@ def train(config: DictConfig) -> None:
         def run(self, config: DictConfig) -> None:
             # Registers the trainer that `trainer.v1.trainer_mode=coding_sync` names.
             from coding_model_project.verl_ext import trainer  # noqa: F401
-            from coding_model_project.verl_ext.metrics_file import append_metrics
+            from coding_model_project.verl_ext.loggers import prepare_loggers
 
             # Ray's workers have the environment of its first start, maybe another run's.
             log_into(Path(config.coding.run_dir))
-            append_metrics()
+            prepare_loggers(config)
             super().run(config)
 
-    fatal = Path(config.coding.run_dir) / "fatal.txt"
-    fatal.unlink(missing_ok=True)
+    run = RunFolder(Path(config.coding.run_dir))
+    fatal = run.log_dir(len(run.attempts())) / "fatal.txt"
     joined = ray.is_initialized()  # a session that somebody else started, and ends
+    if not joined:
+        start_ray(config)
     try:
         run_ppo(config, task_runner_class=ray.remote(CodingTaskRunner))
     except RayError as error:
@@ -74,6 +79,28 @@ def train(config: DictConfig) -> None:
     finally:
         if not joined:
             ray.shutdown()
+
+
+def start_ray(config: DictConfig) -> None:
+    """Start or join Ray as verl would, but keep this process's own answer to SIGTERM: Ray sets its own.
+
+    Args:
+        config: as `plain` gives it.
+    """
+    import ray
+    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+    rollout = config.actor_rollout_ref.rollout
+    if rollout.full_determinism:  # must be known before Ray starts its workers
+        os.environ["VERL_FULL_DETERMINISM"] = "1"
+        os.environ["PYTHONHASHSEED"] = str(rollout.seed)
+    environment = OmegaConf.create(get_ppo_ray_runtime_env(config))
+    environment.setdefault("env_vars", {})["TRANSFER_QUEUE_ENABLE"] = "1"
+    options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
+    environment = OmegaConf.merge(environment, options.get("runtime_env") or {})
+    handler = signal.getsignal(signal.SIGTERM)
+    ray.init(**options | {"runtime_env": OmegaConf.to_container(environment)})
+    signal.signal(signal.SIGTERM, handler)
 
 
 def _reason(fatal: Path, error: Any) -> str:

@@ -19,6 +19,8 @@ def step_metrics(samples: Sequence[Mapping[str, float]], expected: int) -> dict[
 
     Returns:
         judge/accepted and judge/<error group>: shares of the judged samples, summing to 1.
+        judge/public_pass_hidden_fail: share of them that passes the tests the prompt may show and
+        fails the others: a rise says that the policy learns the examples.
         judge/infra_rate: share of the expected samples that could not be judged.
         judge/seconds: sandbox wall seconds spent; judge/cache_hits: share answered from the cache.
         judge/wait_s: wall seconds by which waiting for rewards lengthens the step, from the end of
@@ -35,6 +37,7 @@ def step_metrics(samples: Sequence[Mapping[str, float]], expected: int) -> dict[
         "judge/accepted": mean("acc"),
         "judge/pass_fraction": mean("pass_fraction"),
         **{f"judge/{group}": mean(str(group)) for group in ERROR_GROUPS},
+        "judge/public_pass_hidden_fail": mean("public_pass_hidden_fail"),
         "judge/infra_rate": max(0.0, 1.0 - n / expected),
         "judge/seconds": sum(sample["judge_s"] for sample in samples),
         "judge/cache_hits": mean("cached"),

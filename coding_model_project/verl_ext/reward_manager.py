@@ -7,6 +7,7 @@ soon as it is generated, while others still generate.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import AsyncExitStack
 from typing import Any, cast
@@ -15,10 +16,13 @@ from omegaconf import DictConfig, OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from coding_model_project.graders.base import Grader
-from coding_model_project.judge import open_grader
+from coding_model_project.judge import Judge, open_judge
 from coding_model_project.rewards.outcome import REWARDS
+from coding_model_project.runs.rollouts import brief
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
+
+SAMPLE_KEY = "sample"
+"""The one key of `reward_extra_info` that is text: JSON for rollouts.jsonl, no metric."""
 
 
 class CodeRewardManager(RewardManagerBase):
@@ -49,15 +53,16 @@ class CodeRewardManager(RewardManagerBase):
             for problem in read_problems(path)
         }
         self._reward = REWARDS[self._coding["reward"]["kind"]]
+        self._check_public = self._coding["reward"]["check_public"]
         self._stack = AsyncExitStack()
-        self._grader: Grader | None = None
+        self._judge: Judge | None = None
         self._starting = asyncio.Lock()
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Judge one trajectory.
 
         Returns:
-            `reward_score`, and `reward_extra_info` with the same flat numeric keys every time.
+            `reward_score`, and `reward_extra_info`: the same flat keys every time.
 
         Raises:
             UngradableError: no truthful verdict can be given.
@@ -65,27 +70,39 @@ class CodeRewardManager(RewardManagerBase):
         generated_at = time.time()
         item = cast(Any, data[-1:])[0]  # the last of several outputs
         problem = self._problems[item.non_tensor_batch["reward_model"]["ground_truth"]]
-        verdict = await (await self._started_grader()).grade(problem, self._completion(item))
+        tokens = self._response(item)
+        completion = self._decode(tokens, skip_special_tokens=True)
+        judge = await self._started_judge()
+        verdict = await judge.hidden.grade(problem, completion)
+        public = await judge.passes_public(problem, verdict) if self._check_public else None
         reward = self._reward(problem, verdict)
+        info = sample_info(verdict, reward, public, generated_at, time.time())
+        about = {"problem": problem.id, "tokens": len(tokens), "parts": dict(reward.parts)}
+        about["verdict"] = brief(verdict, public_passed=public)
         return {
             "reward_score": reward.total,
-            "reward_extra_info": sample_info(verdict, reward, generated_at, time.time()),
+            "reward_extra_info": info | {SAMPLE_KEY: json.dumps(about)},
         }
 
-    def _completion(self, item: Any) -> str:
+    def _response(self, item: Any) -> Any:
+        """The generated token ids, without padding."""
         responses = item.batch["responses"]
         n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
-        return self._decode(responses[:n_valid], skip_special_tokens=True)
+        return responses[:n_valid]
 
-    async def _started_grader(self) -> Grader:
+    async def _started_judge(self) -> Judge:
         async with self._starting:
-            if self._grader is None:
-                self._grader = await self._stack.enter_async_context(open_grader(self._coding))
-        return self._grader
+            if self._judge is None:
+                self._judge = await self._stack.enter_async_context(open_judge(self._coding))
+        return self._judge
 
 
 def sample_info(
-    verdict: Verdict, reward: Reward, generated_at: float, graded_at: float
+    verdict: Verdict,
+    reward: Reward,
+    public_passed: bool | None,
+    generated_at: float,
+    graded_at: float,
 ) -> dict[str, float]:
     """What travels with a sample, as flat numbers; `trainer` makes each step's metrics of it.
 
@@ -97,6 +114,7 @@ def sample_info(
         "pass_fraction": verdict.pass_fraction,
         **{f"reward_{part}": value for part, value in reward.parts.items()},
         **{str(group): float(error is not None and error.group is group) for group in ERROR_GROUPS},
+        "public_pass_hidden_fail": float(not verdict.passed and public_passed is True),
         "judge_s": verdict.judge_s,
         "cached": float(verdict.cached),
         "generated_at": generated_at,

@@ -10,10 +10,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import UngradableError
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.verl_ext.checks import check_sft
 from coding_model_project.verl_ext.platform import check_cpu_plugin
 
@@ -50,12 +53,44 @@ def train(config: DictConfig) -> None:
 def run_rank(config: DictConfig) -> None:
     """One rank's work; torchrun's environment variables say which."""
     check_cpu_plugin()
-    from verl.trainer.sft_trainer import run_sft
+    from torch import distributed
+    from verl.trainer.sft_trainer import SFTTrainer
+    from verl.utils.distributed import (
+        destroy_global_process_group,
+        initialize_global_process_group,
+    )
 
-    from coding_model_project.verl_ext.metrics_file import append_metrics
+    from coding_model_project.verl_ext.loggers import prepare_loggers
 
-    append_metrics()
-    run_sft(OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True)))
+    config = DictConfig(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    initialize_global_process_group()
+    if distributed.get_rank() == 0:
+        prepare_loggers(config)
+    trainer = SFTTrainer(config=config)
+    _stop_when_asked(trainer, config)
+    trainer.fit()
+    destroy_global_process_group()
+
+
+def _stop_when_asked(trainer: Any, config: DictConfig) -> None:
+    """Make the trainer's current step its last, once the run is asked to stop: verl then saves."""
+    import torch
+    from torch import distributed
+
+    run = RunFolder(Path(config.coding.run_dir))
+    log_dir = run.log_dir(len(run.attempts()))
+    train_batch = trainer.training_client.train_batch
+
+    def train_batch_then_look(*args: Any, **kwargs: Any) -> Any:
+        output = train_batch(*args, **kwargs)
+        # All ranks must agree, or some would wait for a step that the others do not take.
+        asked = torch.tensor(int(stop_requested(log_dir)), device=trainer.device_name)
+        distributed.all_reduce(asked, distributed.ReduceOp.MAX)
+        if asked.item():
+            trainer.total_training_steps = 0
+        return output
+
+    trainer.training_client.train_batch = train_batch_then_look
 
 
 def _free_port() -> int:

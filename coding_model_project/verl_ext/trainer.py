@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,15 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from coding_model_project.errors import SandboxError
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.verl_ext.generated import generated_tokens
 from coding_model_project.verl_ext.metrics import CLOCK_KEYS, step_metrics
+from coding_model_project.verl_ext.reward_manager import SAMPLE_KEY
+from coding_model_project.verl_ext.samples import Sampled, SampleLog
 
 FATAL_FILE = "fatal.txt"
-"""In the run folder: the one line that says why a run was stopped from within."""
+"""In an attempt's log folder: the one line that says why a run was stopped from within."""
 
 _POLL_S = 0.05
 _PING_EVERY_S = 10.0
@@ -39,7 +44,10 @@ class CodingTrainer(PPOTrainerSync):
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
-        self._run_dir = Path(config.coding.run_dir)
+        run = RunFolder(Path(config.coding.run_dir))
+        self._log_dir = run.log_dir(len(run.attempts()))
+        self._samples = SampleLog(config)
+        self._validated: tuple[list[str], list[str], list[float]] = ([], [], [])
         self._generated_before: int | None = None
         self._generated: int | None = None
 
@@ -57,6 +65,7 @@ class CodingTrainer(PPOTrainerSync):
         ]
         with _watch(watched, self._fatal):
             super().fit(agent_loop_manager)
+        self._samples.close()
 
     def on_init_end(self) -> None:
         with self._sync_deadline():
@@ -65,8 +74,15 @@ class CodingTrainer(PPOTrainerSync):
     def on_step_end(self) -> None:
         with self._sync_deadline():
             super().on_step_end()
+        if stop_requested(self._log_dir):
+            if "save_checkpoint" not in self.timing_raw:
+                self._save_checkpoint()
+            # verl logs this step's metrics and finds that it was the last.
+            self.total_training_steps = self.global_steps
 
     def on_step_begin(self) -> None:
+        if stop_requested(self._log_dir):  # asked before the first step: there is nothing to save
+            self._fatal("asked to stop before the first step")
         super().on_step_begin()
         self._generated_before = generated_tokens(self.llm_server_manager.get_addresses())
 
@@ -108,14 +124,39 @@ class CodingTrainer(PPOTrainerSync):
         fields = tq.kv_batch_get(
             keys=keys,
             partition_id=batch.partition_id,
-            select_fields=["extra_fields", "response_mask"],
+            select_fields=["extra_fields", "response_mask", "prompts", "responses", "rm_scores"],
         )
         extras: list[Any] = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
-        samples = [extra["reward_extra_info"] for extra in extras]
-        metrics.update(step_metrics(samples, self._expected_samples))
+        infos = [extra["reward_extra_info"] for extra in extras]
+        metrics.update(step_metrics(infos, self._expected_samples))
         metrics["rollout/trained_tokens"] = int(sum(m.sum() for m in fields["response_mask"]))
         if self._generated is not None and self._generated_before is not None:
             metrics["rollout/generated_tokens"] = self._generated - self._generated_before
+        samples = [
+            Sampled(
+                key=key,
+                prompt=partial(self.tokenizer.decode, prompt, skip_special_tokens=True),
+                completion=partial(self.tokenizer.decode, response, skip_special_tokens=True),
+                info=info,
+                reward=float(scores.sum()),
+            )
+            for key, prompt, response, info, scores in zip(
+                keys,
+                fields["prompts"],
+                fields["responses"],
+                infos,
+                fields["rm_scores"],
+                strict=True,
+            )
+        ]
+        self._samples.step(self.global_steps, "train", samples, self.logger.logger)
+
+    def _maybe_log_val_generations(
+        self, inputs: list[str], outputs: list[str], scores: list[float]
+    ) -> None:
+        # verl hands the texts to this only; the verdicts follow in _val_metrics_update.
+        self._validated = (inputs, outputs, scores)
+        super()._maybe_log_val_generations(inputs, outputs, scores)
 
     def _val_metrics_update(
         self,
@@ -125,7 +166,24 @@ class CodingTrainer(PPOTrainerSync):
         sample_turns: Any,
         expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
-        for key in CLOCK_KEYS:
+        infos = [
+            dict(zip(reward_extra_infos_dict, values, strict=True))
+            for values in zip(*reward_extra_infos_dict.values(), strict=True)
+        ]
+        samples = [
+            Sampled(
+                key=uid,
+                prompt=partial(str, prompt),
+                completion=partial(str, completion),
+                info=info,
+                reward=score,
+            )
+            for uid, prompt, completion, score, info in zip(
+                sample_uids, *self._validated, infos, strict=True
+            )
+        ]
+        self._samples.step(self.global_steps, "validation", samples, self.logger.logger)
+        for key in (*CLOCK_KEYS, SAMPLE_KEY):
             reward_extra_infos_dict.pop(key, None)
         expected = sum((expected_acc_counts or {}).values())
         infra_rate = 1 - len(sample_uids) / expected if expected else 0.0
@@ -166,7 +224,7 @@ class CodingTrainer(PPOTrainerSync):
 
     def _fatal(self, reason: str) -> None:
         """End this process from any thread; the driver reports the reason and cleans up."""
-        (self._run_dir / FATAL_FILE).write_text(reason + "\n")
+        (self._log_dir / FATAL_FILE).write_text(reason + "\n")
         os._exit(3)
 
 

@@ -16,7 +16,7 @@ from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import UngradableError
 from coding_model_project.evaluation.generation import Sampling, VllmGenerator
 from coding_model_project.evaluation.judge import judge_completions
-from coding_model_project.judge import open_grader
+from coding_model_project.judge import open_judge
 from coding_model_project.prompts import PromptStyle, solve_messages
 from coding_model_project.types import Problem, Verdict
 from coding_model_project.verl_ext.platform import prepare_environment
@@ -73,8 +73,8 @@ async def _judge(
     problems: list[Problem], texts: list[list[str]]
 ) -> tuple[list[float], dict[str, float]]:
     """Accepted share per problem, and the share of each error group over all samples."""
-    async with open_grader(JUDGE) as grader:
-        outcomes = await judge_completions(problems, texts, grader)
+    async with open_judge(JUDGE) as judge:
+        outcomes = await judge_completions(problems, texts, judge.hidden)
     graded = [[_graded(outcome) for outcome in group] for group in outcomes]
     flat = [verdict for group in graded for verdict in group]
     errors: dict[str, float] = {}

@@ -16,16 +16,16 @@ starting model if they are missing, and trains on two CPU cores. Run it again to
 Results: outputs/grpo/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
 """
 
-from recipes.run import run_recipe
+from recipes.run import Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
     from coding_model_project.verl_ext import grpo
-    from recipes.run import ready
 
-    ready(config, model_key="actor_rollout_ref.model.path")
     grpo.train(config)
 
 
+RECIPE = Recipe(name="grpo", model_key="actor_rollout_ref.model.path", train=train)
+
 if __name__ == "__main__":
-    run_recipe("grpo", __doc__ or "", train)
+    run_recipe(RECIPE, __doc__ or "")

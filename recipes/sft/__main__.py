@@ -17,16 +17,16 @@ to resume.
 Results: outputs/sft/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
 """
 
-from recipes.run import run_recipe
+from recipes.run import Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
     from coding_model_project.verl_ext import sft
-    from recipes.run import ready
 
-    ready(config, model_key="model.path")
     sft.train(config)
 
 
+RECIPE = Recipe(name="sft", model_key="model.path", train=train)
+
 if __name__ == "__main__":
-    run_recipe("sft", __doc__ or "", train)
+    run_recipe(RECIPE, __doc__ or "")

@@ -3,6 +3,7 @@ whatever fails ends the run with one clear error."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import threading
 import time
@@ -12,7 +13,8 @@ import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, UngradableError
-from recipes.run import compose_recipe
+from recipes.compose import compose_recipe
+from recipes.run import carry_out
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(200)]
 
@@ -22,14 +24,10 @@ WITHIN_S = 60
 @pytest.fixture(scope="session")
 def ray_session(cpu_platform):
     import ray
-    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
-    from coding_model_project.verl_ext.grpo import plain
+    from coding_model_project.verl_ext.grpo import plain, start_ray
 
-    config = plain(compose_recipe("grpo", ["hardware=cpu"]))
-    environment = get_ppo_ray_runtime_env(config)
-    environment.setdefault("env_vars", {})["TRANSFER_QUEUE_ENABLE"] = "1"
-    ray.init(**{**config.ray_kwargs.ray_init, "runtime_env": environment})
+    start_ray(plain(compose_recipe("grpo", ["hardware=cpu"])))
     yield
     ray.shutdown()
 
@@ -53,10 +51,8 @@ def _id(key: str):
 
 
 def train(recipe: str, overrides: list[str]) -> None:
-    from recipes.grpo.__main__ import train as grpo
-    from recipes.sft.__main__ import train as sft
-
-    {"grpo": grpo, "sft": sft}[recipe](compose_recipe(recipe, overrides))
+    module = importlib.import_module(f"recipes.{recipe}.__main__")
+    carry_out(module.RECIPE, compose_recipe(recipe, overrides))
 
 
 def metrics(run_dir: Path) -> list[dict[str, float]]:
@@ -106,19 +102,21 @@ def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, in_ray)
             "trainer.total_training_steps=2",
             "trainer.save_freq=-1",
             "trainer.test_freq=2",
+            "actor_rollout_ref.rollout.val_kwargs.n=4",
             "trainer.logger=[console,file,tensorboard,wandb]",
         ],
     )
     steps = [row for row in metrics(tmp_path) if "judge/infra_rate" in row]
     assert len(steps) == 2
     for step in steps:
-        assert step["judge/infra_rate"] == 0.25
+        # A random model may also write nothing, which is judged without the sandbox.
+        assert 0 < step["judge/infra_rate"] <= 0.25
         shares = [step[f"judge/{name}"] for name in ("accepted", "no_code", "syntax_error")]
         shares += [step[f"judge/{name}"] for name in ("runtime_error", "timeout", "wrong_answer")]
         assert sum(shares) == pytest.approx(1)  # of those that were judged
         assert 0 < step["rollout/trained_tokens"] < step["rollout/generated_tokens"]
         assert {"judge/seconds", "judge/cache_hits", "judge/wait_s"} <= step.keys()
-    assert steps[1]["val-aux/judge/infra_rate"] == 0.25
+    assert 0 < steps[1]["val-aux/judge/infra_rate"] <= 0.25
     assert list((tmp_path / "tensorboard").rglob("events.*"))
     assert list(tmp_path.glob("wandb/offline-run-*"))
 

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from recipes.run import compose_recipe
+from recipes.compose import compose_recipe
 
 PROFILES = ["cpu", "gpu_1x", "gpu_8x"]
 RECIPES = ["sft", "grpo"]

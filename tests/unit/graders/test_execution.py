@@ -156,7 +156,7 @@ async def test_reruns_have_a_budget():
 
 async def test_one_bound_on_programs_at_once():
     sandbox = FakeSandbox(delay_s=0.002)
-    judge = grader(sandbox, max_concurrency=3)
+    judge = grader(sandbox, slots=asyncio.Semaphore(3))
     await asyncio.gather(*(judge.grade(PROBLEM, "1") for _ in range(12)))
     assert sandbox.most_running == 3
 

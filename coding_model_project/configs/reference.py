@@ -1,0 +1,152 @@
+"""The reference of the configuration, docs/configuration.md, written from what the schema says."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from enum import Enum
+from importlib.resources import files
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from coding_model_project.configs.schema import CodingConfig
+
+COMMAND = "python -m coding_model_project config reference --write docs/configuration.md"
+"""Makes the page anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key of the `coding:` subtree."""
+
+    name: str
+    """In full, e.g. "coding.reward.kind"."""
+    type: str
+    default: str
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """One file of the `experiment` group."""
+
+    name: str
+    meaning: str
+
+
+def keys() -> tuple[Key, ...]:
+    """Every key of the `coding:` subtree, in the schema's order."""
+    return tuple(_keys(CodingConfig, "coding"))
+
+
+def presets() -> tuple[Preset, ...]:
+    """What `experiment=NAME` can choose, by name; a file's comment says what it is for."""
+    found = [
+        Preset(name=file.name.removesuffix(".yaml"), meaning=_comment(file.read_text("utf-8")))
+        for file in files(__package__).joinpath("experiment").iterdir()
+        if file.name.endswith(".yaml")
+    ]
+    return tuple(sorted(found, key=lambda preset: preset.name))
+
+
+def render() -> str:
+    """The whole page, in Markdown."""
+    rows = [
+        f"| `{key.name}` | {key.type} | `{key.default}` | {key.unit} | {key.meaning} |"
+        for key in keys()
+    ]
+    experiments = [f"| `{preset.name}` | {preset.meaning} |" for preset in presets()]
+    return _PAGE.format(command=COMMAND, experiments="\n".join(experiments), rows="\n".join(rows))
+
+
+def _keys(section: type, prefix: str) -> Iterator[Key]:
+    hints = get_type_hints(section)
+    for entry in fields(section):
+        name, kind = f"{prefix}.{entry.name}", hints[entry.name]
+        if is_dataclass(kind):
+            assert isinstance(kind, type)
+            yield from _keys(kind, name)
+        else:
+            yield Key(
+                name=name,
+                type=_type(kind),
+                default=_default(entry),
+                unit=entry.metadata.get("unit", ""),
+                meaning=entry.metadata.get("meaning", ""),
+            )
+
+
+def _type(kind: Any) -> str:
+    """A type as a user types it: an enum by its choices, None as YAML's null."""
+    if kind is type(None):
+        return "null"
+    if get_origin(kind) in (Union, types.UnionType):
+        return " or ".join(_type(part) for part in get_args(kind))
+    if get_origin(kind) is list:
+        return f"list of {_type(get_args(kind)[0])}"
+    if get_origin(kind) is dict:
+        return "mapping"
+    if issubclass(kind, Enum):
+        return ", ".join(f"`{member.name}`" for member in kind)
+    return kind.__name__
+
+
+def _default(entry: Field[Any]) -> str:
+    """A default as one would write it on the command line."""
+    value = entry.default if entry.default_factory is MISSING else entry.default_factory()
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return str(value)
+
+
+def _comment(text: str) -> str:
+    """The comment at the head of a YAML file, without Hydra's `@package` line."""
+    head = text.split("\n\n")[0].splitlines()
+    lines = [line[1:].strip() for line in head if line.startswith("#")]
+    return " ".join(line for line in lines if not line.startswith("@package"))
+
+
+_PAGE = """\
+<!-- Generated: {command} -->
+# Configuration
+
+A recipe's configuration is verl's own tree and the `coding:` subtree below. Hydra puts it together in this
+order, and what comes later wins: verl's defaults, the defaults of `coding:`, `hardware=cpu|gpu_1x|gpu_8x`,
+the recipe's own values, `experiment=NAME`, the command line.
+
+```
+python -m recipes.grpo --cfg job                                      # everything, verl's keys and ours
+python -m recipes.grpo --cfg job -p actor_rollout_ref.rollout         # a part of it
+python -m recipes.grpo coding.reward.kind=dense trainer.save_freq=5   # any key can be set
+python -m recipes.grpo +coding.sandbox.kwargs.url=http://...          # + adds a key that is not there
+python -m recipes.grpo -m coding.seed=1,2,3                           # one run for each value
+```
+
+A key that does not exist or a value of the wrong type is refused at once, in one line that names it. verl
+explains its keys where it sets them, in `verl/trainer/config/` of the installed package. A run's folder has
+the configuration it was started with: `config.yaml`.
+
+## Presets
+
+`python -m recipes.grpo experiment=NAME` changes what the hardware profile chose. Without it there is none.
+
+| `experiment=` | what it does |
+|---|---|
+{experiments}
+
+A preset of your own is a file in `coding_model_project/configs/experiment/` that begins with
+`# @package _global_` and a comment that says what it does.
+
+## Keys under `coding:`
+
+Hardware profiles and recipes set some of these (`recipes/*/config/`). What is `???` every recipe sets.
+
+| key | type or choices | default | unit | meaning |
+|---|---|---|---|---|
+{rows}
+"""

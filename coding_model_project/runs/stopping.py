@@ -1,0 +1,54 @@
+"""SIGTERM, as clusters send it: finish the step, save a checkpoint, end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from types import FrameType, TracebackType
+
+_FILE = "stop"
+
+
+def stop_requested(log_dir: Path) -> bool:
+    """Whether the attempt with this log folder was asked to stop; trainers look after each step."""
+    return (log_dir / _FILE).exists()
+
+
+class StopSignal:
+    """While this is entered, SIGTERM asks the trainer to stop; a second one interrupts at once.
+
+    The request is a file, since the trainer is another process, maybe on another host. Leaving
+    raises KeyboardInterrupt if a stop was requested, also in place of an error: workers that got the
+    signal too end with all kinds of them.
+
+    Args:
+        log_dir: of the attempt.
+        listen: False leaves signals alone, for a caller that has its own.
+    """
+
+    def __init__(self, log_dir: Path, *, listen: bool) -> None:
+        self._log_dir = log_dir
+        self._listen = listen
+
+    def __enter__(self) -> None:
+        if self._listen:
+            self._before = signal.signal(signal.SIGTERM, self._request)
+
+    def _request(self, signum: int, frame: FrameType | None) -> None:
+        if stop_requested(self._log_dir):
+            raise KeyboardInterrupt
+        (self._log_dir / _FILE).touch()
+        # Not print: this may have interrupted one.
+        os.write(2, b"SIGTERM: ending after this step, with a checkpoint; again to end at once\n")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._listen:
+            signal.signal(signal.SIGTERM, self._before)
+        if stop_requested(self._log_dir):
+            raise KeyboardInterrupt from error

@@ -1,0 +1,47 @@
+"""summary.json: what a finished run came to, and what it cost."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from coding_model_project.runs.folder import RunFolder, write_json
+from coding_model_project.runs.metrics import read_metrics, series
+
+_LAST = ("judge/accepted", "critic/score/mean", "train/loss", "val/loss")
+
+
+def write_summary(run: RunFolder) -> None:
+    """Write `summary.json` from what the run's loggers kept."""
+    write_json(run.summary, summarise(run))
+
+
+def summarise(run: RunFolder) -> dict[str, Any]:
+    """A run so far.
+
+    Returns:
+        recipe, steps; seconds: over all attempts; attempts: how many; tokens: generated and trained
+        on; judge_s: sandbox wall seconds; last: final values of the main metrics, all validation
+        metrics among them.
+    """
+    steps = read_metrics(run.metrics)
+    attempts = run.attempts()
+
+    def total(metric: str) -> float:
+        return sum(value for _, value in series(steps, metric))
+
+    last: dict[str, float] = {}
+    for data in steps.values():
+        last |= {k: v for k, v in data.items() if k in _LAST or k.startswith("val-core/")}
+    return {
+        "recipe": run.provenance()["recipe"],
+        "steps": max(steps, default=0),
+        "attempts": len(attempts),
+        "seconds": round(sum((a.ended or time.time()) - a.started for a in attempts), 1),
+        "tokens": {
+            "generated": int(total("rollout/generated_tokens")),
+            "trained": int(total("rollout/trained_tokens") or total("train/global_tokens")),
+        },
+        "judge_s": round(total("judge/seconds"), 2),
+        "last": last,
+    }
