@@ -2,6 +2,8 @@
 
     CodingModelError
     ├── ConfigError        wrong usage: a key, path or combination the user can correct   exit 2
+    ├── CheckpointError    a checkpoint could not be recorded, uploaded or restored       exit 3
+    ├── TrainingError      a process of a training failed or died                         exit 3
     └── UngradableError    no truthful verdict can be given; never becomes a score        exit 3
         ├── SandboxError   the sandbox itself could not do its work, after retries
         ├── CheckerError   a problem's checker program failed
@@ -21,6 +23,14 @@ class ConfigError(CodingModelError):
     """The user asked for something that cannot work. Names the key, path or value."""
 
     exit_code = 2
+
+
+class CheckpointError(CodingModelError):
+    """A checkpoint could not be recorded, uploaded or restored."""
+
+
+class TrainingError(CodingModelError):
+    """A process of a training failed or died. The message is the one that says why."""
 
 
 class UngradableError(CodingModelError):

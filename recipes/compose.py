@@ -42,7 +42,7 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
     try:
         with initialize_config_dir(config_dir=str(config_dir(name)), version_base=None):
             return compose(config_name=name, overrides=overrides)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         cause = error.__cause__ or error
         key = getattr(cause, "full_key", None)
         text = " ".join(str(cause).split("full_key")[0].split("Config search path")[0].split())
@@ -63,7 +63,9 @@ def recorded_config(path: Path, run_dir: str) -> DictConfig:
     # Resolved paths into the old folder, such as the checkpoints', now lead into the new one.
     before = OmegaConf.create(text).coding.run_dir
     after = str(Path(run_dir).expanduser().absolute())
-    return DictConfig(OmegaConf.create(text.replace(before, after)))
+    config = DictConfig(OmegaConf.create(text.replace(before, after)))
+    config.coding.force = False
+    return config
 
 
 def _suggestion(name: str, overrides: list[str]) -> str:

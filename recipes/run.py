@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs import schema
 from coding_model_project.data import prepare
 from coding_model_project.errors import CodingModelError
+from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
 from coding_model_project.runs.console import output_copied_to
 from coding_model_project.runs.folder import INTERRUPTED, RunFolder, end_attempt, start_attempt
 from coding_model_project.runs.provenance import command_line
@@ -74,7 +75,7 @@ def run_recipe(recipe: Recipe, doc: str) -> None:
                 config.coding.run_dir = HydraConfig.get().runtime.output_dir
             carry_out(recipe, config, command)
 
-    sys.argv = [f"recipes.{recipe.name}", *argv, *overrides]
+    sys.argv = [f"recipes.{recipe.name}", *overrides, *argv]
     hydra.main(
         version_base=None, config_path=str(config_dir(recipe.name)), config_name=recipe.name
     )(task)()
@@ -98,11 +99,22 @@ def carry_out(recipe: Recipe, config: DictConfig, command: list[str] | None = No
     prepare.prepare(config.coding, OmegaConf.select(config, recipe.model_key), say=print)
     checks.check(config, recipe.model_key)
     with _attempt(recipe, config, command) as log_dir:
+        _prepare_resume(config)
         prepare_environment(config.trainer.device)
         log_into(Path(config.coding.run_dir))
         processes.start_sentinel()
         with StopSignal(log_dir, listen=command is not None):
             recipe.train(config)
+
+
+def _prepare_resume(config: DictConfig) -> None:
+    """Leave verl only checkpoints that are whole, and fetch those that lie elsewhere."""
+    if config.trainer.resume_mode != "auto":
+        return
+    trainer = config.trainer
+    keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")
+    store = open_store(config, print)
+    prepare_resume(Path(trainer.default_local_dir), store, print, keep)
 
 
 @contextlib.contextmanager

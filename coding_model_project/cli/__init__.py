@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from coding_model_project.cli import data, grade, sandbox
+from coding_model_project.cli import config, data, doctor, grade, report, runs, sandbox
 from coding_model_project.errors import CodingModelError
 
 INTERRUPTED = 130
@@ -24,7 +24,11 @@ app = typer.Typer(
 )
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(data.app, name="data")
+app.add_typer(config.app, name="config")
+app.add_typer(runs.app, name="runs")
+app.command("doctor")(doctor.doctor)
 app.command("grade")(grade.grade)
+app.command("report")(report.report)
 
 
 @app.callback()

@@ -35,7 +35,7 @@ class Preset:
     meaning: str
 
 
-def keys() -> tuple[Key, ...]:
+def all_keys() -> tuple[Key, ...]:
     """Every key of the `coding:` subtree, in the schema's order."""
     return tuple(_keys(CodingConfig, "coding"))
 
@@ -44,7 +44,7 @@ def presets() -> tuple[Preset, ...]:
     """What `experiment=NAME` can choose, by name; a file's comment says what it is for."""
     found = [
         Preset(name=file.name.removesuffix(".yaml"), meaning=_comment(file.read_text("utf-8")))
-        for file in files(__package__).joinpath("experiment").iterdir()
+        for file in files("coding_model_project.configs").joinpath("experiment").iterdir()
         if file.name.endswith(".yaml")
     ]
     return tuple(sorted(found, key=lambda preset: preset.name))
@@ -54,7 +54,7 @@ def render() -> str:
     """The whole page, in Markdown."""
     rows = [
         f"| `{key.name}` | {key.type} | `{key.default}` | {key.unit} | {key.meaning} |"
-        for key in keys()
+        for key in all_keys()
     ]
     experiments = [f"| `{preset.name}` | {preset.meaning} |" for preset in presets()]
     return _PAGE.format(command=COMMAND, experiments="\n".join(experiments), rows="\n".join(rows))
@@ -115,9 +115,9 @@ _PAGE = """\
 <!-- Generated: {command} -->
 # Configuration
 
-A recipe's configuration is verl's own tree and the `coding:` subtree below. Hydra puts it together in this
-order, and what comes later wins: verl's defaults, the defaults of `coding:`, `hardware=cpu|gpu_1x|gpu_8x`,
-the recipe's own values, `experiment=NAME`, the command line.
+A recipe's configuration is verl's own tree and the `coding:` subtree below. Hydra puts it together in
+this order, and what comes later wins: verl's defaults, the defaults of `coding:`,
+`hardware=cpu|gpu_1x|gpu_8x`, the recipe's own values, `experiment=NAME`, the command line.
 
 ```
 python -m recipes.grpo --cfg job                                      # everything, verl's keys and ours
@@ -127,13 +127,14 @@ python -m recipes.grpo +coding.sandbox.kwargs.url=http://...          # + adds a
 python -m recipes.grpo -m coding.seed=1,2,3                           # one run for each value
 ```
 
-A key that does not exist or a value of the wrong type is refused at once, in one line that names it. verl
-explains its keys where it sets them, in `verl/trainer/config/` of the installed package. A run's folder has
-the configuration it was started with: `config.yaml`.
+A key that does not exist or a value of the wrong type is refused at once, in one line that names it.
+verl explains its keys where it sets them, in `verl/trainer/config/` of the installed package. A run's
+folder has the configuration it was started with: `config.yaml`.
 
 ## Presets
 
-`python -m recipes.grpo experiment=NAME` changes what the hardware profile chose. Without it there is none.
+`python -m recipes.grpo experiment=NAME` changes what the hardware profile chose. Several go together, the
+later ones win: `'experiment=[dapo,quick]'`.
 
 | `experiment=` | what it does |
 |---|---|

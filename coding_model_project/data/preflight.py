@@ -48,7 +48,9 @@ async def preflight(
     Raises:
         UngradableError: a problem's data is unusable, or the sandbox failed.
     """
-    grader = ExecutionGrader(sandbox, bare=True, stop_early=True, slots=asyncio.Semaphore(max_concurrency))
+    grader = ExecutionGrader(
+        sandbox, bare=True, stop_early=True, slots=asyncio.Semaphore(max_concurrency)
+    )
 
     async def judge(problem: Problem, code: str) -> Verdict:
         verdict = await grader.grade_code(problem, code)

@@ -1,1 +1,1 @@
-"""A run is a folder: what was asked, on what, what came of it, and how to go on. See docs/read-a-run.md."""
+"""A run is a folder: what was asked, on what, what came of it, how to go on. See docs/read-a-run.md."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import socket
 import time
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.runs import provenance
 
 INTERRUPTED = 130
+_FULL_BYTES = 8 * 2**20
 _RESULTS = "# Results\n\nWhat was expected, what was seen, what follows from it.\n"
 
 
@@ -131,6 +133,14 @@ class RunFolder:
             raise ConfigError(f"{self.path}: not a run's folder (it has no run.json)") from error
 
 
+def full_disk(path: Path) -> str:
+    """A remark for errors that are no wonder: empty unless the run's disk is full."""
+    free = shutil.disk_usage(path).free
+    if free > _FULL_BYTES:
+        return ""
+    return f"; the disk of {path} is full ({free / 2**20:.1f} MB free): make room and start again"
+
+
 def find_runs(root: Path) -> list[RunFolder]:
     """All runs below a folder, newest first."""
     found = [RunFolder(file.parent) for file in root.rglob("run.json")]
@@ -184,9 +194,13 @@ def start_attempt(
 
 def end_attempt(path: Path, attempt: Attempt, error: BaseException | None = None) -> None:
     """Note how an attempt ended. A full disk must not hide why: what cannot be written is left out."""
-    interrupted = isinstance(error, KeyboardInterrupt)
-    code = INTERRUPTED if interrupted else getattr(error, "exit_code", 1) if error else 0
-    reason = " ".join(str(error).split()) or type(error).__name__ if error else None
+    if error is None:
+        code, reason = 0, None
+    elif isinstance(error, KeyboardInterrupt):
+        code, reason = INTERRUPTED, None
+    else:
+        code = getattr(error, "exit_code", 1)
+        reason = " ".join(str(error).split()) or type(error).__name__
     ended = replace(attempt, ended=time.time(), exit_code=code, error=reason)
     with contextlib.suppress(OSError):
         _write_attempt(RunFolder(path), ended)

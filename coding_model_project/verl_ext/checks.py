@@ -58,6 +58,16 @@ def check_grpo(config: DictConfig) -> None:
     _check_divides(
         config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
     )
+    if config.trainer.max_actor_ckpt_to_keep == 1:
+        raise ConfigError(
+            "trainer.max_actor_ckpt_to_keep=1: verl deletes the old checkpoint before the new one is "
+            "complete, and a kill in between would leave none: set it to 2 or more"
+        )
+    if config.actor_rollout_ref.actor.checkpoint.async_save:
+        raise ConfigError(
+            "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint is recorded once it is "
+            "written: set it to false"
+        )
 
 
 def _check_rows(config: DictConfig, *keys: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.errors import ConfigError, UngradableError
-from coding_model_project.runs.folder import RunFolder
+from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.runs.folder import RunFolder, full_disk
 from coding_model_project.verl_ext.checks import check_grpo
 from coding_model_project.verl_ext.platform import check_cpu_plugin, log_into
 
@@ -28,7 +28,7 @@ def train(config: DictConfig) -> None:
 
     Raises:
         ConfigError: batches that do not work out, or verl refuses the configuration; before Ray starts.
-        UngradableError: a worker died, a weight sync failed, or the judge is out of order.
+        TrainingError: a worker died, a weight sync failed, or the judge is out of order.
     """
     check_grpo(config)
     check_cpu_plugin()
@@ -75,7 +75,7 @@ def train(config: DictConfig) -> None:
         run_ppo(config, task_runner_class=ray.remote(CodingTaskRunner))
     except RayError as error:
         traceback.clear_frames(error.__traceback__)  # they hold the run's actors, which would stay
-        raise UngradableError(_reason(fatal, error)) from error
+        raise TrainingError(_reason(fatal, error) + full_disk(run.path)) from error
     finally:
         if not joined:
             ray.shutdown()

@@ -12,7 +12,7 @@ from verl.utils import tracking
 
 from coding_model_project.runs.rollouts import Rollout
 
-_WANDB_TIMEOUT_S = 30
+_WANDB_TIMEOUT_S = "30"
 _CELL_CHARACTERS = 4_000
 
 
@@ -48,7 +48,9 @@ def _start_wandb(config: DictConfig) -> None:
             project=config.trainer.project_name,
             name=config.trainer.experiment_name,
             config=OmegaConf.to_container(config, resolve=True),  # type: ignore[arg-type]
-            settings=wandb.Settings(init_timeout=_WANDB_TIMEOUT_S),
+            settings=wandb.Settings(
+                init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _WANDB_TIMEOUT_S))
+            ),
         )
 
     try:

@@ -9,13 +9,14 @@ import os
 import socket
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.errors import UngradableError
-from coding_model_project.runs.folder import RunFolder
+from coding_model_project.errors import TrainingError
+from coding_model_project.runs.folder import RunFolder, full_disk
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.verl_ext.checks import check_sft
 from coding_model_project.verl_ext.platform import check_cpu_plugin
@@ -28,7 +29,7 @@ def train(config: DictConfig) -> None:
 
     Raises:
         ConfigError: batches that do not work out, or verl's CPU platform does not load.
-        UngradableError: a training process failed.
+        TrainingError: a training process failed.
     """
     check_sft(config)
     ranks = config.trainer.n_gpus_per_node
@@ -41,13 +42,23 @@ def train(config: DictConfig) -> None:
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT=str(_free_port()),
         )
-        return run_rank(config)
+        return _run_here(config)
     path = Path(config.coding.run_dir) / "config.yaml"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc_per_node={ranks}", "-m", __name__, str(path)]
     if subprocess.run(command, check=False).returncode:
-        raise UngradableError(f"SFT on {ranks} ranks failed; the first rank's error is above")
+        raise TrainingError(f"SFT on {ranks} ranks failed; the first rank's error is above")
     return None
+
+
+def _run_here(config: DictConfig) -> None:
+    try:
+        run_rank(config)
+    except (RuntimeError, OSError) as error:
+        traceback.print_exc()
+        run_dir = Path(config.coding.run_dir)
+        reason = " ".join(str(error).split())
+        raise TrainingError(f"SFT failed: {reason}{full_disk(run_dir)}") from error
 
 
 def run_rank(config: DictConfig) -> None:
@@ -60,6 +71,7 @@ def run_rank(config: DictConfig) -> None:
         initialize_global_process_group,
     )
 
+    from coding_model_project.verl_ext.checkpoints import SavedCheckpoints, wrap_save
     from coding_model_project.verl_ext.loggers import prepare_loggers
 
     config = DictConfig(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
@@ -68,7 +80,12 @@ def run_rank(config: DictConfig) -> None:
         prepare_loggers(config)
     trainer = SFTTrainer(config=config)
     _stop_when_asked(trainer, config)
+    saved = SavedCheckpoints(config, print) if distributed.get_rank() == 0 else None
+    if saved is not None:
+        wrap_save(trainer.ckpt_handler, saved.saved)
     trainer.fit()
+    if saved is not None:
+        saved.finish()
     destroy_global_process_group()
 
 

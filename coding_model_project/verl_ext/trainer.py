@@ -21,6 +21,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from coding_model_project.errors import SandboxError
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.stopping import stop_requested
+from coding_model_project.verl_ext.checkpoints import CodingCheckpoints
 from coding_model_project.verl_ext.generated import generated_tokens
 from coding_model_project.verl_ext.metrics import CLOCK_KEYS, step_metrics
 from coding_model_project.verl_ext.reward_manager import SAMPLE_KEY
@@ -66,6 +67,8 @@ class CodingTrainer(PPOTrainerSync):
         with _watch(watched, self._fatal):
             super().fit(agent_loop_manager)
         self._samples.close()
+        if isinstance(self.checkpoint_callback, CodingCheckpoints):
+            self.checkpoint_callback.finish()
 
     def on_init_end(self) -> None:
         with self._sync_deadline():

@@ -14,6 +14,7 @@ to resume.
     --cfg job                              print the whole configuration
     -m coding.seed=1,2                     one run per seed
 
+Every `coding:` key: docs/configuration.md (its presets, experiment=NAME, are for recipes.grpo).
 Results: outputs/sft/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coding_model_project.errors import ConfigError, UngradableError
+from coding_model_project.errors import ConfigError, TrainingError
 from recipes.compose import compose_recipe
 from recipes.run import carry_out
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, in_ray)
 def test_a_dead_process_ends_the_run(world, tmp_path, in_ray, command):
     killed_at: list[float] = []
     thread = kill_once_trained(tmp_path, command, killed_at)
-    with pytest.raises(UngradableError) as caught:
+    with pytest.raises(TrainingError) as caught:
         train("grpo", [*world.overrides(tmp_path), "trainer.save_freq=-1"])
     thread.join()
     assert killed_at, f"no process {command}"
@@ -135,7 +135,7 @@ def test_a_dead_process_ends_the_run(world, tmp_path, in_ray, command):
 
 def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray):
     started = time.monotonic()
-    with pytest.raises(UngradableError, match=r"update_weights_bucket_megabytes|weight sync"):
+    with pytest.raises(TrainingError, match=r"update_weights_bucket_megabytes|weight sync"):
         train(
             "grpo",
             [

@@ -3,10 +3,13 @@
 import pytest
 from omegaconf import OmegaConf
 
+from coding_model_project.configs.reference import presets
+from coding_model_project.errors import ConfigError
 from recipes.compose import compose_recipe
 
 PROFILES = ["cpu", "gpu_1x", "gpu_8x"]
 RECIPES = ["sft", "grpo"]
+PRESETS = [preset.name for preset in presets()]
 
 
 @pytest.mark.parametrize("hardware", PROFILES)
@@ -32,18 +35,88 @@ def test_one_seed_reaches_data_sampling_and_training(recipe):
     assert [OmegaConf.select(config, key) for key in keys[recipe]] == [7] * len(keys[recipe])
 
 
+def leaves(node, prefix=""):
+    """Every key in full with its value, as it is written."""
+    if not OmegaConf.is_dict(node) or not node:
+        return {prefix.rstrip("."): node}
+    raw = {name: node._get_node(name) for name in node}
+    return {
+        key: value
+        for name, child in raw.items()
+        for key, value in leaves(child, f"{prefix}{name}.").items()
+    }
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("hardware", PROFILES)
+def test_presets_change_the_profile_and_add_no_key(hardware, preset):
+    without = compose_recipe("grpo", [f"hardware={hardware}"])
+    config = compose_recipe("grpo", [f"experiment={preset}", f"hardware={hardware}"])
+    OmegaConf.to_container(config, resolve=True)
+    assert leaves(config).keys() == leaves(without).keys()
+
+
+@pytest.mark.parametrize("hardware", PROFILES)
+def test_presets_override_the_profile_and_the_command_line_overrides_them(hardware):
+    def steps(*more):
+        overrides = [*more, f"hardware={hardware}"]
+        return compose_recipe("grpo", overrides).trainer.total_training_steps
+
+    assert steps() not in (4, 5)
+    assert steps("experiment=quick") == 4
+    assert steps("trainer.total_training_steps=5", "experiment=quick") == 5
+    assert steps("experiment=none") == steps()
+    assert steps("experiment=[long,quick]") == 4
+
+
+def test_presets_are_what_they_are_called():
+    def grpo(*overrides):
+        return compose_recipe("grpo", [*overrides, "hardware=gpu_8x"])
+
+    dr_grpo = grpo("experiment=dr_grpo")
+    assert dr_grpo.algorithm.norm_adv_by_std_in_grpo is False
+    assert not dr_grpo.algorithm.filter_groups.enable
+    actor = dr_grpo.actor_rollout_ref.actor
+    assert actor.loss_agg_mode == "seq-mean-token-sum-norm"
+    assert actor.loss_scale_factor == dr_grpo.data.max_response_length
+    assert actor.clip_ratio_high == actor.clip_ratio_low
+    dapo = grpo("experiment=dapo")
+    assert dapo.algorithm.filter_groups.enable
+    assert (
+        dapo.actor_rollout_ref.actor.clip_ratio_high > dapo.actor_rollout_ref.actor.clip_ratio_low
+    )
+    assert grpo("experiment=dense").coding.reward.kind == "dense"
+    assert grpo("experiment=quick").trainer.val_before_train is False
+
+
+def test_an_unknown_preset_names_the_choices():
+    with pytest.raises(ConfigError) as caught:
+        compose_recipe("grpo", ["experiment=fast", "hardware=cpu"])
+    assert caught.value.exit_code == 2
+    assert " ".join(PRESETS) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_presets_are_not_for_sft():
+    with pytest.raises(ConfigError, match="experiment"):
+        compose_recipe("sft", ["experiment=quick", "hardware=cpu"])
+
+
 @pytest.mark.verl
 @pytest.mark.parametrize("hardware", PROFILES)
-def test_verl_validates_grpo(hardware, cpu_platform):
+@pytest.mark.parametrize("preset", PRESETS)
+def test_verl_validates_grpo(hardware, preset, cpu_platform):
+    from verl.trainer.config import AlgoConfig
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
 
     from coding_model_project.verl_ext.grpo import plain
 
-    overrides = [f"hardware={hardware}"]
+    overrides = [f"hardware={hardware}", f"experiment={preset}"]
     config = plain(compose_recipe("grpo", overrides))
     validate_config(
         config=config,
         use_reference_policy=need_reference_policy(config),
         use_critic=need_critic(config),
     )
+    assert isinstance(omega_conf_to_dataclass(config.algorithm), AlgoConfig)

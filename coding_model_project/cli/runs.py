@@ -1,0 +1,140 @@
+"""`runs`: what became of past runs, and what the present ones do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coding_model_project.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coding_model_project.runs.folder import RunFolder
+
+app = typer.Typer(help="List runs; show, watch or repeat one.")
+
+Run = Annotated[Path, typer.Argument(help="A run's folder.")]
+Root = Annotated[Path, typer.Option(help="Where to look for runs.")]
+
+
+@app.callback(invoke_without_command=True)
+def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
+    """List all runs below a folder, newest first: state, step, results, age."""
+    if context.invoked_subcommand:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from coding_model_project.runs.folder import find_runs
+    from coding_model_project.runs.table import duration, line
+
+    runs = find_runs(root)
+    if not runs:
+        raise ConfigError(f"--root={root}: no runs below this folder")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("run", "recipe", "state", "step", "result", "age"):
+        table.add_column(column, overflow="fold")
+    for run in runs:
+        a = line(run)
+        of = f"/{a.steps}" if a.steps else ""
+        table.add_row(
+            str(run.path), a.recipe, a.state, f"{a.step}{of}", a.result, duration(a.age_s)
+        )
+    Console().print(table)
+
+
+@app.command()
+def show(run: Run) -> None:
+    """One run: where it comes from, its attempts, what it came to and what it cost."""
+    import json
+
+    from coding_model_project.runs.folder import RunFolder
+    from coding_model_project.runs.summary import summarise
+    from coding_model_project.runs.table import duration, line
+
+    folder = RunFolder(run)
+    origin, a = folder.provenance(), line(folder)
+    git, hardware = origin["git"] or {}, origin["hardware"]
+    of = f" of {a.steps}" if a.steps else ""
+    print(f"{a.recipe}: {a.state}, step {a.step}{of}, last sign of life {duration(a.age_s)} ago")
+    print(f"command   {' '.join(origin['command'])}")
+    dirty = " with changes (see patches/)" if git.get("dirty") else ""
+    print(f"commit    {git.get('commit', 'unknown')[:12]}{dirty}")
+    gpus = f", {len(hardware['gpus'])}× {hardware['gpus'][0]}" if hardware["gpus"] else ""
+    print(
+        f"host      {origin['host']}: {hardware['cores']} cores, "
+        f"{hardware['memory_gb']:g} GB{gpus}; Python {origin['python']}"
+    )
+    print(f"seeds     {origin['seeds']}; grader version {origin['grader_version']}")
+    for attempt in folder.attempts():
+        ended = duration((attempt.ended or time.time()) - attempt.started)
+        why = f": {attempt.error}" if attempt.error else ""
+        print(f"attempt {attempt.number} {attempt.state} after {ended}{why}")
+    print(json.dumps(summarise(folder), indent=2))
+
+
+@app.command()
+def watch(
+    run: Run,
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 1.0,
+) -> None:
+    """Follow a run in the terminal until it ends; reads its folder only, so the run notices nothing."""
+    from rich.live import Live
+
+    from coding_model_project.runs.folder import RunFolder, State
+    from coding_model_project.runs.watch import view
+
+    folder = RunFolder(run)
+    folder.provenance()  # a folder of a run?
+    with Live(view(folder), refresh_per_second=4) as live:
+        while folder.state is State.running:
+            time.sleep(every)
+            live.update(view(folder))
+        live.update(view(folder))
+
+
+@app.command()
+def rerun(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="The new run's folder.")],
+) -> None:
+    """Run again what a run's folder records, into another folder.
+
+    Needs nothing but the folder, this package and the data and model that its configuration names.
+    SFT on a CPU gives the same numbers to the last digit. GRPO gives the same data order, but other
+    samples: vLLM's batches depend on when requests arrive, and sampling follows the batches.
+    """
+    from coding_model_project.runs.folder import RunFolder
+
+    folder = RunFolder(run)
+    recipe = folder.provenance()["recipe"]
+    _warn_of_differences(folder)
+    command = [sys.executable, "-m", f"recipes.{recipe}"]
+    command += [f"--config={folder.config.absolute()}", f"coding.run_dir={out.absolute()}"]
+    raise SystemExit(subprocess.run(command, check=False).returncode)
+
+
+def _warn_of_differences(folder: RunFolder) -> None:
+    """Say what is not as it was: packages, commit, grader."""
+    from coding_model_project.graders.base import GRADER_VERSION
+    from coding_model_project.runs import provenance
+
+    before: dict[str, Any] = folder.provenance()
+    now = provenance.packages()
+    changed = [
+        f"{name} {before['packages'].get(name, 'absent')} → {now.get(name, 'absent')}"
+        for name in ("torch", "verl", "vllm", "transformers", "ray")
+        if before["packages"].get(name) != now.get(name)
+    ]
+    commit = (before["git"] or {}).get("commit")
+    commit_now = (provenance.git_state() or {}).get("commit")
+    if commit != commit_now:
+        changed.append(f"commit {str(commit)[:12]} → {str(commit_now)[:12]}")
+    if before["grader_version"] != GRADER_VERSION:
+        changed.append(f"grader version {before['grader_version']} → {GRADER_VERSION}")
+    if changed:
+        print(f"differs from the recorded run: {'; '.join(changed)}", file=sys.stderr)

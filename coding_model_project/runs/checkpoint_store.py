@@ -1,0 +1,287 @@
+"""Copies of checkpoints elsewhere: made in the background, verified, and found again by a restart."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import fsspec
+import stamina
+from fsspec.utils import get_protocol
+from omegaconf import DictConfig
+
+from coding_model_project.errors import CheckpointError, ConfigError
+from coding_model_project.runs.checkpoints import (
+    FOLDER,
+    MANIFEST,
+    Manifest,
+    Say,
+    checkpoints_in,
+    move_aside,
+    newest_good,
+    prune,
+    read_manifest,
+    set_tracker,
+    step_of,
+    verify,
+)
+
+_PERMANENT = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError)
+
+
+def open_store(config: DictConfig, say: Say) -> CheckpointStore | None:
+    """The store that `coding.checkpoints` names, if any.
+
+    Raises:
+        ConfigError: its URL cannot be used, or `keep` is too small.
+    """
+    chosen = config.coding.checkpoints
+    return None if chosen.url is None else CheckpointStore(chosen.url, chosen.keep, say)
+
+
+def prepare_resume(
+    checkpoints: Path, store: CheckpointStore | None, say: Say, keep: int | None = None
+) -> Path | None:
+    """Before verl starts: leave it only what is whole, and fetch what is newer elsewhere.
+
+    Args:
+        keep: how many local checkpoints the run keeps; None keeps all.
+
+    Returns:
+        The checkpoint that verl will resume from; None: it starts from the beginning.
+
+    Raises:
+        CheckpointError: the store cannot be reached.
+    """
+    good = newest_good(checkpoints, say)
+    if keep:
+        prune(checkpoints, keep)
+    return (store and store.download_newest(checkpoints)) or good
+
+
+def _is_transport_fault(error: Exception) -> bool:
+    return isinstance(error, OSError) and not isinstance(error, _PERMANENT)
+
+
+# For each single operation: at most 6 attempts within 5 minutes.
+_retried = stamina.retry(on=_is_transport_fault, attempts=6, timeout=300.0, wait_max=30.0)
+
+
+class CheckpointStore:
+    """Copies of a run's checkpoints under a URL of fsspec's: s3://, gs://, file://, ...
+
+    `URL/global_step_N/` is complete once its manifest is there, which is written last and deleted
+    first. One run writes to a URL at a time.
+    """
+
+    def __init__(self, url: str, keep: int, say: Say) -> None:
+        """
+        Args:
+            keep: how many complete checkpoints to keep, the newest ones.
+
+        Raises:
+            ConfigError: no such protocol, or its package is not installed.
+        """
+        if keep < 1:
+            raise ConfigError(f"coding.checkpoints.keep={keep}: must be at least 1")
+        options = {"auto_mkdir": True} if get_protocol(url) in ("file", "local") else {}
+        try:
+            self._fs, self._root = fsspec.url_to_fs(url, **options)
+        except (ValueError, ImportError) as error:
+            raise ConfigError(f"coding.checkpoints.url={url}: {error}") from error
+        self.url = url.rstrip("/")
+        self._keep = keep
+        self._say = say
+
+    def steps(self) -> list[int]:
+        """The complete checkpoints' steps, newest first."""
+        return [step for step in self._all_steps() if self._manifest(step)]
+
+    def upload(self, folder: Path) -> None:
+        """Copy a checkpoint, then delete the oldest ones there; if that fails, it is only said.
+
+        Raises:
+            CheckpointError: after retries, or a file of it is not here any more.
+        """
+        with self._errors(f"{folder.name} could not be uploaded"):
+            manifest = read_manifest(folder)
+            if self._manifest(manifest.step) != manifest:
+                self._remove(manifest.step)
+                for path, record in manifest.files.items():
+                    self._put(folder / path, f"{self._path(manifest.step)}/{path}", record.bytes)
+                size = len(manifest.text())
+                self._put(folder / MANIFEST, f"{self._path(manifest.step)}/{MANIFEST}", size)
+        try:
+            with self._errors("old ones could not be deleted"):
+                self._retain()
+        except CheckpointError as error:  # the next upload tries again
+            self._say(str(error))
+
+    def download_newest(self, checkpoints: Path) -> Path | None:
+        """Restore the newest complete checkpoint if it is newer than all complete ones here.
+
+        Only looks at names here: call `newest_good` first. A damaged one is said and passed over.
+
+        Raises:
+            CheckpointError: after retries.
+        """
+        complete = (one for one in checkpoints_in(checkpoints) if (one / MANIFEST).exists())
+        newest_here = max(map(step_of, complete), default=-1)
+        with self._errors("no checkpoint could be restored"):
+            for step in self.steps():
+                if step > newest_here and (folder := self._restore(step, checkpoints)):
+                    return folder
+        return None
+
+    def _restore(self, step: int, checkpoints: Path) -> Path | None:
+        folder = checkpoints / f"global_step_{step}"
+        partial = checkpoints / f".restoring_{folder.name}"
+        shutil.rmtree(partial, ignore_errors=True)
+        manifest = self._manifest(step)
+        assert manifest is not None
+        for path in [*manifest.files, MANIFEST]:
+            (partial / path).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # `verify` names it
+                self._get(f"{self._path(step)}/{path}", partial / path)
+        if problems := verify(partial):
+            shutil.rmtree(partial)
+            self._say(
+                f"checkpoint {folder.name} at {self.url} is damaged ({problems[0]}): passed over"
+            )
+            return None
+        if folder.exists():
+            move_aside(folder)
+        partial.rename(folder)
+        set_tracker(checkpoints, folder)
+        self._say(f"checkpoint {folder.name} restored from {self.url}: resuming from it")
+        return folder
+
+    def _retain(self) -> None:
+        complete = self.steps()
+        for step in self._all_steps():
+            # An older one that is not complete never will be.
+            if step < complete[0] and step not in complete[: self._keep]:
+                self._remove(step)
+
+    def _path(self, step: int) -> str:
+        return f"{self._root}/global_step_{step}"
+
+    @_retried
+    def _all_steps(self) -> list[int]:
+        self._fs.invalidate_cache()
+        try:
+            names = self._fs.ls(self._root, detail=False)
+        except FileNotFoundError:
+            return []
+        found = (FOLDER.fullmatch(name.rstrip("/").rpartition("/")[2]) for name in names)
+        return sorted((int(match[1]) for match in found if match), reverse=True)
+
+    @_retried
+    def _manifest(self, step: int) -> Manifest | None:
+        try:
+            return Manifest.parse(self._fs.cat_file(f"{self._path(step)}/{MANIFEST}"))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    @_retried
+    def _put(self, source: Path, target: str, size: int) -> None:
+        self._fs.put_file(str(source), target)
+        self._fs.invalidate_cache()
+        arrived = self._fs.size(target)
+        if arrived != size:
+            raise OSError(f"{target}: {arrived} of {size:,} bytes arrived")
+
+    @_retried
+    def _get(self, source: str, target: Path) -> None:
+        self._fs.get_file(source, str(target))
+
+    @_retried
+    def _remove(self, step: int) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(f"{self._path(step)}/{MANIFEST}")
+        with suppress(FileNotFoundError):
+            self._fs.rm(self._path(step), recursive=True)
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Each backend raises errors of its own, not all of them OSError."""
+        try:
+            yield
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise CheckpointError(f"checkpoints at {self.url}: {what}: {reason}") from error
+
+
+class BackgroundUploader:
+    """Uploads checkpoints in a thread of its own, newest first, so that training does not wait."""
+
+    def __init__(self, store: CheckpointStore, say: Say) -> None:
+        self._store = store
+        self._say = say
+        self._queue: queue.Queue[Path | None] = queue.Queue()
+        self._newest = self._uploaded = -1
+        self._error: CheckpointError | None = None
+        self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+        self._thread.start()
+
+    def submit(self, folder: Path) -> None:
+        """Hand a complete checkpoint over."""
+        self._newest = max(self._newest, step_of(folder))
+        self._queue.put(folder)
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for what is pending; what failed is tried once more.
+
+        Raises:
+            CheckpointError: the newest checkpoint is not in the store.
+        """
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+        if self._uploaded < self._newest:
+            name = f"checkpoints at {self._store.url}: global_step_{self._newest}"
+            if self._thread.is_alive():
+                raise CheckpointError(f"{name} is still being uploaded after {timeout_s:.0f} s")
+            raise self._error or CheckpointError(f"{name} was not uploaded")
+
+    def _run(self) -> None:
+        waiting: list[Path] = []
+        while (folder := self._queue.get()) is not None:
+            waiting.append(folder)
+            self._work_off(waiting)
+        self._work_off(waiting)
+
+    def _work_off(self, waiting: list[Path]) -> None:
+        """Upload until one fails, which the next checkpoint or `close` tries again."""
+        for folder in sorted(waiting, key=step_of, reverse=True):
+            # What has come meanwhile is newer and goes first.
+            if not self._queue.empty() or not self._is_settled(folder):
+                return
+            waiting.remove(folder)
+
+    def _is_settled(self, folder: Path) -> bool:
+        try:
+            self._store.upload(folder)
+        except CheckpointError as error:
+            if step_of(folder) < self._newest and _is_gone(folder):
+                self._say(
+                    f"checkpoint {folder.name} was deleted here before it was uploaded: skipped"
+                )
+                return True
+            self._error = error
+            self._say(f"{error}; tried again with the next checkpoint")
+            return False
+        self._uploaded = max(self._uploaded, step_of(folder))
+        self._error = None
+        return True
+
+
+def _is_gone(folder: Path) -> bool:
+    """Whether verl's retention has begun to delete it."""
+    try:
+        return any(not (folder / path).exists() for path in read_manifest(folder).files)
+    except (ValueError, OSError):
+        return True

@@ -1,0 +1,231 @@
+"""Checkpoints that can be trusted: a manifest in each, a copy elsewhere, and a way back from damage.
+
+verl writes `checkpoints/global_step_N/` and resumes from the step its tracker file names, whatever
+state that folder is in. Here a checkpoint is complete once it has a manifest, which is written last,
+and whole if its files are still what the manifest says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+
+from coding_model_project.errors import CheckpointError
+from coding_model_project.runs.folder import write_text
+
+MANIFEST = "manifest.json"
+TRACKER = "latest_checkpointed_iteration.txt"
+FOLDER = re.compile(r"global_step_(\d+)")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRecord:
+    """What a file was when its checkpoint was complete."""
+
+    bytes: int
+    blake2b: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """All files of a checkpoint by their path below its folder."""
+
+    step: int
+    created: float
+    """Seconds since the epoch."""
+    files: dict[str, FileRecord]
+
+    def text(self) -> str:
+        """The file's content; with a hash of itself, so that no byte of it can change unseen."""
+        content = asdict(self)
+        content["blake2b"] = hashlib.blake2b(json.dumps(content).encode()).hexdigest()
+        return json.dumps(content, indent=2) + "\n"
+
+    @classmethod
+    def parse(cls, content: bytes) -> Manifest:
+        """The reverse of `text`.
+
+        Raises:
+            ValueError: it is cut short or changed.
+        """
+        try:
+            fields = json.loads(content)
+            files = {path: FileRecord(**record) for path, record in fields["files"].items()}
+            manifest = cls(step=fields["step"], created=fields["created"], files=files)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError("not readable") from error
+        if manifest.text().encode() != content:
+            raise ValueError("content changed")
+        if not files or any({"/", ".."} & set(PurePosixPath(path).parts) for path in files):
+            raise ValueError("names no file, or one outside of the checkpoint")
+        return manifest
+
+
+def step_of(folder: Path) -> int:
+    """The step of a checkpoint's folder.
+
+    Raises:
+        ValueError: it is not named as one.
+    """
+    match = FOLDER.fullmatch(folder.name)
+    if match is None:
+        raise ValueError(f"{folder}: not named global_step_N")
+    return int(match[1])
+
+
+def checkpoints_in(checkpoints: Path) -> list[Path]:
+    """The folders of checkpoints, whole or not, newest first."""
+    found = [
+        folder for folder in checkpoints.glob("global_step_*") if FOLDER.fullmatch(folder.name)
+    ]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def write_manifest(folder: Path) -> Manifest:
+    """Record all files of a checkpoint that has been written; from here on it is complete.
+
+    Raises:
+        CheckpointError: a file cannot be read, or the manifest not be written.
+    """
+    ours = {folder / MANIFEST, folder / f"{MANIFEST}.partial"}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path not in ours)
+    try:
+        with _hashing() as pool:
+            records = pool.map(_record, paths)
+            files = {
+                path.relative_to(folder).as_posix(): record
+                for path, record in zip(paths, records, strict=True)
+            }
+        manifest = Manifest(step=step_of(folder), created=time.time(), files=files)
+        write_text(folder / MANIFEST, manifest.text())
+    except OSError as error:
+        raise CheckpointError(f"{folder}: no manifest could be written: {error}") from error
+    return manifest
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """A checkpoint's manifest.
+
+    Raises:
+        FileNotFoundError: it has none: it was not written to the end.
+        ValueError: the manifest is damaged.
+    """
+    return Manifest.parse((folder / MANIFEST).read_bytes())
+
+
+def verify(folder: Path) -> list[str]:
+    """What is wrong with a checkpoint; nothing if it is whole.
+
+    Reads all of it. Files that came later, such as an exported model, do not matter.
+    """
+    try:
+        manifest = read_manifest(folder)
+    except FileNotFoundError:
+        return [f"no {MANIFEST}: it was not written to the end"]
+    except (ValueError, OSError) as error:
+        return [f"{MANIFEST}: {error}"]
+    with _hashing() as pool:
+        found = pool.map(lambda item: _problem(folder, *item), manifest.files.items())
+        return [problem for problem in found if problem]
+
+
+def _problem(folder: Path, path: str, recorded: FileRecord) -> str | None:
+    file = folder / path
+    try:
+        size = file.stat().st_size
+        if size != recorded.bytes:
+            return f"{path}: size {size:,}, not {recorded.bytes:,}"
+        return None if _record(file) == recorded else f"{path}: content changed"
+    except FileNotFoundError:
+        return f"{path}: missing"
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+
+
+def _record(path: Path) -> FileRecord:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32))
+        return FileRecord(bytes=file.tell(), blake2b=digest.hexdigest())
+
+
+def _hashing() -> ThreadPoolExecutor:
+    """Files at once: hashing leaves the interpreter free, and one core is slower than a good disk."""
+    return ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="hash")
+
+
+def newest_good(checkpoints: Path, say: Say) -> Path | None:
+    """Find the newest checkpoint that is whole, and make verl resume from it.
+
+    Newer ones are moved aside, never deleted, and verl's tracker file is set; it is removed if no
+    checkpoint is whole, so that verl starts from the beginning.
+    """
+    damaged: list[tuple[Path, list[str]]] = []
+    good = None
+    for folder in checkpoints_in(checkpoints):
+        if not (problems := verify(folder)):
+            good = folder
+            break
+        damaged.append((folder, problems))
+    set_tracker(checkpoints, good)
+    then = f"resuming from {good.name}" if good else "none is whole, starting from the beginning"
+    for folder, problems in damaged:
+        move_aside(folder)
+        more = f" and {len(problems) - 1} more" if problems[1:] else ""
+        say(f"checkpoint {folder.name} is damaged ({problems[0]}{more}): moved aside, {then}")
+    return good
+
+
+def set_tracker(checkpoints: Path, folder: Path | None) -> None:
+    """Name the checkpoint that verl resumes from; None: none."""
+    if folder is None:
+        (checkpoints / TRACKER).unlink(missing_ok=True)
+    else:
+        write_text(checkpoints / TRACKER, str(step_of(folder)))
+
+
+def move_aside(folder: Path) -> None:
+    n = 1
+    while (aside := folder.with_name(f"{folder.name}.corrupt{n if n > 1 else ''}")).exists():
+        n += 1
+    folder.rename(aside)
+
+
+def remove_shells(checkpoints: Path) -> list[Path]:
+    """Delete what verl's retention leaves of old checkpoints: all but the weights.
+
+    verl deletes the folders `actor` and `critic` of a GRPO checkpoint, each by its own number to
+    keep. Only what has a manifest naming them and none of them left is such a shell.
+    """
+    shells = []
+    for folder in checkpoints_in(checkpoints):
+        with suppress(ValueError, OSError):
+            roles = {path.split("/")[0] for path in read_manifest(folder).files} & {
+                "actor",
+                "critic",
+            }
+            if roles and not any((folder / role).exists() for role in roles):
+                shutil.rmtree(folder)
+                shells.append(folder)
+    return shells
+
+
+def prune(checkpoints: Path, keep: int) -> None:
+    """Delete whole checkpoints but the newest `keep`.
+
+    verl keeps count only of those that it saved since it started: without this, each restart of a
+    run would leave some behind.
+    """
+    complete = [folder for folder in checkpoints_in(checkpoints) if (folder / MANIFEST).exists()]
+    for folder in complete[keep:]:
+        shutil.rmtree(folder)

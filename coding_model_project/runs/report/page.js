@@ -1,0 +1,24 @@
+"use strict";
+// Unpacks the page's data and starts its parts. A failure is said on the page.
+
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+async function start() {
+  const { runs } = await unpacked("charts-data");
+  drawCharts(runs);
+  if (document.getElementById("filters")) new SampleBrowser(await unpacked("samples-data"), runs);
+  document.documentElement.dataset.ready = "true";
+}
+
+start().catch((error) => {
+  const place = document.getElementById("failure");
+  place.hidden = false;
+  place.textContent = typeof DecompressionStream === "undefined"
+    ? "This browser is too old for this page: it has no DecompressionStream."
+    : `This page could not be put together: ${error.message}`;
+  throw error;
+});

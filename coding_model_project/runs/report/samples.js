@@ -1,0 +1,224 @@
+"use strict";
+// The samples: a filtered list, of which one page at a time is on screen, and one sample in full.
+
+const PAGE = 50;
+const HISTORY_PAGE = 25;
+const N_SUGGESTED = 300;
+
+class SampleBrowser {
+  constructor(table, runs) {
+    this.table = table;
+    this.runs = runs;
+    this.columns = table.columns;
+    this.n = this.columns.run ? this.columns.run.length : 0;
+    this.lower = new Map();  // texts in lower case, made as a search needs them
+    this.found = [];
+    this.page = 0;
+    this.selected = -1;
+    this.following = -1;
+    this.historyPage = 0;
+    this.fillFilters();
+    this.listen();
+    this.filter();
+  }
+
+  text(i, column) { return this.table.texts[this.columns[`${column}_text`][i]]; }
+  label(i, column) { return this.table.labels[this.columns[`${column}_label`][i]]; }
+  problem(i) { return this.table.problems[this.columns.problem[i]]; }
+  verdict(i) { return this.label(i, "error"); }
+
+  field(name) { return document.getElementById(`f-${name}`); }
+
+  fillFilters() {
+    const options = (name, pairs) => this.field(name).replaceChildren(
+      ...pairs.map(([value, text]) => element("option", { value }, text)));
+    const labels = (column) => [...new Set(this.columns[`${column}_label`] || [])]
+      .map((number) => this.table.labels[number]).sort();
+    options("run", [["", "all"], ...this.runs.map((run, n) => [String(n), run.name])]);
+    this.field("run").closest("label").hidden = this.runs.length < 2;
+    const verdicts = labels("error").filter((verdict) => verdict !== "accepted");
+    options("verdict", [["", "all"], ["accepted", "accepted"], ["*", "any error"],
+      ["public", "public passed, hidden failed"], ...verdicts.map((verdict) => [verdict, verdict.replaceAll("_", " ")])]);
+    options("split", [["", "all"], ...labels("split").map((split) => [split, split])]);
+    const whole = new Set(this.table.whole);
+    const names = this.table.problems.map((name, n) => [name, whole.has(n)]).sort((a, b) => b[1] - a[1]);
+    document.getElementById("problem-names").replaceChildren(
+      ...names.slice(0, N_SUGGESTED).map(([name, isWhole]) => element("option", { value: name }, isWhole ? "every sample" : "")));
+  }
+
+  listen() {
+    let timer = 0;
+    const form = document.getElementById("filters");
+    const soon = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => this.filter(), 150);
+    };
+    form.addEventListener("input", soon);
+    form.addEventListener("change", soon);
+    form.addEventListener("submit", (event) => { event.preventDefault(); this.filter(); });
+    form.addEventListener("reset", () => setTimeout(() => this.filter()));
+    document.getElementById("follow").addEventListener("click", () => this.followTyped());
+    document.getElementById("history-close").addEventListener("click", () => this.follow(-1));
+    document.getElementById("list").addEventListener("keydown", (event) => {
+      const next = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
+      const row = next && event.target.closest("li")[next];
+      if (row) { event.preventDefault(); row.firstChild.focus(); }
+    });
+  }
+
+  // Which samples the filters let through, in order.
+  filter() {
+    const value = (name) => this.field(name).value.trim();
+    const c = this.columns;
+    const run = value("run"), verdict = value("verdict"), split = value("split"), text = value("text").toLowerCase();
+    const from = value("from") === "" ? -Infinity : Number(value("from"));
+    const to = value("to") === "" ? Infinity : Number(value("to"));
+    const wanted = value("problem").toLowerCase();
+    const exact = this.table.problems.findIndex((name) => name.toLowerCase() === wanted);
+    const problems = this.table.problems.map((name, n) =>
+      !wanted || (exact >= 0 ? n === exact : name.toLowerCase().includes(wanted)));
+    const found = [];
+    for (let i = 0; i < this.n; i++) {
+      if (run && c.run[i] !== Number(run)) continue;
+      if (c.step[i] < from || c.step[i] > to) continue;
+      if (!problems[c.problem[i]]) continue;
+      if (split && this.label(i, "split") !== split) continue;
+      if (verdict && !this.hasVerdict(i, verdict)) continue;
+      if (text && !this.contains(i, text)) continue;
+      found.push(i);
+    }
+    const sign = value("order") === "down" ? -1 : 1;
+    this.found = found.sort((a, b) => sign * (c.step[a] - c.step[b]) || a - b);
+    this.page = 0;
+    this.showList();
+  }
+
+  hasVerdict(i, wanted) {
+    const verdict = this.verdict(i);
+    if (wanted === "*") return verdict !== "accepted";
+    if (wanted === "public") return verdict !== "accepted" && this.columns.public_passed[i] === true;
+    return verdict === wanted;
+  }
+
+  contains(i, text) {
+    return ["completion", "prompt", "detail"].some((column) => {
+      const number = this.columns[`${column}_text`][i];
+      if (!this.lower.has(number)) this.lower.set(number, this.table.texts[number].toLowerCase());
+      return this.lower.get(number).includes(text);
+    });
+  }
+
+  verdictMark(verdict) {
+    const mark = element("span", { class: "verdict" }, verdict.replaceAll("_", " "));
+    mark.style.setProperty("--colour", verdictColour(verdict));
+    return mark;
+  }
+
+  showList() {
+    const start = this.page * PAGE;
+    const rows = this.found.slice(start, start + PAGE).map((i) => element("li", {}, this.row(i)));
+    document.getElementById("list").replaceChildren(...rows);
+    document.getElementById("count").textContent =
+      this.found.length === 1 ? "1 sample" : `${this.found.length.toLocaleString("en")} samples`;
+    pager(document.getElementById("pager"), this.page, PAGE, this.found.length, (page) => {
+      this.page = page;
+      this.showList();
+      document.getElementById("count").scrollIntoView({ block: "nearest" });
+    });
+  }
+
+  row(i) {
+    const c = this.columns;
+    const many = this.runs.length > 1;
+    const swatch = element("span", { class: "swatch", title: this.runs[c.run[i]].name });
+    swatch.style.background = `var(--run-${c.run[i] % 8})`;
+    const where = element("span", {}, ...(many ? [swatch] : []), `step ${c.step[i]} · ${this.problem(i)}`);
+    const snippet = this.text(i, "completion").slice(0, 120).replace(/\s+/g, " ").trim() || "(empty)";
+    const button = element("button", { type: "button", "data-sample": String(i) },
+      element("span", { class: "first" }, where, this.verdictMark(this.verdict(i))),
+      element("span", { class: "second" }, snippet));
+    button.setAttribute("aria-current", String(i === this.selected));
+    button.addEventListener("click", () => this.open(i));
+    return button;
+  }
+
+  open(i) {
+    this.selected = i;
+    for (const button of document.querySelectorAll("#list button"))
+      button.setAttribute("aria-current", String(Number(button.dataset.sample) === i));
+    const detail = document.getElementById("detail");
+    detail.replaceChildren(...this.detail(i));
+    detail.focus({ preventScroll: true });
+    // Beside the list it may be out of sight; below it, it always is.
+    detail.scrollIntoView({ block: innerWidth <= 800 ? "start" : "nearest" });
+  }
+
+  detail(i) {
+    const verdict = this.verdict(i);
+    const follow = element("button", { type: "button", class: "follow-sample" }, "Follow this problem over training");
+    follow.addEventListener("click", () => this.follow(this.columns.problem[i]));
+    const failing = element("div", { class: "verdict-side" },
+      element("h4", {}, "Verdict"), this.verdictMark(verdict), this.facts(this.verdictFacts(i)));
+    if (verdict !== "accepted") failing.append(...this.failure(i, verdict));
+    const extra = this.text(i, "extra");
+    if (extra) failing.append(element("h4", {}, "Extra"), element("pre", {}, extra));
+    return [
+      element("div", { class: "bar" }, element("h3", {}, `${this.problem(i)}, step ${this.columns.step[i]}`), follow),
+      this.facts(this.sampleFacts(i)),
+      element("div", { class: "pair" },
+        element("div", {}, element("h4", {}, "Completion"),
+          completionView(this.text(i, "completion"), this.label(i, "extraction"))),
+        failing),
+      element("h4", {}, "Prompt"), element("pre", { class: "prompt" }, this.text(i, "prompt")),
+    ];
+  }
+
+  failure(i, verdict) {
+    const number = this.columns.failed_test[i];
+    const title = number == null ? "Why" : `Failing test: hidden test ${number} (counted from 0)`;
+    const pre = element("pre", { class: "failing" }, this.text(i, "detail") || "No detail was recorded.");
+    pre.style.setProperty("--colour", verdictColour(verdict));
+    return [element("h4", {}, title), pre];
+  }
+
+  facts(pairs) {
+    return element("dl", {}, ...pairs.filter(([, value]) => value !== "" && value != null).map(([label, value]) =>
+      element("div", {}, element("dt", {}, label), element("dd", {}, String(value)))));
+  }
+
+  sampleFacts(i) {
+    const c = this.columns;
+    const parts = Object.entries(JSON.parse(this.text(i, "parts") || "{}"));
+    return [
+      ["run", this.runs.length > 1 ? this.runs[c.run[i]].name : ""], ["split", this.label(i, "split")],
+      ["sample", c.sample[i]], ["tokens", c.tokens[i].toLocaleString("en")], ["reward", c.reward[i]],
+      ["parts", parts.length > 1 ? parts.map(([name, value]) => `${name} ${value}`).join(", ") : ""],
+    ];
+  }
+
+  verdictFacts(i) {
+    const c = this.columns;
+    return [
+      ["hidden tests passed", c.n_tests[i] == null ? "" : `${c.passed[i]} of ${c.n_tests[i]}`],
+      ["public tests", { true: "passed", false: "failed" }[c.public_passed[i]] || "not run"],
+      ["judged in", c.cached[i] ? "cached" : c.judge_s[i] == null ? "" : `${c.judge_s[i]} s`],
+      ["code found by", this.label(i, "extraction").replaceAll("_", " ")], ["sandbox", this.label(i, "sandbox")],
+    ];
+  }
+}
+
+const GROUPS = { compile_error: "syntax_error", memory_limit: "runtime_error", output_limit: "runtime_error" };
+const verdictColour = (verdict) => `var(--${GROUPS[verdict] || verdict}, var(--soft))`;
+
+// "51–100 of 12,345", with buttons to go back and on.
+function pager(place, page, size, n, go) {
+  const move = (text, to, allowed) => {
+    const button = element("button", { type: "button", disabled: !allowed }, text);
+    button.addEventListener("click", () => go(to));
+    return button;
+  };
+  const last = Math.min(n, (page + 1) * size);
+  const range = `${(page * size + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${n.toLocaleString("en")}`;
+  place.replaceChildren(...(n > size
+    ? [move("Previous", page - 1, page > 0), element("span", {}, range), move("Next", page + 1, last < n)] : []));
+}

@@ -1,0 +1,100 @@
+"""Sums over a run's rollouts, in one pass: what the charts and the choice of samples need.
+
+Memory grows with the number of (step, problem) pairs, not with the length of the texts.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coding_model_project.runs.rollouts import Rollout
+from coding_model_project.types import ErrorType
+
+ACCEPTED = "accepted"
+
+
+@dataclass(slots=True)
+class Group:
+    """The samples of one problem at one step."""
+
+    n: int = 0
+    accepted: int = 0
+    reward: float = 0.0
+
+
+@dataclass(slots=True)
+class StepTally:
+    """The samples of one step and split."""
+
+    n: int = 0
+    groups: dict[str, Group] = field(default_factory=dict)
+    """By problem."""
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Accepted and the error groups."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Sum of each reward part."""
+    tokens: array[int] = field(default_factory=lambda: array("I"))
+    n_public: int = 0
+    """Samples whose public tests were run."""
+    n_public_only: int = 0
+    """Samples that passed the public tests and failed a hidden one."""
+
+    def add(self, row: Rollout) -> None:
+        error = row.verdict.get("error")
+        group = self.groups.setdefault(row.problem, Group())
+        group.n += 1
+        group.accepted += error is None
+        group.reward += row.reward
+        self.n += 1
+        self.verdicts[error_group(error)] += 1
+        for part, value in row.reward_parts.items():
+            self.parts[part] = self.parts.get(part, 0.0) + value
+        self.tokens.append(row.tokens)
+        public = row.verdict.get("public_passed")
+        self.n_public += public is not None
+        self.n_public_only += bool(public) and error is not None
+
+    def accepted_rates(self) -> list[float]:
+        """Share of accepted samples per problem."""
+        return [group.accepted / group.n for group in self.groups.values()]
+
+    def rewards(self) -> list[float]:
+        """Mean reward per problem."""
+        return [group.reward / group.n for group in self.groups.values()]
+
+
+@dataclass(slots=True)
+class RunTally:
+    """A run's samples, by split and step."""
+
+    splits: dict[str, dict[int, StepTally]] = field(default_factory=dict)
+    n: int = 0
+    tokens: int = 0
+    judge_s: float = 0.0
+
+    def add(self, row: Rollout) -> None:
+        self.splits.setdefault(row.split, {}).setdefault(row.step, StepTally()).add(row)
+        self.n += 1
+        self.tokens += row.tokens
+        self.judge_s += _number(row.verdict, "judge_s")
+
+    def steps(self, split: str) -> dict[int, StepTally]:
+        """A split's steps in order."""
+        return dict(sorted(self.splits.get(split, {}).items()))
+
+
+def error_group(error: str | None) -> str:
+    """`accepted`, or the group an error type is counted under."""
+    if error is None:
+        return ACCEPTED
+    # A page must also open for a run whose judge knew an error type that this version does not.
+    return str(ErrorType(error).group) if error in ErrorType.__members__ else error
+
+
+def _number(values: Mapping[str, Any], key: str) -> float:
+    value = values.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0

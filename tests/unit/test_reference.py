@@ -1,0 +1,87 @@
+"""Every key explains itself, and the page made of that is up to date."""
+
+from enum import Enum
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+import coding_model_project.cli as cli
+from coding_model_project.configs import reference, schema
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "configuration.md"
+PLAIN_NUMBERS = {"coding.seed", "coding.tinycode.seed"}
+
+
+def test_the_page_is_up_to_date():
+    assert PAGE.read_text() == reference.render(), f"out of date; run: {reference.COMMAND}"
+
+
+@pytest.mark.parametrize("key", reference.all_keys(), ids=lambda key: key.name)
+def test_every_key_has_a_meaning_and_every_quantity_a_unit(key):
+    assert key.meaning.endswith(".")
+    assert "|" not in key.meaning + key.type + key.default  # would end a cell of the table
+    if key.type.startswith(("int", "float")) and key.name not in PLAIN_NUMBERS:
+        assert key.unit
+    assert key.unit == "s" or not key.name.endswith("_s")
+
+
+def test_keys_are_those_of_the_configuration():
+    tree = OmegaConf.structured(schema.CodingConfig)
+    known = {key.name for key in reference.all_keys()}
+    assert known == {f"coding.{name}" for name in leaves(tree)}
+
+
+def leaves(node, prefix=""):
+    for name in node:
+        if OmegaConf.is_dict(node._get_node(name)) and len(node[name]):
+            yield from leaves(node[name], f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def test_types_and_defaults_read_as_they_are_typed():
+    class Colour(Enum):
+        red = "r"
+        blue = "b"
+
+    hints = {"several": list[str], "colour": Colour, "n": int | None, "more": dict[str, int]}
+    shown = {name: reference._type(kind) for name, kind in hints.items()}
+    assert shown == {
+        "several": "list of str",
+        "colour": "`red`, `blue`",
+        "n": "int or null",
+        "more": "mapping",
+    }
+    defaults = [["a", "${b}"], Colour.blue, True, None, 1.5]
+    shown = [reference._default(schema.key(value, "It is.")) for value in defaults]
+    assert shown == ["[a, ${b}]", "blue", "true", "null", "1.5"]
+
+
+def test_a_mutable_default_is_not_shared():
+    assert schema.SandboxConfig().kwargs is not schema.SandboxConfig().kwargs
+
+
+@pytest.mark.parametrize("preset", reference.presets(), ids=lambda preset: preset.name)
+def test_presets_say_what_they_do_and_are_merged_into_the_root(preset):
+    folder = ROOT / "coding_model_project" / "configs" / "experiment"
+    text = (folder / f"{preset.name}.yaml").read_text()
+    assert text.startswith("# @package _global_\n")
+    assert yaml.safe_load(text) or preset.name == "none"
+    assert preset.meaning.endswith(".")
+
+
+def test_the_command_prints_or_writes_it(tmp_path, capsys):
+    assert cli.main(["config", "reference"]) == 0
+    assert capsys.readouterr().out == reference.render()
+    path = tmp_path / "docs" / "page.md"
+    assert cli.main(["config", "reference", "--write", str(path)]) == 0
+    assert path.read_text() == reference.render()
+
+
+@pytest.mark.parametrize("command", [["config"], ["config", "reference"]], ids=" ".join)
+def test_help(command, capsys):
+    assert cli.main([*command, "--help"]) == 0
+    assert "Usage:" in capsys.readouterr().out
