@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from coding_model_project.runs.report.data import Samples
-from coding_model_project.runs.report.selection import MAX_TEXT, Choice
+from coding_model_project.runs.report.selection import MAX_TEXT, Choice, brief_json
 from coding_model_project.runs.report.tally import ACCEPTED, RunTally
 from coding_model_project.runs.rollouts import Rollout
 
@@ -51,7 +49,7 @@ class SampleTable:
             "completion_text": self._text(row.completion),
             "tokens": row.tokens,
             "reward": round(row.reward, 6),
-            "parts_text": self._text(_brief(row.reward_parts)),
+            "parts_text": self._text(brief_json(row.reward_parts)),
             "error_label": self._labels.number(verdict.get("error") or ACCEPTED),
             "passed": verdict.get("passed"),
             "n_tests": verdict.get("n_tests"),
@@ -62,7 +60,7 @@ class SampleTable:
             "cached": verdict.get("cached"),
             "extraction_label": self._labels.number(verdict.get("extraction") or ""),
             "sandbox_label": self._labels.number(verdict.get("sandbox") or ""),
-            "extra_text": self._text(_brief(row.extra)),
+            "extra_text": self._text(brief_json(row.extra)),
         }
         for name, value in values.items():
             self._columns.setdefault(name, []).append(value)
@@ -103,7 +101,3 @@ class SampleTable:
         if cut > 0:
             text = f"{text[:MAX_TEXT]}\n… {cut:,} more characters are in rollouts.jsonl"
         return self._texts.number(text)
-
-
-def _brief(values: Any) -> str:
-    return orjson.dumps(values, default=str).decode() if values else ""

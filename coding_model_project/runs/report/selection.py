@@ -8,12 +8,14 @@ in turn, so that a rare verdict is there to be looked at although it is then ove
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import Any
 from zlib import crc32
 
 import numpy as np
+import orjson
 
 from coding_model_project.runs.report.tally import error_group
 from coding_model_project.runs.rollouts import Rollout
@@ -62,8 +64,8 @@ class Index:
         problem.rows.append(len(self.sizes))
         problem.steps.add((run, row.step))
         stratum = run, row.split, row.step, error_group(row.verdict.get("error"))
-        detail = row.verdict.get("detail") or ""
-        self.sizes.append(ROW_BYTES + text_bytes(row.completion) + text_bytes(detail))
+        texts = [row.completion, row.verdict.get("detail") or "", row.sample, brief_json(row.extra)]
+        self.sizes.append(ROW_BYTES + sum(text_bytes(text) for text in texts))
         self.keys.append(crc32(f"{row.problem}\0{row.step}\0{row.sample}".encode()))
         self.strata.append(self._strata_numbers.setdefault(stratum, len(self._strata_numbers)))
         self.numbers.append(
@@ -85,6 +87,11 @@ def text_bytes(text: str) -> int:
     """UTF-8 bytes of as much of a text as the page holds."""
     kept = text[:MAX_TEXT]
     return len(kept) if kept.isascii() else len(kept.encode())
+
+
+def brief_json(values: Mapping[str, Any]) -> str:
+    """Values as JSON; empty where there are none."""
+    return orjson.dumps(values, default=str).decode() if values else ""
 
 
 def choose(index: Index, budget_bytes: int) -> Choice:

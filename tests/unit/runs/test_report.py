@@ -151,7 +151,9 @@ def test_choice_is_fixed_bounded_and_stratified():
 
     shown = [row for row, is_shown in zip(rows, choice.shown, strict=True) if is_shown]
     prompts = {row["problem"]: len(row["prompt"]) for row in shown}
-    texts = sum(len(row["completion"]) + len(row["verdict"]["detail"]) for row in shown)
+    texts = sum(
+        len(row["completion"]) + len(row["verdict"]["detail"]) + len(row["sample"]) for row in shown
+    )
     assert budget * 0.95 < texts + ROW_BYTES * len(shown) + sum(prompts.values()) <= budget
     assert len(shown) < len(rows) / 2
 
@@ -264,6 +266,14 @@ def test_a_run_with_nothing_in_it(tmp_path, exit_code):
     state = {None: "running", 0: "finished", 3: "failed", 130: "interrupted"}[exit_code]
     assert f">{state}<" in page
     assert "No metrics and no samples yet" in page
+
+
+def test_why_a_run_failed_is_said(tmp_path):
+    run = write_run(tmp_path / "run", exit_code=3)
+    file = run / "logs" / "attempt_1" / "attempt.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"error": "the <sandbox> is gone"}))
+    _, page = report(tmp_path / "r.html", run)
+    assert "failed: the &lt;sandbox&gt; is gone" in page
 
 
 def test_samples_without_metrics(tmp_path):
