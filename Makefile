@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 SET_UP := .venv/.complete
 
-.PHONY: setup demo test check fast verl bench clean
+.PHONY: setup demo test check soak bench clean
 
 setup: $(SET_UP)
 
@@ -29,11 +29,17 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/basedpyright --warnings
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -m "not verl and not e2e"
+	@$(BIN)/pytest -q -m "not verl and not e2e and not browser"
 
-# All of it: what CI runs.
+# All of it: what CI runs. The report's page is tested in a browser where there is one.
+BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 test: check
-	@$(BIN)/pytest -q -m "verl or e2e"
+	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
+	@$(BIN)/pytest -q -m "verl or e2e$(if $(BROWSER), or browser)"
+
+# Every fault, done to real GRPO runs: about half an hour.
+soak: setup
+	@$(BIN)/python -m tests.soak.fault_matrix
 
 bench: setup
 	@$(BIN)/python -m coding_model_project sandbox bench

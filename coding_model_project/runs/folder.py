@@ -232,8 +232,10 @@ def _comparable(config: DictConfig) -> str:
 
 
 def _refuse_changes(run: RunFolder, text: str) -> None:
-    before = _flat(OmegaConf.create(run.config.read_text()))
-    after = _flat(OmegaConf.create(text))
+    before, after = (
+        _flat(OmegaConf.to_container(OmegaConf.create(yaml)))
+        for yaml in (run.config.read_text(), text)
+    )
     changed = [
         f"{key}: {before.get(key, 'absent')} → {after.get(key, 'absent')}"
         for key in [*before, *(key for key in after if key not in before)]
@@ -247,14 +249,14 @@ def _refuse_changes(run: RunFolder, text: str) -> None:
 
 
 def _flat(node: Any, prefix: str = "") -> dict[str, str]:
-    """Leaves by their full key."""
-    if OmegaConf.is_dict(node) and len(node):
-        return {
-            key: leaf
-            for child in node
-            for key, leaf in _flat(node[child], f"{prefix}{child}.").items()
-        }
-    return {prefix.rstrip("."): str(node)}
+    """Leaves of nested dictionaries by their full key."""
+    if not isinstance(node, dict) or not node:
+        return {prefix.rstrip("."): str(node)}
+    return {
+        key: leaf
+        for child in node
+        for key, leaf in _flat(node[child], f"{prefix}{child}.").items()
+    }
 
 
 def _is_process(pid: int, started: float) -> bool:

@@ -10,16 +10,18 @@ import gzip
 import queue
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from coding_model_project.types import Verdict
+from coding_model_project.types import Asserts, Call, Input, Stdin, Test, Verdict
 
 ROTATE_BYTES = 64 * 2**20
+_INPUT_CHARACTERS = 500
 _NAME = "rollouts.jsonl"
 
 
@@ -46,16 +48,23 @@ class Rollout:
     graded_at: float
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def failing_test(self) -> str:
+        """The first failing test: its input, and what came of it. Empty if there is none."""
+        return "\n".join(filter(None, (self.verdict.get("input"), self.verdict.get("detail"))))
 
-def brief(verdict: Verdict, *, public_passed: bool | None) -> dict[str, Any]:
+
+def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None) -> dict[str, Any]:
     """What of a verdict is kept for each sample.
 
     Args:
+        tests: that it was judged by.
         public_passed: whether it passes the problem's public tests; None if they were not run.
 
     Returns:
         error: the first failing test's error type, null if accepted; passed and n_tests: counts;
-        failed_test: the number, among the hidden tests, of the first that failed, and its detail;
+        failed_test: the number, among the hidden tests, of the first that failed, with its input
+        and detail;
         public_passed, judge_s, cached, extraction, sandbox.
     """
     failing = ((n, result) for n, result in enumerate(verdict.results) if result.error is not None)
@@ -65,6 +74,7 @@ def brief(verdict: Verdict, *, public_passed: bool | None) -> dict[str, Any]:
         "passed": sum(result.error is None for result in verdict.results),
         "n_tests": verdict.n_tests,
         "failed_test": number,
+        "input": "" if number is None else _shown(tests[number].input),
         "detail": failed.detail if failed else "",
         "public_passed": public_passed,
         "judge_s": round(verdict.judge_s, 4),
@@ -72,6 +82,18 @@ def brief(verdict: Verdict, *, public_passed: bool | None) -> dict[str, Any]:
         "extraction": verdict.extraction,
         "sandbox": verdict.sandbox,
     }
+
+
+def _shown(given: Input) -> str:
+    """A test's input as one would write it, cut short."""
+    match given:
+        case Call():
+            text = f"{given.function}({', '.join(map(repr, given.args))})"
+        case Stdin():
+            text = given.text
+        case Asserts():
+            text = given.source
+    return text if len(text) <= _INPUT_CHARACTERS else text[:_INPUT_CHARACTERS] + " …"
 
 
 class RolloutWriter:
@@ -82,6 +104,7 @@ class RolloutWriter:
 
     def __init__(self, folder: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
         self._path = folder / _NAME
+        end_last_line(self._path)
         self._rotate_bytes = rotate_bytes
         self._queue: queue.Queue[Iterable[Rollout] | None] = queue.Queue()
         self._error: OSError | None = None
@@ -121,6 +144,15 @@ class RolloutWriter:
                 self._error = error
 
 
+def end_last_line(path: Path) -> None:
+    """End a line that a kill cut short, so that the next one begins on its own."""
+    if path.exists() and path.stat().st_size:
+        with path.open("rb+") as file:
+            file.seek(-1, 2)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+
+
 def _rotate(path: Path) -> None:
     """rollouts.jsonl becomes rollouts.0001.jsonl.gz, or the next number."""
     n_before = len(list(path.parent.glob("rollouts.*.jsonl.gz")))
@@ -135,7 +167,7 @@ def _rotate(path: Path) -> None:
 def read_rollouts(folder: Path) -> Iterator[Rollout]:
     """A run's rollouts in order, each step as its last attempt did it.
 
-    A last line cut short by a kill is left out. Reads the files twice and holds one row at a time.
+    A line cut short by a kill is left out. Reads the files twice and holds one row at a time.
     """
     last: dict[tuple[str, int], int] = {}
     for row in _rows(folder):
@@ -151,5 +183,5 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
         if path.exists():
             with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
                 for line in lines:
-                    if line.endswith(b"\n"):
+                    with suppress(orjson.JSONDecodeError):  # cut short by a kill
                         yield orjson.loads(line)

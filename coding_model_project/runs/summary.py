@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from coding_model_project.runs.folder import RunFolder, write_json
-from coding_model_project.runs.metrics import read_metrics, series
+from coding_model_project.runs.metrics import read_metrics, total
 
+_TRAINED_TOKENS = ("rollout/trained_tokens", "train/global_tokens")
 _LAST = ("judge/accepted", "critic/score/mean", "train/loss", "val/loss")
 
 
@@ -27,9 +28,6 @@ def summarise(run: RunFolder) -> dict[str, Any]:
     steps = read_metrics(run.metrics)
     attempts = run.attempts()
 
-    def total(metric: str) -> float:
-        return sum(value for _, value in series(steps, metric))
-
     last: dict[str, float] = {}
     for data in steps.values():
         last |= {k: v for k, v in data.items() if k in _LAST or k.startswith("val-core/")}
@@ -39,9 +37,9 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "attempts": len(attempts),
         "seconds": round(sum((a.ended or time.time()) - a.started for a in attempts), 1),
         "tokens": {
-            "generated": int(total("rollout/generated_tokens")),
-            "trained": int(total("rollout/trained_tokens") or total("train/global_tokens")),
+            "generated": int(total(run.metrics, "rollout/generated_tokens")),
+            "trained": int(sum(total(run.metrics, metric) for metric in _TRAINED_TOKENS)),
         },
-        "judge_s": round(total("judge/seconds"), 2),
+        "judge_s": round(total(run.metrics, "judge/seconds"), 2),
         "last": last,
     }

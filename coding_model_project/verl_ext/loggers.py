@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from verl.utils import tracking
 
-from coding_model_project.runs.rollouts import Rollout
+from coding_model_project.runs.rollouts import Rollout, end_last_line
 
 _WANDB_TIMEOUT_S = "30"
 _CELL_CHARACTERS = 4_000
@@ -25,6 +26,7 @@ class _AppendingFileLogger(tracking.FileLogger):
     def __init__(self, project_name: str, experiment_name: str) -> None:
         self.project_name, self.experiment_name = project_name, experiment_name
         self.filepath = os.environ["VERL_FILE_LOGGER_PATH"]
+        end_last_line(Path(self.filepath))
         self.fp = open(self.filepath, "ab", buffering=0)  # noqa: SIM115 - `finish` closes it
 
 

@@ -78,7 +78,7 @@ class CodeRewardManager(RewardManagerBase):
         reward = self._reward(problem, verdict)
         info = sample_info(verdict, reward, public, generated_at, time.time())
         about = {"problem": problem.id, "tokens": len(tokens), "parts": dict(reward.parts)}
-        about["verdict"] = brief(verdict, public_passed=public)
+        about["verdict"] = brief(verdict, problem.hidden_tests, public_passed=public)
         return {
             "reward_score": reward.total,
             "reward_extra_info": info | {SAMPLE_KEY: json.dumps(about)},

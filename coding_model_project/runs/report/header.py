@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coding_model_project.runs.folder import RunFolder, State
-from coding_model_project.runs.metrics import series
+from coding_model_project.runs.metrics import total
 from coding_model_project.runs.report.lines import Metrics
 from coding_model_project.runs.report.tally import RunTally
 
@@ -27,8 +27,8 @@ def run_facts(run: RunFolder, tally: RunTally, metrics: Metrics) -> list[tuple[s
         "step": _step(tally, metrics),
         "started": _clock(origin.get("created")),
         "duration": _duration(run),
-        "tokens": _tokens(tally, metrics),
-        "judge": _judge(tally, metrics),
+        "tokens": _tokens(tally, run),
+        "judge": _judge(tally, run),
         "seeds": _seeds(origin.get("seeds") or {}),
         "commit": _commit(origin.get("git")),
         "host": _host(origin),
@@ -93,23 +93,19 @@ def _hours(seconds: float) -> str:
     return " ".join(f"{value} {unit}" for value, unit in parts if value)
 
 
-def _tokens(tally: RunTally, metrics: Metrics) -> str:
-    generated = _total(metrics, "rollout/generated_tokens")
+def _tokens(tally: RunTally, run: RunFolder) -> str:
+    generated = total(run.metrics, "rollout/generated_tokens")
     if generated:
         return f"{generated:,.0f} generated in training"
     if tally.tokens:
         return f"{tally.tokens:,} in judged samples"
-    trained = _total(metrics, "train/global_tokens")
+    trained = total(run.metrics, "train/global_tokens")
     return f"{trained:,.0f} trained on" if trained else ""
 
 
-def _judge(tally: RunTally, metrics: Metrics) -> str:
-    seconds = tally.judge_s or _total(metrics, "judge/seconds")
+def _judge(tally: RunTally, run: RunFolder) -> str:
+    seconds = total(run.metrics, "judge/seconds") or tally.judge_s
     return f"{seconds:,.1f} s of running programs" if seconds else ""
-
-
-def _total(metrics: Metrics, metric: str) -> float:
-    return sum(value for _, value in series(metrics, metric))
 
 
 def _seeds(seeds: Mapping[str, int]) -> str:

@@ -54,7 +54,7 @@ class SampleTable:
             "passed": verdict.get("passed"),
             "n_tests": verdict.get("n_tests"),
             "failed_test": verdict.get("failed_test"),
-            "detail_text": self._text(verdict.get("detail") or ""),
+            "detail_text": self._text(row.failing_test),
             "public_passed": verdict.get("public_passed"),
             "judge_s": verdict.get("judge_s"),
             "cached": verdict.get("cached"),

@@ -64,7 +64,7 @@ class Index:
         problem.rows.append(len(self.sizes))
         problem.steps.add((run, row.step))
         stratum = run, row.split, row.step, error_group(row.verdict.get("error"))
-        texts = [row.completion, row.verdict.get("detail") or "", row.sample, brief_json(row.extra)]
+        texts = [row.completion, row.failing_test, row.sample, brief_json(row.extra)]
         self.sizes.append(ROW_BYTES + sum(text_bytes(text) for text in texts))
         self.keys.append(crc32(f"{row.problem}\0{row.step}\0{row.sample}".encode()))
         self.strata.append(self._strata_numbers.setdefault(stratum, len(self._strata_numbers)))
