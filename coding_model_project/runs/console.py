@@ -18,18 +18,19 @@ def output_copied_to(log: Path) -> Iterator[None]:
     ignore Ctrl-C, after which there is still something to say.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    streams = (sys.stdout, sys.stderr)
-    before = [os.dup(stream.fileno()) for stream in streams]
-    tees = [_tee(stream.fileno(), log) for stream in streams]
+    sys.stdout.flush()
+    before = {fd: os.dup(fd) for fd in (1, 2)}
+    tees = {fd: _tee(fd, log) for fd in before}
     try:
         yield
     finally:
-        for stream, saved, tee in zip(streams, before, tees, strict=True):
-            stream.flush()
-            os.dup2(saved, stream.fileno())
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for fd, saved in before.items():
+            os.dup2(saved, fd)
             os.close(saved)
             with suppress(subprocess.TimeoutExpired):  # a child holds it: it ends with the last one
-                tee.wait(timeout=5)
+                tees[fd].wait(timeout=5)
 
 
 def _tee(fd: int, log: Path) -> subprocess.Popen[bytes]:

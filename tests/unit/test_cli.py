@@ -23,6 +23,13 @@ HELP = [
     ["data"],
     ["data", "prepare"],
     ["data", "preflight"],
+    ["runs"],
+    ["runs", "show"],
+    ["runs", "watch"],
+    ["runs", "rerun"],
+    ["report"],
+    ["doctor"],
+    ["config"],
 ]
 PROBLEMS = [
     stdin_problem(("", "1"), id="fake/1", gold=("1",), bad=("2", "3")),

@@ -1,0 +1,123 @@
+"""A run's folder knows how the run stands, and is not mixed with another configuration's."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from omegaconf import OmegaConf
+
+from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.runs.console import output_copied_to
+from coding_model_project.runs.folder import (
+    RunFolder,
+    State,
+    _write_attempt,
+    end_attempt,
+    find_runs,
+    start_attempt,
+)
+from coding_model_project.runs.stopping import StopSignal, stop_requested
+
+
+def config(**coding):
+    values = {"seed": 3, "run_dir": "here", "force": False} | coding
+    trainer = {"total_training_steps": 5, "unset": "???"}
+    return OmegaConf.create({"coding": values, "trainer": trainer})
+
+
+def start(path, *, force=False, **coding):
+    return start_attempt(path, config(**coding), recipe="grpo", command=["python"], force=force)
+
+
+def test_an_attempt_is_running_until_it_ends(tmp_path):
+    attempt = start(tmp_path)
+    run = RunFolder(tmp_path)
+    assert run.state is State.running
+    with pytest.raises(ConfigError, match="is running"):
+        start(tmp_path)
+    end_attempt(tmp_path, attempt)
+    assert run.state is State.finished
+    assert run.provenance()["seeds"] == {"coding.seed": 3}
+    assert [found.path for found in find_runs(tmp_path.parent)] == [tmp_path]
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "reason"),
+    [
+        (KeyboardInterrupt(), State.interrupted, None),
+        (TrainingError("a worker\n died"), State.failed, "a worker died"),
+        (ValueError(), State.failed, "ValueError"),
+    ],
+)
+def test_how_it_ended_is_kept(tmp_path, error, state, reason):
+    end_attempt(tmp_path, start(tmp_path), error)
+    assert RunFolder(tmp_path).state is state
+    assert RunFolder(tmp_path).attempts()[-1].error == reason
+
+
+def test_a_process_that_is_gone_was_killed(tmp_path):
+    attempt = start(tmp_path)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    _write_attempt(RunFolder(tmp_path), replace(attempt, pid=gone.pid))
+    assert RunFolder(tmp_path).state is State.killed
+
+
+def test_a_process_id_that_came_again_is_not_the_run(tmp_path):
+    attempt = start(tmp_path)
+    _write_attempt(RunFolder(tmp_path), replace(attempt, pid_started=attempt.pid_started - 100))
+    assert RunFolder(tmp_path).state is State.killed
+
+
+def test_another_configuration_is_refused_with_the_difference(tmp_path):
+    end_attempt(tmp_path, start(tmp_path), KeyboardInterrupt())
+    with pytest.raises(ConfigError, match=r"coding\.seed: 3 → 4.*coding\.force=true"):
+        start(tmp_path, seed=4)
+    assert start(tmp_path, seed=4, force=True).number == 2
+    assert OmegaConf.load(RunFolder(tmp_path).config).coding.seed == 4
+
+
+def test_the_same_configuration_goes_on(tmp_path):
+    end_attempt(tmp_path, start(tmp_path), KeyboardInterrupt())
+    created = RunFolder(tmp_path).provenance()["created"]
+    assert start(tmp_path).number == 2
+    assert RunFolder(tmp_path).provenance()["created"] == created
+
+
+def test_notes_are_the_readers(tmp_path):
+    end_attempt(tmp_path, start(tmp_path), KeyboardInterrupt())
+    (tmp_path / "RESULTS.md").write_text("it works")
+    start(tmp_path)
+    assert (tmp_path / "RESULTS.md").read_text() == "it works"
+
+
+def test_what_children_print_is_in_the_log_too(tmp_path, capfd):
+    log = tmp_path / "console.log"
+    with output_copied_to(log):
+        os.write(1, b"from here\n")
+        subprocess.run(
+            [sys.executable, "-c", "import os; os.write(2, b'from a child\\n')"], check=True
+        )
+    os.write(1, b"afterwards\n")
+    shown = capfd.readouterr()
+    assert shown.out.splitlines() == ["from here", "afterwards"]
+    assert shown.err.splitlines() == ["from a child"]
+    assert sorted(log.read_text().splitlines()) == ["from a child", "from here"]
+
+
+def test_sigterm_asks_once_and_then_insists(tmp_path):
+    with pytest.raises(KeyboardInterrupt), StopSignal(tmp_path, listen=True):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop_requested(tmp_path)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+        raise AssertionError("the second one did nothing")
+
+
+def test_a_run_that_was_asked_to_stop_is_interrupted_not_finished(tmp_path):
+    with pytest.raises(KeyboardInterrupt), StopSignal(tmp_path, listen=True):
+        os.kill(os.getpid(), signal.SIGTERM)

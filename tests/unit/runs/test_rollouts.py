@@ -1,0 +1,142 @@
+"""No sample is lost or counted twice, whatever cuts the writing short."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+
+from coding_model_project.runs.metrics import read_metrics, series, total
+from coding_model_project.runs.rollouts import (
+    Rollout,
+    RolloutWriter,
+    brief,
+    end_last_line,
+    read_rollouts,
+)
+from coding_model_project.runs.traces import Span, write_trace
+from coding_model_project.types import Call, ErrorType, Stdin, Test, TestResult, Verdict
+
+ROW = Rollout(
+    step=1,
+    attempt=1,
+    split="train",
+    problem="tinycode/1",
+    sample="a_0",
+    prompt="p",
+    completion="c" * 50,
+    tokens=3,
+    reward=1.0,
+    reward_parts={"outcome": 1.0},
+    verdict={"error": None, "detail": ""},
+    generated_at=1.0,
+    graded_at=2.0,
+)
+
+
+def write(folder, rows, **options):
+    writer = RolloutWriter(folder, **options)
+    writer.write(rows)
+    writer.close()
+
+
+def test_rows_come_back(tmp_path):
+    rows = [replace(ROW, step=step, sample=str(n)) for step in (1, 2) for n in range(3)]
+    write(tmp_path, rows)
+    assert list(read_rollouts(tmp_path)) == rows
+
+
+def test_a_step_that_is_done_again_counts_once(tmp_path):
+    write(tmp_path, [replace(ROW, step=step, reward=0.0) for step in (1, 2, 3)])
+    write(tmp_path, [replace(ROW, step=step, attempt=2) for step in (3, 4)])
+    read = [(row.step, row.attempt) for row in read_rollouts(tmp_path)]
+    assert read == [(1, 1), (2, 1), (3, 2), (4, 2)]
+
+
+def test_validation_of_a_step_is_not_its_training(tmp_path):
+    write(tmp_path, [ROW])
+    write(tmp_path, [replace(ROW, split="validation", attempt=2)])
+    assert [row.split for row in read_rollouts(tmp_path)] == ["train", "validation"]
+
+
+def test_a_line_cut_by_a_kill_costs_only_itself(tmp_path):
+    write(tmp_path, [ROW])
+    with (tmp_path / "rollouts.jsonl").open("ab") as file:
+        file.write(b'{"step": 2, "attempt": 1, "spl')
+    write(tmp_path, [replace(ROW, step=2, attempt=2)])
+    assert [row.step for row in read_rollouts(tmp_path)] == [1, 2]
+
+
+def test_full_files_are_packed(tmp_path):
+    for step in range(6):
+        write(
+            tmp_path, [replace(ROW, step=step, sample=str(n)) for n in range(4)], rotate_bytes=900
+        )
+    packed = sorted(tmp_path.glob("rollouts.*.jsonl.gz"))
+    assert [path.name for path in packed][:2] == [
+        "rollouts.0001.jsonl.gz",
+        "rollouts.0002.jsonl.gz",
+    ]
+    assert len(gzip.decompress(packed[0].read_bytes()).splitlines()) == 4
+    assert [row.step for row in read_rollouts(tmp_path)] == [n // 4 for n in range(24)]
+
+
+def test_what_cannot_be_written_is_raised(tmp_path):
+    writer = RolloutWriter(tmp_path / "not there")
+    writer.write([ROW])
+    with pytest.raises(OSError, match="not there"):
+        writer.close()
+
+
+def verdict(**fields):
+    defaults = {
+        "problem_id": "p",
+        "code": "x",
+        "extraction": "fence",
+        "results": (),
+        "n_tests": 2,
+        "comparison": "value",
+        "sandbox": "fake",
+        "grader_version": "1",
+    }
+    return Verdict(**defaults | fields)
+
+
+def test_the_failing_test_is_shown_with_its_input():
+    tests = [
+        Test(input=Call(function="solve", args=(1, "a")), expected=2),
+        Test(input=Stdin("x" * 900), expected=""),
+    ]
+    wrong = TestResult(error=ErrorType.wrong_answer, detail="expected 2, got 3")
+    short = brief(verdict(results=(wrong,)), tests, public_passed=True)
+    assert (short["failed_test"], short["input"]) == (0, "solve(1, 'a')")
+    assert replace(ROW, verdict=short).failing_test == "solve(1, 'a')\nexpected 2, got 3"
+    late = brief(verdict(results=(TestResult(error=None), wrong)), tests, public_passed=None)
+    assert late["failed_test"] == 1
+    assert len(late["input"]) < 600
+    good = brief(verdict(results=(TestResult(error=None),) * 2), tests, public_passed=True)
+    assert (good["error"], good["failed_test"], good["input"]) == (None, None, "")
+
+
+def test_metrics_count_the_later_value_and_cost_counts_both(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    rows = [(1, {"a": 1}), (2, {"a": 2}), (2, {"a": 5}), (2, {"val": 1.5}), (3, {"text": "no"})]
+    path.write_text(
+        "\n".join(json.dumps({"step": s, "data": d}) for s, d in rows) + '\n{"step": 4, "da'
+    )
+    steps = read_metrics(path)
+    assert series(steps, "a") == [(1, 1.0), (2, 5.0)]
+    assert steps[2]["val"] == 1.5
+    assert total(path, "a") == 8
+    assert read_metrics(tmp_path / "none") == {}
+    end_last_line(path)
+    assert path.read_text().endswith("\n")
+
+
+def test_spans_that_overlap_lie_in_rows_of_their_own(tmp_path):
+    def span(start, end):
+        return Span(track="judging", name="x", start=start, end=end, arguments={})
+
+    write_trace(tmp_path, 3, [span(0, 2), span(1, 3), span(2, 4)])
+    events = json.loads((tmp_path / "step_000003.json").read_text())["traceEvents"]
+    assert [event["tid"] for event in events if event["ph"] == "X"] == [0, 1, 0]
