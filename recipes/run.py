@@ -24,7 +24,14 @@ from coding_model_project.data import prepare
 from coding_model_project.errors import CodingModelError
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
 from coding_model_project.runs.console import output_copied_to
-from coding_model_project.runs.folder import INTERRUPTED, RunFolder, end_attempt, start_attempt
+from coding_model_project.runs.folder import (
+    INTERRUPTED,
+    RunFolder,
+    State,
+    end_attempt,
+    refuse_changes,
+    start_attempt,
+)
 from coding_model_project.runs.provenance import command_line
 from coding_model_project.runs.stopping import StopSignal
 from coding_model_project.runs.summary import write_summary
@@ -98,6 +105,11 @@ def carry_out(recipe: Recipe, config: DictConfig, command: list[str] | None = No
     _make_absolute(config)
     prepare.prepare(config.coding, OmegaConf.select(config, recipe.model_key), say=print)
     checks.check(config, recipe.model_key)
+    run = RunFolder(Path(config.coding.run_dir))
+    if run.attempts() and run.state is State.finished and not config.coding.force:
+        refuse_changes(run, config)
+        print(f"{run.path} has finished; for another run set coding.run_dir to a new folder")
+        return
     with _attempt(recipe, config, command) as log_dir:
         _prepare_resume(config)
         prepare_environment(config.trainer.device)

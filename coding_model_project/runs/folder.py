@@ -167,9 +167,8 @@ def start_attempt(
             f"coding.run_dir={path}: the run is running (process {last.pid} on {last.host}); "
             "choose another folder"
         )
-    text = _comparable(config)
-    if run.config.exists() and attempts and not force:
-        _refuse_changes(run, text)
+    if not force:
+        refuse_changes(run, config)
     for folder in (run.path, run.checkpoints, run.traces):
         folder.mkdir(parents=True, exist_ok=True)
     if not run.run_json.exists():
@@ -178,7 +177,7 @@ def start_attempt(
         provenance.write_patches(run.path / "patches")
     if not (run.path / "RESULTS.md").exists():
         (run.path / "RESULTS.md").write_text(_RESULTS)
-    write_text(run.config, text)
+    write_text(run.config, _comparable(config))
     run.summary.unlink(missing_ok=True)
     me = psutil.Process()
     attempt = Attempt(
@@ -231,10 +230,17 @@ def _comparable(config: DictConfig) -> str:
     return OmegaConf.to_yaml(resolved)
 
 
-def _refuse_changes(run: RunFolder, text: str) -> None:
+def refuse_changes(run: RunFolder, config: DictConfig) -> None:
+    """Make sure that a run goes on as it was started.
+
+    Raises:
+        ConfigError: its configuration was another one; with the difference.
+    """
+    if not run.config.exists():
+        return
     before, after = (
         _flat(OmegaConf.to_container(OmegaConf.create(yaml)))
-        for yaml in (run.config.read_text(), text)
+        for yaml in (run.config.read_text(), _comparable(config))
     )
     changed = [
         f"{key}: {before.get(key, 'absent')} → {after.get(key, 'absent')}"
@@ -253,9 +259,7 @@ def _flat(node: Any, prefix: str = "") -> dict[str, str]:
     if not isinstance(node, dict) or not node:
         return {prefix.rstrip("."): str(node)}
     return {
-        key: leaf
-        for child in node
-        for key, leaf in _flat(node[child], f"{prefix}{child}.").items()
+        key: leaf for child in node for key, leaf in _flat(node[child], f"{prefix}{child}.").items()
     }
 
 

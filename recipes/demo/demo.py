@@ -60,6 +60,8 @@ def main() -> int:
     summary["seconds"] = {name: round(value, 1) for name, value in seconds.items()}
     summary["peak_memory_gb"] = round(memory.peak_gb, 2)
     _link_model(policy)
+    runs = [str(OUT / "sft"), str(OUT / "grpo")]
+    _run(["coding_model_project", "report", *runs], ["--out", str(OUT / "report.html")])
     partial = OUT / "summary.partial"
     partial.write_text(json.dumps(summary, indent=2) + "\n")
     partial.replace(OUT / "summary.json")
@@ -293,5 +295,6 @@ def _print(summary: dict[str, Any]) -> None:
     console.print(
         f"{total / 60:.1f} minutes ({summary['seconds']}), "
         f"peak memory {summary['peak_memory_gb']:.1f} GB of "
-        f"{psutil.virtual_memory().total / 2**30:.0f}; the policy is in {OUT / 'model'}"
+        f"{psutil.virtual_memory().total / 2**30:.0f}; the policy is in {OUT / 'model'}, the runs in "
+        f"{OUT / 'report.html'}"
     )
