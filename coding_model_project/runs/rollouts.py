@@ -164,6 +164,11 @@ def _rotate(path: Path) -> None:
     path.unlink()
 
 
+def read_all_rollouts(folder: Path) -> Iterator[Rollout]:
+    """Everything that was written, steps that were done again too."""
+    return (Rollout(**row) for row in _rows(folder))
+
+
 def read_rollouts(folder: Path) -> Iterator[Rollout]:
     """A run's rollouts in order, each step as its last attempt did it.
 

@@ -18,23 +18,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
 from rich.console import Console
 from rich.table import Table
 
-from coding_model_project.runs.checkpoints import checkpoints_in, step_of
+from coding_model_project.runs.checkpoints import checkpoints_in, step_of, verify
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.rollouts import Rollout, _rows
+from coding_model_project.runs.rollouts import Rollout, read_all_rollouts
 from tests.end_to_end.test_interruption import left_running
 
 DATA = Path("data/tinycode")
 SAVE_EVERY = 2
 HIT_AFTER = 3
 """The step in whose successor the fault strikes: one step after a checkpoint."""
-PATIENCE_S = 240
+PATIENCE_S = 300
+BALLAST = "ballast"
+SMALL_DISK_MB = 200
+ONE = "--one"
 OVERRIDES = [
     "data.train_batch_size=8",
     "actor_rollout_ref.actor.ppo_mini_batch_size=8",
@@ -60,7 +63,7 @@ class Fault:
     """Part of what it prints, in the attempt that is hit or in the one after."""
     environment: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
-    in_small_disk: bool = False
+    on_small_disk: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +74,9 @@ class Outcome:
     lost: int
     """Steps that were done and are done again."""
     resumed_at: int
-    same_problems: bool
-    accepted: tuple[float, float]
-    """Of the steps that were done twice: before and after."""
+    before: float
+    """Accepted share in the steps that were done twice, the first time."""
+    after: float
     failures: list[str]
 
 
@@ -116,7 +119,7 @@ def kill_and_corrupt(process: subprocess.Popen[bytes], run: RunFolder) -> None:
 
 def fill_disk(process: subprocess.Popen[bytes], run: RunFolder) -> None:
     """Leave the run's disk, a file system of its own, without a byte."""
-    with (run.path / "ballast").open("wb") as file:
+    with (run.path / BALLAST).open("wb") as file:
         try:
             while True:
                 file.write(b"\0" * 65536)
@@ -143,7 +146,7 @@ FAULTS = [
         says="is damaged",
     ),
     Fault(name="SIGTERM", strike=send_sigterm, exit_codes=(130,), says="with a checkpoint"),
-    Fault(name="disk full", strike=fill_disk, exit_codes=(3,), says="is full", in_small_disk=True),
+    Fault(name="disk full", strike=fill_disk, exit_codes=(3,), says="is full", on_small_disk=True),
     Fault(
         name="W&B out of reach",
         strike=nothing,
@@ -161,62 +164,83 @@ FAULTS = [
 
 
 def try_fault(fault: Fault, folder: Path) -> Outcome:
-    """Start, strike, start again; see what came of it."""
+    """Start, strike, start again; see what came of it.
+
+    Raises:
+        RuntimeError: a run did not get as far as it should.
+    """
     run = RunFolder(folder / "run")
-    failures: list[str] = []
+    run.path.mkdir()
+    if fault.on_small_disk:
+        size = f"size={SMALL_DISK_MB}m"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", run.path], check=True)
     process = _start(fault, run, folder / "first.txt")
-    _wait_for_step(run, process, HIT_AFTER)
+    _wait(process, lambda: _steps(run, 1)[-1:] >= [HIT_AFTER], f"step {HIT_AFTER}")
     fault.strike(process, run)
-    struck = time.monotonic()
-    ended_s = exit_code = None
-    if fault.exit_codes:
-        try:
-            exit_code = process.wait(PATIENCE_S)
-            ended_s = time.monotonic() - struck
-        except subprocess.TimeoutExpired:
-            failures.append(f"still running after {PATIENCE_S} s")
-    else:
-        _wait_for_step(run, process, HIT_AFTER + 2)
-    if exit_code not in (fault.exit_codes or (None,)):
-        failures.append(f"exit code {exit_code}")
-    (run.path / "ballast").unlink(missing_ok=True)
-    process.terminate() if process.poll() is None else None
-    process.wait(PATIENCE_S)
+    ended_s = _ended(fault, process, run)
+    exit_code = process.returncode
+    if process.poll() is None:
+        process.terminate()
+        process.wait(PATIENCE_S)
+    (run.path / BALLAST).unlink(missing_ok=True)
     left = left_running(run.path)
-    if left:
-        failures.append(f"left running: {[p.name() for p in left]}")
-    saved = max((step_of(c) for c in checkpoints_in(run.checkpoints)), default=0)
-    if fault.strike is kill_and_corrupt:
-        saved -= SAVE_EVERY
-    done = _last_step(run)
+    saved = [step_of(c) for c in checkpoints_in(run.checkpoints) if not verify(c)]
+    expected = max(saved, default=0) + 1
+    done = max(_steps(run, 1)[-1], expected)
 
     process = _start(fault, run, folder / "second.txt")
-    _wait_for_step(run, process, max(done, saved + 1), attempt=2)
+    _wait(process, lambda: _steps(run, 2)[-1:] >= [done], f"step {done} after the resume")
     process.terminate()
     process.wait(PATIENCE_S)
-    rows = [Rollout(**row) for row in _rows(run.path)]
-    resumed_at = min(row.step for row in rows if row.attempt == 2)
-    if resumed_at != saved + 1:
-        failures.append(f"resumed at step {resumed_at}, the checkpoint is of step {saved}")
-    again = [[r for r in rows if r.attempt == n and resumed_at <= r.step <= done] for n in (1, 2)]
-    problems = [sorted((row.step, row.problem) for row in part) for part in again]
-    accepted = tuple(_accepted(part) for part in again)
-    if problems[0] != problems[1]:
-        failures.append("other problems after the resume")
-    if not _alike(again):
-        failures.append(f"accepted {accepted[0]:.2f} before and {accepted[1]:.2f} after")
+    rows = list(read_all_rollouts(run.path))
     printed = "".join((folder / name).read_text() for name in ("first.txt", "second.txt"))
-    if fault.says not in printed:
-        failures.append(f"did not say {fault.says!r}")
+    return _outcome(fault, rows, expected, ended_s, exit_code, len(left), printed)
+
+
+def _ended(fault: Fault, process: subprocess.Popen[bytes], run: RunFolder) -> float | None:
+    """Seconds from the fault to the end of the run; None if it went on, or would not end."""
+    struck = time.monotonic()
+    if not fault.exit_codes:
+        _wait(process, lambda: _steps(run, 1)[-1:] >= [HIT_AFTER + 2], "two more steps")
+        return None
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return None
+    return time.monotonic() - struck
+
+
+def _outcome(
+    fault: Fault,
+    rows: list[Rollout],
+    expected: int,
+    ended_s: float | None,
+    exit_code: int | None,
+    left: int,
+    printed: str,
+) -> Outcome:
+    done = max(row.step for row in rows if row.attempt == 1)
+    resumed_at = min(row.step for row in rows if row.attempt == 2)
+    again = [[r for r in rows if r.attempt == n and resumed_at <= r.step <= done] for n in (1, 2)]
+    before, after = map(_accepted, again)
+    problems = [sorted((row.step, row.problem) for row in part) for part in again]
+    checks = {
+        f"exit code {exit_code}": exit_code in (fault.exit_codes or (None,)),
+        f"{left} processes left": left == 0,
+        f"resumed at step {resumed_at}, not {expected}": resumed_at == expected,
+        "other problems after the resume": problems[0] == problems[1],
+        f"accepted {before:.2f} before and {after:.2f} after": _alike(again),
+        f"did not say {fault.says!r}": fault.says in printed,
+    }
     return Outcome(
         ended_s=ended_s,
         exit_code=exit_code,
-        left=len(left),
-        lost=max(0, done - saved),
+        left=left,
+        lost=done - resumed_at + 1,
         resumed_at=resumed_at,
-        same_problems=problems[0] == problems[1],
-        accepted=(accepted[0], accepted[1]),
-        failures=failures,
+        before=before,
+        after=after,
+        failures=[what for what, holds in checks.items() if not holds],
     )
 
 
@@ -232,34 +256,18 @@ def _start(fault: Fault, run: RunFolder, output: Path) -> subprocess.Popen[bytes
         )
 
 
-def _steps(run: RunFolder) -> list[int]:
-    text = run.metrics.read_text() if run.metrics.exists() else ""
-    return [json.loads(line)["step"] for line in text.splitlines() if line.endswith("}")]
+def _steps(run: RunFolder, attempt: int) -> list[int]:
+    """The steps whose samples an attempt has written."""
+    rows = read_all_rollouts(run.path)
+    return sorted({row.step for row in rows if row.attempt == attempt})
 
 
-def _last_step(run: RunFolder) -> int:
-    return _steps(run)[-1]
-
-
-def _wait_for_step(
-    run: RunFolder, process: subprocess.Popen[bytes], step: int, attempt: int = 1
-) -> None:
+def _wait(process: subprocess.Popen[bytes], reached: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while len(run.attempts()) < attempt or not (_steps(run) and _last_step(run) >= step):
-        if attempt == 2 and len(run.attempts()) == 2 and _is_done_again(run, step):
-            return
+    while not reached():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"step {step} was not reached; see {run.path.parent}")
+            raise RuntimeError(f"{what} was not reached")
         time.sleep(0.2)
-    if attempt == 2:
-        while not _is_done_again(run, step):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"step {step} was not done again; see {run.path.parent}")
-            time.sleep(0.2)
-
-
-def _is_done_again(run: RunFolder, step: int) -> bool:
-    return any(row["attempt"] == 2 and row["step"] >= step for row in _rows(run.path))
 
 
 def _accepted(rows: list[Rollout]) -> float:
@@ -276,53 +284,55 @@ def _alike(parts: list[list[Rollout]]) -> bool:
 
 
 def main(names: list[str]) -> int:
-    console = Console()
+    if names[:1] == [ONE]:
+        fault = next(fault for fault in FAULTS if fault.name == names[1])
+        print(json.dumps(asdict(try_fault(fault, Path(names[2])))))
+        return 0
+    console = Console(width=140)
     if not (DATA / "base" / "config.json").exists():
         prepare = ["coding_model_project", "data", "prepare", "tinycode", "--base-model"]
         subprocess.run([sys.executable, "-m", *prepare], check=True)
     table = Table(title="faults of a GRPO run")
-    for column in ("fault", "ended", "exit", "left", "lost", "resumed at", "same problems"):
+    for column in ("fault", "the run", "exit", "left", "lost", "resumed at"):
         table.add_column(column)
-    table.add_column("accepted, before and after")
+    table.add_column("accepted in steps done twice")
     table.add_column("verdict")
     failed = False
     for fault in FAULTS:
         if names and fault.name not in names:
             continue
         console.print(f"{fault.name} ...")
-        outcome = _tried(fault)
-        failed |= bool(outcome.failures)
-        ended = "goes on" if outcome.ended_s is None else f"after {outcome.ended_s:.0f} s"
-        table.add_row(
-            fault.name,
-            ended,
-            str(outcome.exit_code if outcome.exit_code is not None else ""),
-            str(outcome.left),
-            f"{outcome.lost} steps",
-            f"step {outcome.resumed_at}",
-            "yes" if outcome.same_problems else "no",
-            "{:.2f}, {:.2f}".format(*outcome.accepted),
-            "; ".join(outcome.failures) or "ok",
-        )
+        outcome = _in_a_process_of_its_own(fault)
+        failed |= outcome is None or bool(outcome.failures)
+        table.add_row(fault.name, *_cells(outcome))
     console.print(table)
     return int(failed)
 
 
-def _tried(fault: Fault) -> Outcome:
+def _cells(outcome: Outcome | None) -> list[str]:
+    if outcome is None:
+        return ["", "", "", "", "", "", "see above"]
+    return [
+        "goes on" if outcome.ended_s is None else f"ends after {outcome.ended_s:.0f} s",
+        str("" if outcome.exit_code is None else outcome.exit_code),
+        f"{outcome.left} processes",
+        f"{outcome.lost} steps",
+        f"step {outcome.resumed_at}",
+        f"{outcome.before:.2f} before, {outcome.after:.2f} after" if outcome.lost else "",
+        "; ".join(outcome.failures) or "ok",
+    ]
+
+
+def _in_a_process_of_its_own(fault: Fault) -> Outcome | None:
+    """In a mount namespace too if it needs a disk of its own, which no privilege is needed for."""
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    command = [sys.executable, "-m", __spec__.name, ONE, fault.name, str(folder)]
+    if fault.on_small_disk:
+        command = ["unshare", "--user", "--map-root-user", "--mount", *command]
     try:
-        return try_fault(fault, folder)
-    except (RuntimeError, OSError) as error:
-        nan = math.nan
-        return Outcome(
-            ended_s=None,
-            exit_code=None,
-            left=len(left_running(folder)),
-            lost=0,
-            resumed_at=0,
-            same_problems=False,
-            accepted=(nan, nan),
-            failures=[str(error)],
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        return (
+            Outcome(**json.loads(result.stdout.splitlines()[-1])) if not result.returncode else None
         )
     finally:
         for process in left_running(folder):

@@ -34,15 +34,16 @@ def start(path, *, force=False, **coding):
 
 
 def test_an_attempt_is_running_until_it_ends(tmp_path):
-    attempt = start(tmp_path)
-    run = RunFolder(tmp_path)
+    path = tmp_path / "run"
+    attempt = start(path)
+    run = RunFolder(path)
     assert run.state is State.running
     with pytest.raises(ConfigError, match="is running"):
-        start(tmp_path)
-    end_attempt(tmp_path, attempt)
+        start(path)
+    end_attempt(path, attempt)
     assert run.state is State.finished
     assert run.provenance()["seeds"] == {"coding.seed": 3}
-    assert [found.path for found in find_runs(tmp_path.parent)] == [tmp_path]
+    assert [found.path for found in find_runs(tmp_path)] == [path]
 
 
 @pytest.mark.parametrize(
