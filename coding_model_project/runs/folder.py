@@ -231,12 +231,13 @@ def _comparable(config: DictConfig) -> str:
 
 
 def refuse_changes(run: RunFolder, config: DictConfig) -> None:
-    """Make sure that a run goes on as it was started.
+    """Make sure that a run goes on as it was started. One that has logged nothing may change.
 
     Raises:
         ConfigError: its configuration was another one; with the difference.
     """
-    if not run.config.exists():
+    logged = run.metrics.exists() and run.metrics.stat().st_size > 0
+    if not (logged or any(run.checkpoints.glob("global_step_*"))):
         return
     before, after = (
         _flat(OmegaConf.to_container(OmegaConf.create(yaml)))

@@ -74,8 +74,14 @@ def test_a_process_id_that_came_again_is_not_the_run(tmp_path):
     assert RunFolder(tmp_path).state is State.killed
 
 
+def test_a_run_that_has_logged_nothing_may_change(tmp_path):
+    end_attempt(tmp_path, start(tmp_path), ConfigError("a batch that does not divide"))
+    assert start(tmp_path, seed=4).number == 2
+
+
 def test_another_configuration_is_refused_with_the_difference(tmp_path):
     end_attempt(tmp_path, start(tmp_path), KeyboardInterrupt())
+    RunFolder(tmp_path).metrics.write_text('{"step": 1, "data": {}}\n')
     with pytest.raises(ConfigError, match=r"coding\.seed: 3 → 4.*coding\.force=true"):
         start(tmp_path, seed=4)
     assert start(tmp_path, seed=4, force=True).number == 2
