@@ -192,4 +192,9 @@ def _recorded(argv: list[str]) -> DictConfig:
 def _make_absolute(config: DictConfig) -> None:
     """Ray's workers run elsewhere: the paths of `coding:`, which others refer to, become absolute."""
     for key in ("run_dir", "data_dir"):
-        config.coding[key] = os.fspath(Path(config.coding[key]).expanduser().absolute())
+        config.coding[key] = _absolute(config.coding[key])
+    config.coding.problems = [_absolute(path) for path in config.coding.problems]
+
+
+def _absolute(path: str) -> str:
+    return os.fspath(Path(path).expanduser().absolute())

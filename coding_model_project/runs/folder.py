@@ -143,7 +143,9 @@ def full_disk(path: Path) -> str:
 
 def find_runs(root: Path) -> list[RunFolder]:
     """All runs below a folder, newest first."""
+    # config.yaml is written after run.json: a kill in between leaves no run.
     found = [RunFolder(file.parent) for file in root.rglob("run.json")]
+    found = [run for run in found if run.config.exists()]
     return sorted(found, key=lambda run: run.run_json.stat().st_mtime, reverse=True)
 
 

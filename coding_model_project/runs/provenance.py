@@ -20,6 +20,9 @@ from coding_model_project.graders.base import GRADER_VERSION
 _UNTRACKED_BYTES = 1_000_000
 """Of all untracked files together; larger ones are listed in status.txt only."""
 
+_SOURCES = frozenset({".py", ".yaml", ".yml", ".toml", ".sh", ".md", ".html", ".js", ".css"})
+"""What of the untracked is copied: source text, and no .env or key that happens to lie there."""
+
 _SEED_KEYS = (
     "coding.seed",
     "data.seed",
@@ -102,7 +105,7 @@ def write_patches(folder: Path) -> None:
     left = _UNTRACKED_BYTES
     for name in _git("ls-files", "--others", "--exclude-standard", "-z", cwd=root).split("\0"):
         source = root / name
-        if name and source.is_file() and source.stat().st_size <= left:
+        if source.suffix in _SOURCES and source.is_file() and source.stat().st_size <= left:
             left -= source.stat().st_size
             target = folder / "untracked" / name
             target.parent.mkdir(parents=True, exist_ok=True)

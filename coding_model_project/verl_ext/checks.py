@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.errors import ConfigError
+from coding_model_project.judge import make_sandbox
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 """Top-level keys that verl 0.9 accepts and then ignores, in favour of `reward.*`."""
@@ -43,6 +44,8 @@ def check_sft(config: DictConfig) -> None:
         ConfigError: names the key and the way out.
     """
     _check_rows(config, "data.train_files", "data.val_files")
+    if config.trainer.nnodes > 1:
+        raise ConfigError("trainer.nnodes: SFT runs on one node; set trainer.nnodes=1")
     if not config.data.use_dynamic_bsz:
         ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
         _check_divides(config, "data.train_batch_size", "data.micro_batch_size_per_gpu", ranks)
@@ -54,6 +57,10 @@ def check_grpo(config: DictConfig) -> None:
     Raises:
         ConfigError: names the key and the way out.
     """
+    for path in config.coding.problems:
+        if not Path(path).is_file():
+            raise ConfigError(f"coding.problems: no file {path}")
+    make_sandbox(OmegaConf.to_container(config.coding.sandbox, enum_to_str=True))  # type: ignore[arg-type]
     _check_rows(config, "data.train_files")
     _check_divides(
         config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import traceback
 from pathlib import Path
@@ -108,4 +109,5 @@ def _reason(fatal: Path, error: Any) -> str:
     if fatal.exists():
         return fatal.read_text().strip()
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    last = lines[-1] if lines else type(error).__name__
+    return re.sub(r"^coding_model_project\.errors\.\w+: ", "", last)

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from coding_model_project.errors import DataError
 from coding_model_project.judge import Judge, open_judge
 from coding_model_project.rewards.outcome import REWARDS
 from coding_model_project.runs.rollouts import brief
@@ -69,7 +70,7 @@ class CodeRewardManager(RewardManagerBase):
         """
         generated_at = time.time()
         item = cast(Any, data[-1:])[0]  # the last of several outputs
-        problem = self._problems[item.non_tensor_batch["reward_model"]["ground_truth"]]
+        problem = self._problem(item.non_tensor_batch["reward_model"]["ground_truth"])
         tokens = self._response(item)
         completion = self._decode(tokens, skip_special_tokens=True)
         judge = await self._started_judge()
@@ -83,6 +84,13 @@ class CodeRewardManager(RewardManagerBase):
             "reward_score": reward.total,
             "reward_extra_info": info | {SAMPLE_KEY: json.dumps(about)},
         }
+
+    def _problem(self, problem_id: str) -> Problem:
+        if problem_id not in self._problems:
+            raise DataError(
+                f"{problem_id}: a row of data.* names it, no file of coding.problems has it"
+            )
+        return self._problems[problem_id]
 
     def _response(self, item: Any) -> Any:
         """The generated token ids, without padding."""

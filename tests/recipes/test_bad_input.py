@@ -38,12 +38,14 @@ def own_files(tmp_path):
     pq.write_table(
         pa.Table.from_pylist([row | {"data_source": "humaneval"}]), tmp_path / "mixed.parquet"
     )
+    (tmp_path / "problems.jsonl").touch()
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     return [
         "hardware=cpu",
         "coding.dataset=null",
         "coding.min_memory_gb=0",
+        f"coding.problems=[{tmp_path}/problems.jsonl]",
         f"data.train_files={tmp_path}/train.parquet",
         f"data.val_files={tmp_path}/train.parquet",
         f"actor_rollout_ref.model.path={tmp_path}/model",
@@ -63,6 +65,8 @@ def own_files(tmp_path):
         ("actor_rollout_ref.model.path=/nowhere/model", "actor_rollout_ref.model.path"),
         ("data.train_files=/nowhere/train.parquet", "data.train_files"),
         ("data.train_files=/nowhere/humaneval.parquet", "test only"),
+        ("coding.problems=[/nowhere/problems.jsonl]", "coding.problems"),
+        ("coding.sandbox.name=nowhere:Sandbox", "coding.sandbox.name"),
     ],
 )
 def test_one_line_naming_the_key(own_files, override, says, tmp_path):

@@ -1,0 +1,161 @@
+"""The pages of docs/ are true: their fast blocks run, and what they name exists."""
+
+import functools
+import importlib.util
+import json
+import re
+
+import pytest
+import typer
+from omegaconf import OmegaConf
+
+from coding_model_project.cli import app
+from coding_model_project.errors import ConfigError
+from recipes.compose import compose_recipe
+from tests import docs
+from tests.synthetic_runs import training, training_metrics, write_run
+
+WITH_BLOCKS = [page for page in docs.PAGES if any(b.executed for b in docs.blocks(page))]
+HARDWARE = "hardware=cpu"
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.name)
+def test_fast_blocks_run(page, tmp_path):
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    if page.name == "read-a-run.md":
+        grpo_run(folder / "outputs" / "grpo")
+    assert docs.execute(page, folder, slow=False, timeout_s=60) > 0
+
+
+def grpo_run(folder):
+    """What somebody who comes to read a run has."""
+    rollouts = list(training(n_steps=6))
+    write_run(folder, rollouts=rollouts, metrics=training_metrics(rollouts))
+    origin = json.loads((folder / "run.json").read_text())
+    origin |= {"python": "3.11.7", "grader_version": "1", "packages": {}}
+    (folder / "run.json").write_text(json.dumps(origin))
+    (folder / "config.yaml").write_text("trainer: {total_training_steps: 6}\n")
+
+
+@pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))
+def test_commands_exist(page):
+    for command in docs.commands(page):
+        assert importlib.util.find_spec(command.module), f"{command}: no such module"
+        if command.module == "coding_model_project":
+            check_options(command)
+        elif command.module in ("recipes.sft", "recipes.grpo"):
+            check_overrides(command)
+
+
+def check_options(command):
+    """Subcommands and options as the command line knows them."""
+    here = typer.main.get_command(app)
+    for argument in command.arguments:
+        if argument.startswith("--"):
+            known = {name for parameter in here.params for name in parameter.opts} | {"--help"}
+            assert argument.split("=")[0] in known, f"{command}: no option {argument}"
+        elif argument in getattr(here, "commands", {}):
+            here = here.commands[argument]
+        elif not getattr(here, "invoke_without_command", False):
+            assert not hasattr(here, "commands"), f"{command}: no command {argument}"
+
+
+def check_overrides(command):
+    """The recipe takes these arguments; where a value is a placeholder, it has the key."""
+    recipe = command.module.removeprefix("recipes.")
+    given = [word for word in command.arguments if "=" in word and not word.startswith(("-", "["))]
+    whole = []
+    for word in given:
+        key = word.partition("=")[0]
+        if not is_placeholder(word):
+            whole.append(word)
+        elif key.startswith("+"):  # any value will do to see whether it can be added
+            whole.append(f"{key}=x")
+        else:
+            assert has_key(recipe, key), f"{command}: no key {key}"
+    try:
+        composed(recipe, tuple(dict.fromkeys(map(first_of_sweep, whole))))
+    except ConfigError as error:
+        pytest.fail(f"{command}: {error}")
+
+
+def is_placeholder(override):
+    """`key=NAME`, `key=value`, `key=a|b`, `key=$HOME/x`: not to be taken literally."""
+    value = override.partition("=")[2]
+    return bool(re.search(r"^[A-Z]+\b|\$|\.\.\.|^value$|^$", value))
+
+
+def first_of_sweep(override):
+    key, _, value = override.partition("=")
+    return f"{key}={value.split(',')[0]}" if re.fullmatch(r"[\w,]+", value) else override
+
+
+@functools.cache
+def composed(recipe, overrides):
+    hardware = [] if any(word.startswith("hardware=") for word in overrides) else [HARDWARE]
+    return compose_recipe(recipe, [*overrides, *hardware])
+
+
+def has_key(recipe, key):
+    if key in ("hardware", "experiment"):
+        return True
+    *parents, last = key.split(".")
+    node = composed(recipe, ())
+    for parent in parents:
+        if not OmegaConf.is_dict(node) or parent not in node.keys():  # noqa: SIM118 - also what is missing
+            return False
+        node = node._get_node(parent)
+    return OmegaConf.is_dict(node) and last in list(node.keys())
+
+
+@pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))
+def test_keys_exist(page):
+    for where, key in docs.keys(page):
+        assert has_key("grpo", key) or has_key("sft", key), f"{where}: no key {key}"
+
+
+@pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_index_lists_every_page():
+    text = (docs.ROOT / "docs" / "index.md").read_text()
+    for page in docs.PAGES:
+        assert page.name == "index.md" or f"({page.name})" in text
+
+
+def test_what_is_wrong_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "`coding.reward.knd` and `python -m recipes.sft trainer.nonsense=1 | cat`\n"
+        "```console\npython -m coding_model_project nonsense --path x  # no\n```\n"
+        "```sh exit=3\necho some; exit 3\n```\n"
+        "```text output\nsome\nmore\n```\n"
+    )
+    assert ("page.md:1", "coding.reward.knd") in set(docs.keys(page))
+    assert not has_key("grpo", "coding.reward.knd")
+    sft, nonsense = sorted(docs.commands(page), key=lambda command: -len(command.module))[::-1]
+    assert sft.arguments == ("trainer.nonsense=1",)
+    with pytest.raises(pytest.fail.Exception, match=r"trainer\.nonsense"):
+        check_overrides(sft)
+    assert nonsense.arguments == ("nonsense", "--path", "x")
+    with pytest.raises(AssertionError, match="no command nonsense"):
+        check_options(nonsense)
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    with pytest.raises(AssertionError, match="'more' is not in the output"):
+        docs.execute(page, folder, slow=False, timeout_s=60)
+
+
+def test_a_fast_block_has_no_torch(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python exit=1\nimport torch\n```\n```text output\nmust not import torch\n```\n"
+    )
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    assert docs.execute(page, folder, slow=False, timeout_s=60) == 1
