@@ -64,9 +64,11 @@ class CodingTrainer(PPOTrainerSync):
             *agent_loop_manager.agent_loop_workers,
             *(self.get_reward_handles() or []),
         ]
-        with _watch(watched, self._fatal):
-            super().fit(agent_loop_manager)
-        self._samples.close()
+        try:
+            with _watch(watched, self._fatal):
+                super().fit(agent_loop_manager)
+        finally:
+            self._samples.close()
         if isinstance(self.checkpoint_callback, CodingCheckpoints):
             self.checkpoint_callback.finish()
 
