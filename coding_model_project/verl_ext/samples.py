@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,52 @@ class Sampled:
     info: Mapping[str, Any]
     """`reward_manager.CodeRewardManager.run_single`'s reward_extra_info."""
     reward: float
+
+
+def trained_samples(
+    tokenizer: Any, keys: Sequence[str], fields: Any, infos: Sequence[Mapping[str, Any]]
+) -> list[Sampled]:
+    """Samples of a training step.
+
+    Args:
+        fields: TransferQueue's prompts, responses (token ids) and rm_scores (per token), one row a key.
+        infos: each sample's reward_extra_info.
+    """
+    decode = partial(tokenizer.decode, skip_special_tokens=True)
+    rows = zip(
+        keys, fields["prompts"], fields["responses"], fields["rm_scores"], infos, strict=True
+    )
+    return [
+        Sampled(
+            key=key,
+            prompt=partial(decode, prompt),
+            completion=partial(decode, response),
+            info=info,
+            reward=float(scores.sum()),
+        )
+        for key, prompt, response, scores, info in rows
+    ]
+
+
+def validated_samples(
+    uids: Sequence[str],
+    prompts: Sequence[str],
+    completions: Sequence[str],
+    scores: Sequence[float],
+    infos: Mapping[str, Sequence[Any]],
+) -> list[Sampled]:
+    """Samples of a validation; `infos` holds a list per key of reward_extra_info."""
+    rows = zip(uids, prompts, completions, scores, zip(*infos.values(), strict=True), strict=True)
+    return [
+        Sampled(
+            key=uid,
+            prompt=partial(str, prompt),
+            completion=partial(str, completion),
+            info=dict(zip(infos, values, strict=True)),
+            reward=score,
+        )
+        for uid, prompt, completion, score, values in rows
+    ]
 
 
 class SampleLog:

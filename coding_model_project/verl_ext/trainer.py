@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,11 @@ from coding_model_project.verl_ext.checkpoints import CodingCheckpoints
 from coding_model_project.verl_ext.generated import generated_tokens
 from coding_model_project.verl_ext.metrics import CLOCK_KEYS, step_metrics
 from coding_model_project.verl_ext.reward_manager import SAMPLE_KEY
-from coding_model_project.verl_ext.samples import Sampled, SampleLog
+from coding_model_project.verl_ext.samples import (
+    SampleLog,
+    trained_samples,
+    validated_samples,
+)
 
 FATAL_FILE = "fatal.txt"
 """In an attempt's log folder: the one line that says why a run was stopped from within."""
@@ -137,23 +140,7 @@ class CodingTrainer(PPOTrainerSync):
         metrics["rollout/trained_tokens"] = int(sum(m.sum() for m in fields["response_mask"]))
         if self._generated is not None and self._generated_before is not None:
             metrics["rollout/generated_tokens"] = self._generated - self._generated_before
-        samples = [
-            Sampled(
-                key=key,
-                prompt=partial(self.tokenizer.decode, prompt, skip_special_tokens=True),
-                completion=partial(self.tokenizer.decode, response, skip_special_tokens=True),
-                info=info,
-                reward=float(scores.sum()),
-            )
-            for key, prompt, response, info, scores in zip(
-                keys,
-                fields["prompts"],
-                fields["responses"],
-                infos,
-                fields["rm_scores"],
-                strict=True,
-            )
-        ]
+        samples = trained_samples(self.tokenizer, keys, fields, infos)
         self._samples.step(self.global_steps, "train", samples, self.logger.logger)
 
     def _maybe_log_val_generations(
@@ -171,22 +158,7 @@ class CodingTrainer(PPOTrainerSync):
         sample_turns: Any,
         expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
-        infos = [
-            dict(zip(reward_extra_infos_dict, values, strict=True))
-            for values in zip(*reward_extra_infos_dict.values(), strict=True)
-        ]
-        samples = [
-            Sampled(
-                key=uid,
-                prompt=partial(str, prompt),
-                completion=partial(str, completion),
-                info=info,
-                reward=score,
-            )
-            for uid, prompt, completion, score, info in zip(
-                sample_uids, *self._validated, infos, strict=True
-            )
-        ]
+        samples = validated_samples(sample_uids, *self._validated, reward_extra_infos_dict)
         self._samples.step(self.global_steps, "validation", samples, self.logger.logger)
         for key in (*CLOCK_KEYS, SAMPLE_KEY):
             reward_extra_infos_dict.pop(key, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.verl_ext.processes import TOKEN
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -61,8 +63,10 @@ def _of_run(run_dir: Path) -> list[psutil.Process]:
     return found
 
 
-def test_killed_then_resumed_then_interrupted(world, tmp_path):
-    overrides = [*world.overrides(tmp_path), "trainer.save_freq=2"]
+def test_killed_then_resumed_elsewhere_then_interrupted(world, tmp_path):
+    """The machine dies with its disk: the next one goes on from the copy of the last checkpoint."""
+    url = f"file://{tmp_path}/store"
+    overrides = [*world.overrides(tmp_path), "trainer.save_freq=2", f"coding.checkpoints.url={url}"]
     overrides += ["trainer.total_training_steps=1000", "trainer.total_epochs=1000"]
 
     first = start(tmp_path, overrides)
@@ -71,6 +75,9 @@ def test_killed_then_resumed_then_interrupted(world, tmp_path):
     first.wait()
     assert left_running(tmp_path) == []
     seen = steps(tmp_path)
+    saved = CheckpointStore(url, keep=3, say=print).steps()[0]
+    assert saved >= seen[-1] - 3
+    shutil.rmtree(tmp_path / "checkpoints")
 
     second = start(tmp_path, overrides)
     while len(steps(tmp_path)) < len(seen) + 2:
@@ -80,6 +87,5 @@ def test_killed_then_resumed_then_interrupted(world, tmp_path):
     assert second.wait(60) == 130
     assert left_running(tmp_path) == []
     resumed = steps(tmp_path)[len(seen) :]
-    saved = max(step for step in seen if step % 2 == 0)
-    assert resumed[0] == saved + 1  # nothing lost but the steps since the last checkpoint
+    assert resumed[0] == saved + 1  # nothing lost but the steps since that checkpoint
     assert resumed == list(range(resumed[0], resumed[0] + len(resumed)))
