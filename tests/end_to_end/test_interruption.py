@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from coding_model_project.runs.checkpoint_store import CheckpointStore
-from coding_model_project.verl_ext.processes import TOKEN
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -43,7 +42,7 @@ def wait_for_step(run_dir: Path, process: subprocess.Popen[bytes], step: int) ->
 
 
 def left_running(run_dir: Path) -> list[psutil.Process]:
-    """Processes of the run that are there after 20 s: by its folder on their command line, or token."""
+    """Processes of the run that are there after 20 s: its folder is in their command or environment."""
     deadline = time.monotonic() + 20
     while (found := _of_run(run_dir)) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -54,9 +53,9 @@ def _of_run(run_dir: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            named = str(run_dir) in " ".join(process.cmdline())
-            carries = TOKEN in process.environ() and process.pid != os.getpid()
-            if (named or carries) and process.status() != psutil.STATUS_ZOMBIE:
+            about = [*process.cmdline(), *process.environ().values()]
+            ours = any(str(run_dir) in text for text in about) and process.pid != os.getpid()
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.Error:
             continue

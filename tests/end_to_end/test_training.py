@@ -16,7 +16,7 @@ from coding_model_project.errors import ConfigError, TrainingError
 from recipes.compose import compose_recipe
 from recipes.run import carry_out
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.verl, pytest.mark.timeout(400)]
 
 WITHIN_S = 60
 
