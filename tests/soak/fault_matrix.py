@@ -134,7 +134,7 @@ def nothing(process: subprocess.Popen[bytes], run: RunFolder) -> None:
 
 FAULTS = [
     Fault(name="driver, kill -9", strike=kill_driver, exit_codes=(-9,)),
-    Fault(name="trainer, kill -9", strike=kill_process("ray::CodingTaskRunner"), exit_codes=(3,)),
+    Fault(name="trainer, kill -9", strike=kill_process("ray::TaskRunner"), exit_codes=(3,)),
     Fault(name="training worker, kill -9", strike=kill_process("ray::WorkerDict"), exit_codes=(3,)),
     Fault(name="rollout server, kill -9", strike=kill_process("VLLM::EngineCore"), exit_codes=(3,)),
     Fault(name="reward worker, kill -9", strike=kill_process("ray::RewardLoop"), exit_codes=(3,)),
