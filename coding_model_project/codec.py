@@ -59,6 +59,8 @@ def to_json(value: Any, depth: int = 0) -> Any:
         return {"b": bytes(value).hex()}
     if kind in _SEQUENCES:
         return {_SEQUENCES[kind]: [to_json(item, depth + 1) for item in value]}
+    if kind is Opaque:
+        return {"o": value.type_name[:80]}
     return _subclass_to_json(value, depth)
 
 

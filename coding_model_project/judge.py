@@ -21,19 +21,29 @@ def make_sandbox(config: Mapping[str, Any]) -> Sandbox:
     """The sandbox that `coding.sandbox` describes, not yet started.
 
     Raises:
-        ConfigError: `coding.sandbox.name` is neither known nor an importable "module:Class".
+        ConfigError: `coding.sandbox.name` is neither known nor an importable "module:Class", or
+            what else it needs is missing.
     """
     name = str(config["name"])
     if name == "embedded":
         from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
         return EmbeddedSandbox(workers=config["workers"], min_tier=str(config["min_tier"]))
+    if name == "fusion":
+        from coding_model_project.sandbox.fusion import FusionSandbox
+
+        return FusionSandbox(
+            config["urls"],
+            max_concurrency=config["max_concurrency"],
+            timeout_s=config["timeout_s"],
+            retry_s=config["retry_s"],
+        )
     module, _, attribute = name.partition(":")
     try:
         sandbox_class = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f'coding.sandbox.name={name}: not "embedded" and not importable as '
+            f'coding.sandbox.name={name}: neither "embedded" nor "fusion", and not importable as '
             f'"package.module:Class" ({error})'
         ) from error
     return sandbox_class(**config["kwargs"])
@@ -73,8 +83,14 @@ async def open_judge(coding: Mapping[str, Any]) -> AsyncIterator[Judge]:
     stop_early = coding["reward"]["kind"] == "sparse"
     # Programs wait for their turn here and not in the sandbox, so that a verdict's judge_s is the time
     # spent on it.
-    slots = asyncio.Semaphore(coding["sandbox"]["workers"] or len(os.sched_getaffinity(0)))
+    slots = asyncio.Semaphore(_programs_at_once(coding["sandbox"]))
     async with make_sandbox(coding["sandbox"]) as sandbox:
         hidden = ExecutionGrader(sandbox, bare=bare, stop_early=stop_early, slots=slots)
         public = ExecutionGrader(sandbox, bare=bare, stop_early=True, public=True, slots=slots)
         yield Judge(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))
+
+
+def _programs_at_once(config: Mapping[str, Any]) -> int:
+    if config["name"] == "fusion":
+        return config["max_concurrency"]
+    return config["workers"] or len(os.sched_getaffinity(0))

@@ -15,6 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 from coding_model_project.configs import schema
 from coding_model_project.errors import ConfigError
 
+_GROUPS = ("hardware", "experiment", "sandbox")
+"""What a recipe's defaults list lets one choose."""
+
 
 def config_dir(name: str) -> Path:
     """Where the recipe's `<name>.yaml` lies."""
@@ -75,7 +78,7 @@ def _suggestion(name: str, overrides: list[str]) -> str:
         known = _keys(compose(config_name=name, overrides=own))
     for override in overrides:
         key = override.lstrip("+~").split("=")[0]
-        if key not in known and not key.startswith(("hydra", "hardware", "experiment")):
+        if key not in known and key not in _GROUPS and not key.startswith("hydra"):
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             near = f"; did you mean {close[0]}?" if close else ""
             return f" ({key}{near or ';'} see all keys with --cfg job)"

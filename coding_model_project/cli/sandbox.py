@@ -1,18 +1,22 @@
-"""`sandbox`: is it safe here, run one program, how fast is it."""
+"""`sandbox`: is it safe here, run one program, serve it over HTTP, how fast is it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coding_model_project.cli.common import MinTier, Workers, embedded_sandbox, existing_file
-from coding_model_project.errors import SandboxError
+from coding_model_project.errors import ConfigError, SandboxError
+
+if TYPE_CHECKING:
+    from coding_model_project.sandbox.base import Sandbox
 
 app = typer.Typer(no_args_is_help=True, help="The sandbox that untrusted programs run in.")
 
@@ -77,6 +81,58 @@ def run(
 
 
 @app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8080,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CODING_SANDBOX_TOKEN",
+            help="Asked of clients as a bearer token; needed unless only this machine can connect.",
+        ),
+    ] = None,
+    max_waiting: Annotated[
+        int, typer.Option(help="Requests that may wait; more are answered 429.", min=0)
+    ] = 512,
+    max_request_mb: Annotated[int, typer.Option(help="Largest request, in MiB.", min=1)] = 64,
+    memory_mb: Annotated[
+        int, typer.Option(help="Most memory of a program, in MiB.", min=16)
+    ] = 4096,
+    workers: Workers = None,
+    min_tier: MinTier = "seccomp",
+) -> int:
+    """Serve SandboxFusion's HTTP API from this machine's sandbox, until it is interrupted."""
+    try:
+        from coding_model_project.server import serving
+        from coding_model_project.server.app import Settings, create_app
+        from coding_model_project.server.running import Bounds
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{error.name} is not installed: pip install 'coding-model-project[serve]'"
+        ) from error
+
+    serving.check_exposure(host, token)
+    at_once = workers or len(os.sched_getaffinity(0))
+    sandbox = embedded_sandbox(at_once, min_tier)
+    settings = Settings(
+        at_once=at_once,
+        max_waiting=max_waiting,
+        max_request_bytes=max_request_mb << 20,
+        token=token,
+        bounds=Bounds(memory_mb=memory_mb),
+    )
+    listening = serving.listen(host, port)
+    address = f"http://{host}:{listening.getsockname()[1]}"
+
+    def started() -> None:
+        print(f"serving on {address} ({sandbox.identity}, {at_once} programs at once)", flush=True)
+
+    with listening:
+        serving.serve(create_app(sandbox, settings), sandbox, listening, started)
+    return 0
+
+
+@app.command()
 def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
     rounds: Annotated[int, typer.Option(help="Rounds; the median counts.", min=1)] = 5,
@@ -100,3 +156,48 @@ def bench(
         },
     }
     print(json.dumps(line))
+
+
+@app.command()
+def battery(
+    file: Annotated[Path, typer.Argument(help="JSON lines of adversarial and honest programs.")],
+    sandbox: Annotated[str, typer.Option(help='"embedded" or a server\'s URL.')] = "embedded",
+    tier: Annotated[str | None, typer.Option(help="This tier of the embedded sandbox.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> int:
+    """Judge a battery: a line per case that does not hold; the last line is JSON.
+
+    Exit code 1 if any case does not hold.
+    """
+    from coding_model_project.graders.battery.cases import read_cases
+    from coding_model_project.graders.battery.running import run_battery, summary
+    from coding_model_project.progress import progress_bar
+
+    cases = read_cases(existing_file(file, "FILE"))
+    judged_in = _battery_sandbox(sandbox, tier)
+
+    async def judge():
+        with progress_bar("battery", len(cases)) as advance:
+            return await run_battery(cases, judged_in, advance)
+
+    outcomes, identity = asyncio.run(judge())
+    failed = [outcome for outcome in outcomes if outcome.unmet]
+    if not as_json:
+        for outcome in failed:
+            print(f"{outcome.case.id}: {'; '.join(outcome.unmet)}")
+    print(json.dumps(summary(outcomes, tier=identity.split("/")[1])))
+    return 1 if failed else 0
+
+
+def _battery_sandbox(name: str, tier: str | None) -> Sandbox:
+    if name == "embedded":
+        from coding_model_project.sandbox.embedded import EmbeddedSandbox
+
+        return EmbeddedSandbox(workers=1, min_tier=tier or "seccomp", tier=tier)
+    if tier is not None:
+        raise ConfigError("--tier: only the embedded sandbox can be told its tier")
+    if "://" not in name:
+        raise ConfigError(f'--sandbox={name}: neither "embedded" nor a URL')
+    from coding_model_project.sandbox.fusion import FusionSandbox
+
+    return FusionSandbox([name])

@@ -212,11 +212,13 @@ def judge_execution(test: Test, execution: Execution, comparison: str) -> TestRe
         case Call():
             right = same_value(test.expected, execution.value)
             got = execution.value
-        case Asserts():
-            right, got = True, None
+        case Asserts():  # only the tests' own word, in full, is a pass: else the line that failed
+            right, got = execution.value is True, execution.value
     if right:
         return TestResult(error=None, cpu_s=execution.cpu_s)
     detail = f"expected {_short(test.expected)}, got {_short(got)}"
+    if isinstance(test.input, Asserts):
+        detail = clip(str(got), _DETAIL_BYTES)
     return TestResult(error=ErrorType.wrong_answer, cpu_s=execution.cpu_s, detail=detail)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
+    Asserts,
     Call,
     Execution,
     Input,
@@ -81,6 +82,12 @@ def _call(name: str, source: str, value: Plain | Opaque, *args: Plain) -> Case:
     return Case(name=f"call: {name}", source=source, given=given, value=value)
 
 
+def _asserts(name: str, source: str, tests: str, value: Plain) -> Case:
+    """Tests of `f`; the value is True or the line that failed."""
+    given = Asserts(source=tests, entry_point="f")
+    return Case(name=f"asserts: {name}", source=source, given=given, value=value)
+
+
 def _ends(
     name: str, source: str, status: Status, limits: Limits = _LIMITS, given: Input = _EMPTY
 ) -> Case:
@@ -123,8 +130,25 @@ thread = threading.Thread(target=lambda: answers.append(int(input())))
 thread.start(); thread.join()
 print(answers)
 """
+_ASYNC = """
+import asyncio
+async def main():
+    print(await asyncio.to_thread(input))
+asyncio.run(main())
+"""
 _ADD = "def f(a, b): return a + b"
 _RAISES = "def f(): raise ValueError('no')"
+
+_ALIAS = "def f(x):\n    x.clear()\n    return []"
+_ALIAS_FAILS = "line 2: assert f(x) == sorted(x)"
+_EQUAL = "class E:\n    def __eq__(self, other): return True\ndef f(): return E()"
+_PAIR = (
+    "class Pair:\n    def __init__(self, a, b): self.a, self.b = a, b\ndef f(p): return p.a + p.b"
+)
+_ASSERTS = Asserts(source="assert f() == 1", entry_point="f")
+_CATCHING = Asserts(source="try: f()\nexcept BaseException: pass", entry_point="f")
+_LEAVES = "import os\ndef f(): os._exit(0)"
+_LOOPS = "def f():\n    while True: pass"
 
 CASES: tuple[Case, ...] = (
     _script("input", "print(int(input()) + len(input().split()))", _LINES, "5\n"),
@@ -138,6 +162,10 @@ CASES: tuple[Case, ...] = (
     _script("SystemExit", "print(1)\nraise SystemExit", "", "1\n"),
     _script("sys.exit(0)", "import sys\nprint(1)\nsys.exit(0)", "", "1\n"),
     _script("raw output", "import sys\nsys.stdout.buffer.write(b'\\xc3\\xa9')", "", "é"),
+    _script("closed", "import sys\nprint(1)\nsys.stdout.close()", "", "1\n"),
+    _script("reopened", "out = open(1, 'w')\nout.write('x')", "", "x"),
+    _script("silenced", "import os, sys\nsys.stderr = open(os.devnull, 'w')\nprint(1)", "", "1\n"),
+    _script("asyncio", _ASYNC, "7", "7\n"),
     _script("unflushed", "import sys\nsys.stdout.write('x')", "", "x"),
     _script("prompt", "print(input('n? '))", "1", "n? 1\n"),
     _script("at exit", "import atexit\natexit.register(print, 2)\nprint(1)", "", "1\n2\n"),
@@ -163,6 +191,18 @@ CASES: tuple[Case, ...] = (
     _call("no answer but None", "def f(): print('x')", None),
     _call("guard is not run", f"{_ADD}\nif __name__ == '__main__': 1 / 0", 3, 1, 2),
     _call("not plain", "class A: pass\ndef f(): return A()", Opaque("A")),
+    _asserts("pass", _ADD, "assert f(1, 2) == 3", True),
+    _asserts("check", _ADD, "def check(candidate):\n    assert candidate(1, 2) == 3", True),
+    _asserts("fail", _ADD, "x = 4\nassert f(1, 2) == x", "line 2: assert f(1, 2) == x"),
+    _asserts("in place", "def f(x): x.sort()", "x = [2, 1]\nf(x)\nassert x == [1, 2]", True),
+    _asserts("alias", _ALIAS, "x = [2, 1]\nassert f(x) == sorted(x)", _ALIAS_FAILS),
+    _asserts("equal to all", _EQUAL, "assert f() == 1", "line 1: assert f() == 1"),
+    _asserts("objects", _PAIR, "assert f(Pair(1, 2)) == 3", True),
+    _asserts("exception", _RAISES, "try: f()\nexcept ValueError: pass\nelse: 1 / 0", True),
+    _ends("exit before the asserts", "import os\nos._exit(0)", Status.raised, given=_ASSERTS),
+    _ends("uncaught exception in asserts", _RAISES, Status.raised, given=_ASSERTS),
+    _ends("exit that asserts catch", _LEAVES, Status.raised, given=_CATCHING),
+    _ends("infinite loop in asserts", _LOOPS, Status.cpu_timeout, _BRIEF, given=_ASSERTS),
     _ends("syntax error", "print('ran')\ndef f(:", Status.syntax_error),
     _ends("null byte", "print(1)\x00", Status.syntax_error),
     _ends("surrogate", "print('\ud800')", Status.syntax_error),

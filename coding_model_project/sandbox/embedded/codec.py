@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from coding_model_project import codec
@@ -29,17 +30,21 @@ def decode(data: bytes, max_bytes: int) -> Plain | Opaque:
 
 def _refuse_collisions(picture: Any) -> None:
     """Raises ValueError for a set or dict whose elements share hashes: building it is quadratic."""
-    pending = [picture]
+    parts, pending = [], [picture]
     while pending:
         part = pending.pop()
         if isinstance(part, list):
             pending += part
         elif isinstance(part, dict):
             for tag, content in part.items():
-                if not isinstance(content, list):
-                    continue
-                pending += content
-                if tag in ("s", "z", "d") and len(content) > _FEW:
-                    keys = [item[0] for item in content] if tag == "d" else content
-                    if len({hash(codec.from_json(key)) for key in keys}) * 2 < len(keys):
-                        raise ValueError("elements share hashes")
+                if isinstance(content, list):
+                    pending += content
+                    parts.append((tag, content))
+    for tag, content in reversed(
+        parts
+    ):  # what is inside of an element first: it is built for its hash
+        if tag in ("s", "z", "d") and len(content) > _FEW:
+            keys = [item[0] for item in content] if tag == "d" else content
+            hashes = Counter(hash(codec.from_json(key)) for key in keys)
+            if max(hashes.values()) > _FEW:
+                raise ValueError("elements share hashes")

@@ -39,6 +39,10 @@ _STACK = 120 << 20
 _SCRATCH = 8 << 20
 """Bytes a test may write to its own /tmp, which ends with it (tier namespaces)."""
 
+_RLIMIT_SIGPENDING = 11  # Python has no name for it
+_PENDING_SIGNALS = 256
+"""Queued signals, which timers count as."""
+
 _PREFIXES = {"/usr/lib" if prefix == "/usr" else prefix for prefix in (sys.base_prefix, sys.prefix)}
 READABLE = (
     *sorted(_PREFIXES),
@@ -66,6 +70,8 @@ class Confinement:
     """Descriptor of the rule set of tier seccomp."""
     filter: linux.Filter | None = None
     """The seccomp filter of every tier but rlimit."""
+    proc: int | None = None
+    """Descriptor of the host's /proc, from which P counts a test's threads; never a test's."""
 
     @property
     def namespaces(self) -> int:
@@ -83,8 +89,9 @@ def prepare(tier: Tier) -> Confinement:
     """
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     base = pages * resource.getpagesize() + MEMORY_MARGIN
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     if tier is Tier.rlimit:
-        return Confinement(tier=tier, base_address_space=base)
+        return Confinement(tier=tier, base_address_space=base, proc=proc)
     ruleset = None
     if tier is Tier.namespaces:
         _enter_namespaces()
@@ -92,9 +99,13 @@ def prepare(tier: Tier) -> Confinement:
         abi = linux.landlock_abi()
         if not abi:
             raise OSError("the kernel has no Landlock, which tier seccomp needs to close files")
-        ruleset = linux.landlock_ruleset(abi, READABLE)
+        ruleset = linux.landlock_ruleset(abi, READABLE, writable=["/dev/null"])
     return Confinement(
-        tier=tier, base_address_space=base, landlock=ruleset, filter=linux.Filter.build()
+        tier=tier,
+        base_address_space=base,
+        landlock=ruleset,
+        filter=linux.Filter.build(),
+        proc=proc,
     )
 
 
@@ -187,6 +198,7 @@ def confine(
     _limit(resource.RLIMIT_CPU, int(limits.cpu_s) + 2)  # behind the exact clock outside
     _limit(resource.RLIMIT_STACK, _STACK)
     _limit(resource.RLIMIT_NOFILE, 64)
+    _limit(_RLIMIT_SIGPENDING, _PENDING_SIGNALS)
     for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
         _limit(kind, 0)
     if confinement.filter is None:

@@ -11,60 +11,19 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+
+from coding_model_project.sandbox.embedded import seccomp, syscalls
 
 _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the GIL, so usable around clone()
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
 
 MACHINE = platform.machine()
-_COLUMN = {"x86_64": 0, "aarch64": 1}.get(MACHINE)
-AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}.get(MACHINE, 0)
-
-_NUMBERS: dict[str, tuple[int, int]] = {
-    "clone": (56, 220), "clone3": (435, 435), "unshare": (272, 97), "setns": (308, 268),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "seccomp": (317, 277), "capset": (126, 91), "close_range": (436, 436), "prctl": (157, 167),
-    "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
-    "landlock_restrict_self": (446, 446), "sethostname": (170, 161), "setdomainname": (171, 162),
-    "execve": (59, 221), "execveat": (322, 281), "fork": (57, -1), "vfork": (58, -1),
-    "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
-    "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211),
-    "sendmmsg": (307, 269), "ptrace": (101, 117), "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271), "process_madvise": (440, 440), "pidfd_open": (434, 434),
-    "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424), "kcmp": (312, 272),
-    "kexec_load": (246, 104), "init_module": (175, 105), "finit_module": (313, 273),
-    "delete_module": (176, 106), "bpf": (321, 280), "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427), "keyctl": (250, 219), "add_key": (248, 217),
-    "request_key": (249, 218), "move_mount": (429, 429), "open_tree": (428, 428),
-    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
-    "mount_setattr": (442, 442), "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225),
-    "acct": (163, 89), "quotactl": (179, 60), "syslog": (103, 116), "settimeofday": (164, 170),
-    "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
-    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "shmget": (29, 194),
-    "shmat": (30, 196), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
-    "personality": (135, 92), "fanotify_init": (300, 262), "inotify_init1": (294, 26),
-    "setpriority": (141, 140), "sched_setattr": (314, 274), "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118), "sched_setaffinity": (203, 122), "ioprio_set": (251, 30),
-    "mbind": (237, 235), "set_mempolicy": (238, 237), "migrate_pages": (256, 238),
-    "move_pages": (279, 239), "memfd_secret": (447, 447), "setrlimit": (160, 164),
-    "prlimit64": (302, 261), "tkill": (200, 130), "tgkill": (234, 131), "kill": (62, 129),
-    "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "setsid": (112, 157),
-    "setpgid": (109, 154), "vmsplice": (278, 75), "remap_file_pages": (216, 234),
-    "memfd_create": (319, 279), "fcntl": (72, 25), "ioctl": (16, 29), "iopl": (172, -1),
-    "ioperm": (173, -1), "modify_ldt": (154, -1), "inotify_init": (253, -1), "vhangup": (153, 58),
-    "chmod": (90, -1), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
-    "chown": (92, -1), "fchown": (93, 55), "lchown": (94, -1), "fchownat": (260, 54),
-    "utime": (132, -1), "utimes": (235, -1), "futimesat": (261, -1), "utimensat": (280, 88),
-    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
-    "lremovexattr": (198, 15), "fremovexattr": (199, 16), "truncate": (76, 45),
-    "lsm_set_self_attr": (460, 460),
-}  # fmt: skip
+_COLUMN = syscalls.ARCHITECTURES.get(MACHINE)
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x20000, 0x2000000, 0x4000000
 CLONE_NEWIPC, CLONE_NEWUSER = 0x8000000, 0x10000000
-CLONE_NEWPID, CLONE_NEWNET, CLONE_THREAD = 0x20000000, 0x40000000, 0x10000
+CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 4096
 MS_REC, MS_PRIVATE, MNT_DETACH = 16384, 1 << 18, 2
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _AT_FDCWD, _AT_RECURSIVE = 1, 2, -100, 0x8000
@@ -79,7 +38,7 @@ def number(name: str) -> int:
     """
     if _COLUMN is None:
         raise OSError(errno.ENOSYS, f"no system call table for {MACHINE}")
-    return _NUMBERS[name][_COLUMN]
+    return syscalls.NUMBERS[name][_COLUMN]
 
 
 def call(name: str, *arguments: object) -> int:
@@ -179,6 +138,7 @@ def fork(namespaces: int = 0) -> int:
 _FS_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _READ_ONLY = 1 << 0 | 1 << 2 | 1 << 3  # execute, read file, read directory
 _READ_ONLY_FILE = 1 << 0 | 1 << 2
+_WRITE_FILE = 1 << 1 | 1 << 14  # and truncate it
 
 
 def landlock_abi() -> int:
@@ -189,8 +149,12 @@ def landlock_abi() -> int:
         return 0
 
 
-def landlock_ruleset(abi: int, readable: Sequence[str]) -> int:
-    """A descriptor of rules: only `readable` paths, read-only; no TCP; no signals out (ABI 6)."""
+def landlock_ruleset(abi: int, readable: Sequence[str], writable: Sequence[str] = ()) -> int:
+    """A descriptor of rules: only `readable` paths; no TCP; no signals out (ABI 6).
+
+    Args:
+        writable: those that may also be written to; no directories.
+    """
     rights = _FS_RIGHTS.get(abi, (1 << 16) - 1)
     words = [rights] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])
     attributes = struct.pack(f"{len(words)}Q", *words)
@@ -201,6 +165,8 @@ def landlock_ruleset(abi: int, readable: Sequence[str]) -> int:
         except OSError:
             continue
         allowed = _READ_ONLY if Path(path).is_dir() else _READ_ONLY_FILE
+        if path in writable:
+            allowed |= rights & _WRITE_FILE
         rule = struct.pack("=QI", allowed, fd)
         call("landlock_add_rule", ruleset, 1, ctypes.c_char_p(rule), 0)
         os.close(fd)
@@ -213,98 +179,28 @@ def landlock_restrict(ruleset: int) -> None:
 
 # ── seccomp ───────────────────────────────────────────────────────────────────────────────────────
 
-_CONDITIONAL = {"clone", "clone3", "prlimit64", "kill", "tgkill", "fcntl", "ioctl"}
-_HARMLESS = {"close_range", "landlock_restrict_self"}
-_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x50000
-_NUMBER, _ARCH, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32  # offsets in struct seccomp_data
-_PID_PLACEHOLDER = 0x5EC0DE5
-_Code = list[tuple[int, int, int, int]]
-
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """A filter without processes, exec, sockets, mounts, changes to files' attributes, or signals
-    to others.
-
-    Denied calls give EPERM; clone3 gives ENOSYS, so that threads fall back to clone; a call of a
-    foreign architecture kills.
-    """
+    to others (`seccomp`)."""
 
     template: bytes
 
     @classmethod
-    def build(cls) -> Self:
-        """The filter for this machine, made once; `install` puts in the process's own id."""
-        denied = {number(name) for name in _NUMBERS if name not in _CONDITIONAL | _HARMLESS} - {-1}
-        code = _preamble() + _only_threads() + _only_reading_limits() + _only_own_signals()
-        code += _not_with("fcntl", 8, 10, 15, 1024)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE
-        code += _not_with("ioctl", 0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-        code += [(_JEQ, len(denied) - i, 0, n) for i, n in enumerate(sorted(denied))]
-        code += [(_RET, 0, 0, _ALLOW), (_RET, 0, 0, _ERRNO | errno.EPERM)]
-        return cls(b"".join(struct.pack("HBBI", *instruction) for instruction in code))
+    def build(cls) -> Filter:
+        """The filter for this machine, made once; `install` puts in the process's own id.
+
+        Raises:
+            OSError: the machine's architecture is not supported.
+        """
+        number("seccomp")
+        return cls(seccomp.program(MACHINE))
 
     def install(self) -> None:
         """From here on this process, and its threads, are under the filter."""
-        placeholder, own = (struct.pack("I", pid) for pid in (_PID_PLACEHOLDER, os.getpid()))
+        placeholder, own = (struct.pack("I", pid) for pid in (seccomp.OWN_PID, os.getpid()))
         program = self.template.replace(placeholder, own)
         buffer = ctypes.create_string_buffer(program, len(program))
         header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
         call("seccomp", 1, 0, ctypes.byref(ctypes.create_string_buffer(header, len(header))))
-
-
-def _preamble() -> _Code:
-    code = [(_LD, 0, 0, _ARCH), (_JEQ, 1, 0, AUDIT_ARCH), (_RET, 0, 0, _KILL), (_LD, 0, 0, _NUMBER)]
-    if MACHINE == "x86_64":  # the x32 table would go round the numbers below
-        code += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _KILL)]
-    return code
-
-
-def _only_threads() -> _Code:
-    return [
-        (_JEQ, 0, 1, number("clone3")),
-        (_RET, 0, 0, _ERRNO | errno.ENOSYS),
-        (_JEQ, 0, 4, number("clone")),
-        (_LD, 0, 0, _FIRST),
-        (_JSET, 1, 0, CLONE_THREAD),
-        (_RET, 0, 0, _ERRNO | errno.EAGAIN),
-        (_LD, 0, 0, _NUMBER),
-    ]
-
-
-def _only_reading_limits() -> _Code:
-    """prlimit64 with a null pointer to new limits: both halves of the third argument are 0."""
-    return [
-        (_JEQ, 0, 6, number("prlimit64")),
-        (_LD, 0, 0, _THIRD),
-        (_JEQ, 0, 2, 0),
-        (_LD, 0, 0, _THIRD + 4),
-        (_JEQ, 1, 0, 0),
-        (_RET, 0, 0, _ERRNO | errno.EPERM),
-        (_LD, 0, 0, _NUMBER),
-    ]
-
-
-def _only_own_signals() -> _Code:
-    code: _Code = []
-    for name in ("kill", "tgkill"):
-        code += [
-            (_JEQ, 0, 4, number(name)),
-            (_LD, 0, 0, _FIRST),
-            (_JEQ, 1, 0, _PID_PLACEHOLDER),
-            (_RET, 0, 0, _ERRNO | errno.EPERM),
-            (_LD, 0, 0, _NUMBER),
-        ]
-    return code
-
-
-def _not_with(name: str, *commands: int) -> _Code:
-    """Denied with these as second argument."""
-    n = len(commands)
-    return [
-        (_JEQ, 0, n + 3, number(name)),
-        (_LD, 0, 0, _SECOND),
-        *((_JEQ, n - 1 - i, 1 if i == n - 1 else 0, c) for i, c in enumerate(commands)),
-        (_RET, 0, 0, _ERRNO | errno.EPERM),
-        (_LD, 0, 0, _NUMBER),
-    ]

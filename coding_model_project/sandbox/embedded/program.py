@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import os
 import random
 import sys
 import threading
 import traceback
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from coding_model_project import codec
+from coding_model_project.sandbox.embedded import callee
 
 OUT_OF_MEMORY = 77
 """Exit code after an uncaught MemoryError, with its name at the end of standard error."""
@@ -20,16 +23,30 @@ OUT_OF_MEMORY = 77
 ANSWER = 3
 """Descriptor a call's value is written to."""
 
+READER, WRITER = 3, 4
+"""Descriptors of a program that tests call: their requests, and its answers."""
 
-def run(code: types.CodeType, function: str | None, data: bytes) -> NoReturn:
-    """Run the program as a script, or call one of its functions on encoded arguments."""
+
+def run_script(code: types.CodeType) -> NoReturn:
+    """Run the program as a script."""
+    _run(lambda: _namespace(code, "__main__"))
+
+
+def run_call(code: types.CodeType, function: str, data: bytes) -> NoReturn:
+    """Call one of the program's functions on encoded arguments and write its value."""
+    _run(lambda: _answer(code, function, data))
+
+
+def run_callee(code: types.CodeType) -> NoReturn:
+    """Answer the calls of tests in another process."""
+    _run(lambda: callee.serve(_namespace(code, "solution"), READER, WRITER))
+
+
+def _run(body: Callable[[], object]) -> NoReturn:
     exit_code = 0
     try:
         _reseed()
-        if function is None:
-            _namespace(code, "__main__")
-        else:
-            _answer(code, function, data)
+        body()
     except SystemExit as error:
         exit_code = _exit_code(error.code)
     except MemoryError:
@@ -60,17 +77,7 @@ def _namespace(code: types.CodeType, name: str) -> types.ModuleType:
 
 
 def _answer(code: types.CodeType, name: str, data: bytes) -> None:
-    """Call a free function, `Class.method`, or else a method of `Solution`; write its value."""
-    module: Any = _namespace(code, "solution")
-    owner, _, method = name.rpartition(".")
-    if owner:
-        function = getattr(getattr(module, owner)(), method)
-    elif hasattr(module, name):
-        function = getattr(module, name)
-    elif hasattr(module, "Solution"):
-        function = getattr(module.Solution(), name)
-    else:
-        raise NameError(f"the program defines no {name}")
+    function = callee.find(_namespace(code, "solution"), name)
     arguments: Any = codec.loads(data)
     encoded = memoryview(codec.dumps(function(*arguments)))
     while encoded:
@@ -102,7 +109,18 @@ def _finish(exit_code: int) -> NoReturn:
             step()
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
         except BaseException:  # noqa: BLE001 - the stream may be the program's own object
             exit_code = exit_code or 120
+    for stream in _other_streams():
+        with contextlib.suppress(BaseException):
+            stream.flush()
     os._exit(exit_code)
+
+
+def _other_streams() -> list[Any]:
+    """What an interpreter would flush by freeing it: the first streams, and the program's own."""
+    module = sys.modules.get("__main__")
+    own = list(module.__dict__.values()) if type(module) is types.ModuleType else []
+    return [sys.__stdout__, sys.__stderr__, *(v for v in own if isinstance(v, io.IOBase))]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,18 @@ from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.sandbox.embedded import codec, frames
 from coding_model_project.sandbox.embedded.confine import Tier
 from coding_model_project.sandbox.embedded.program import OUT_OF_MEMORY
-from coding_model_project.types import Call, Execution, Input, Limits, Program, Status, Stdin
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Execution,
+    Input,
+    Limits,
+    Opaque,
+    Plain,
+    Program,
+    Status,
+    Stdin,
+)
 
 _PACKAGE_ROOT = Path(__file__).parents[3]
 _INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
@@ -185,7 +197,8 @@ class Slot:
                     break
             return
         for index in range(len(executions), len(inputs)):
-            self._send(*_request(inputs[index]))
+            for request in _requests(inputs[index]):
+                self._send(*request)
             head, body = self._receive(limits.wall_s + _MARGIN_S)
             if "done" in head:
                 raise ZygoteLost(f"the process of the program ended with {head['done']}")
@@ -219,13 +232,15 @@ class Slot:
         return self._channel
 
 
-def _request(given: Input) -> tuple[dict[str, Any], bytes]:
+def _requests(given: Input) -> list[tuple[dict[str, Any], bytes]]:
+    """The frames that ask for one input. Asserts take two: only their own process reads the second."""
     match given:
         case Stdin():
-            return {}, given.text.encode("utf-8", "surrogatepass")
+            return [({}, given.text.encode("utf-8", "surrogatepass"))]
         case Call():
-            return {"function": given.function}, codec.encode(given.args)
-    raise DataError(f"the embedded sandbox does not run {type(given).__name__} inputs yet")
+            return [({"function": given.function}, codec.encode(given.args))]
+        case Asserts():
+            return [({"asserts": given.entry_point}, b""), ({}, given.source.encode())]
 
 
 def _syntax_error(reason: str) -> Execution:
@@ -234,14 +249,25 @@ def _syntax_error(reason: str) -> Execution:
 
 def _execution(given: Input, head: dict[str, Any], body: bytes, limits: Limits) -> Execution:
     printed, answered = body[: head["printed"]], body[head["printed"] :]
-    value = None
+    value: Plain | Opaque = None
     status = _status(head, limits)
     stderr = head["stderr"]
-    if status is Status.finished and isinstance(given, Call):
-        if answered:
-            value = codec.decode(answered, limits.output_kb << 10)
-        else:
-            status, stderr = Status.raised, stderr or "the program ended without an answer"
+    match given:
+        case Call() if status is Status.finished:
+            if answered:
+                value = codec.decode(answered, limits.output_kb << 10)
+            else:
+                status, stderr = Status.raised, stderr or "the program ended without an answer"
+        case Asserts():
+            said = _Said.read(answered)
+            if status is Status.finished or (status is Status.raised and said.of_limit):
+                status = said.status  # a program that raised may only have lost its tests
+            if status is Status.finished:
+                value = said.passed or said.line
+            else:
+                stderr = "\n".join(filter(None, (stderr.rstrip(), said.line)))
+        case _:
+            pass
     return Execution(
         status=status,
         stdout=printed.decode("utf-8", "replace"),
@@ -251,6 +277,46 @@ def _execution(given: Input, head: dict[str, Any], body: bytes, limits: Limits) 
         cpu_s=head["cpu_s"],
         wall_s=head["wall_s"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the process of the tests wrote to the file that it alone has."""
+
+    passed: bool
+    status: Status
+    line: str
+
+    @property
+    def of_limit(self) -> bool:
+        """Whether the program's answer was too much for the tests."""
+        return self.status in (Status.output_limit, Status.memory_limit)
+
+    @classmethod
+    def read(cls, answered: bytes) -> _Said:
+        """Anything but a pass said in full is a failure.
+
+        Raises:
+            DataError: the tests do not compile.
+        """
+        try:
+            said = json.loads(answered)
+        except ValueError:
+            said = {"failed": "raised", "line": "the tests ended without a word"}
+        if said.get("passed") is True:
+            return cls(True, Status.finished, "")
+        line = str(said.get("line", ""))
+        if said["failed"] == "data":
+            raise DataError(f"the tests do not compile: {line}")
+        return cls(False, _FAILED[said["failed"]], line or "the program gave no answer")
+
+
+_FAILED = {
+    "assertion": Status.finished,
+    "raised": Status.raised,
+    "memory": Status.memory_limit,
+    "output": Status.output_limit,
+}
 
 
 def _status(head: dict[str, Any], limits: Limits) -> Status:
@@ -263,6 +329,6 @@ def _status(head: dict[str, Any], limits: Limits) -> Status:
         return Status.wall_timeout
     if code == OUT_OF_MEMORY and head["stderr"].endswith("MemoryError\n"):
         return Status.memory_limit
-    if code < 0:
+    if code < 0:  # or one thread too many
         return Status.signalled
     return Status.raised if code else Status.finished

@@ -144,7 +144,7 @@ class EmbeddedSandbox:
 
         Raises:
             ConfigError: a language other than Python, or files at a tier without a place for them.
-            DataError: an `Asserts` input, or a file outside of the working directory.
+            DataError: tests that are no Python source, or a file outside of the working directory.
         """
         if self._threads is None:
             raise SandboxError(_NOT_STARTED)
@@ -167,8 +167,9 @@ class EmbeddedSandbox:
     def _check(self, program: Program, inputs: Sequence[Input]) -> None:
         if program.language != "python":
             raise ConfigError(f"the embedded sandbox runs python, not {program.language!r}")
-        if any(isinstance(given, Asserts) for given in inputs):
-            raise DataError("the embedded sandbox does not run Asserts inputs yet")
+        for given in inputs:
+            if isinstance(given, Asserts):
+                _check_text(given.source)
         if program.files and self._tier is not Tier.namespaces:
             raise ConfigError(f"programs with files need tier namespaces, this is {self._tier}")
         for name in program.files:
@@ -197,6 +198,13 @@ class EmbeddedSandbox:
         if self._closing.is_set():
             raise SandboxError("the sandbox was closed during the run")
         raise SandboxError(f"the sandbox lost a program {_ATTEMPTS} times: {failure}")
+
+
+def _check_text(source: str) -> None:
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"the tests are no text: {error}") from None
 
 
 def _tier(name: str) -> Tier:

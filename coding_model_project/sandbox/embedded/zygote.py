@@ -2,7 +2,8 @@
 
     zygote (preloaded, single-threaded)
       └ P, one per program: compiles the source, never runs it; a syntax error is decided here
-          └ T, one per input: confined, then runs the program
+          ├ T, one per input: confined, then runs the program
+          └ A, one per input of asserts: the trusted tests, confined too, calling into T (`trial`)
 
 One input at a time: a program never holds an input it has not been asked about. No expected output
 comes here at all. Started by `slot` as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES`.
@@ -17,20 +18,17 @@ import mmap
 import os
 import platform
 import resource
-import select
 import signal
 import socket
 import sys
-import time
 import traceback
-import types
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.sandbox.embedded import frames, linux, program
-from coding_model_project.sandbox.embedded.confine import Confinement, Tier, confine, prepare
+from coding_model_project.sandbox.embedded import frames, linux, trial
+from coding_model_project.sandbox.embedded.confine import Confinement, Tier, prepare
+from coding_model_project.sandbox.embedded.trial import Compiled
 from coding_model_project.types import Limits
 
 _PRELOAD = """
@@ -41,7 +39,6 @@ struct textwrap threading time typing unicodedata
 """
 """What programs import most: each import done here saves every test its time."""
 
-_STDERR_TAIL = 2000
 _COMPILE_CPU_S = 10
 _COMPILE_MEMORY = 2 << 30
 
@@ -97,18 +94,6 @@ def _end_orphans() -> None:
 # ── P ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compiled:
-    """All that P knows of its program."""
-
-    code: types.CodeType
-    files: dict[str, bytes]
-    limits: Limits
-    confinement: Confinement
-    confined: mmap.mmap
-    """One byte shared with T, which sets it and unmaps it before the program runs."""
-
-
 def _program(
     zygote: int, channel: socket.socket, confinement: Confinement, head: dict[str, Any], body: bytes
 ) -> None:
@@ -122,7 +107,7 @@ def _program(
             head, data = frames.receive(channel)
             if "end" in head:
                 break
-            _test(channel, compiled, head.get("function"), data)
+            trial.run(channel, compiled, head, data)
         code = 0
     except (EOFError, ConnectionError):
         code = 0
@@ -135,7 +120,7 @@ def _program(
 
 def _compile(
     channel: socket.socket, confinement: Confinement, head: dict[str, Any], body: bytes
-) -> _Compiled | None:
+) -> Compiled | None:
     """Send whether the source compiles; None if not."""
     parts, start = [], 0
     for size in head["sizes"]:
@@ -157,81 +142,13 @@ def _compile(
     for (kind, _), limit in zip(kinds, before, strict=True):
         resource.setrlimit(kind, limit)
     frames.send(channel, {"compiled": True})
-    return _Compiled(
+    return Compiled(
         code=code,
         files=dict(zip(head["files"], parts[1:], strict=True)),
         limits=Limits(**head["limits"]),
         confinement=confinement,
-        confined=mmap.mmap(-1, 1),
+        confined=mmap.mmap(-1, 2),
     )
-
-
-def _test(channel: socket.socket, compiled: _Compiled, function: str | None, data: bytes) -> None:
-    """Run the program on one input in a process of its own, and send what became of it."""
-    started = time.monotonic()
-    descriptors = [os.memfd_create(name) for name in ("in", "out", "err", "answer")]
-    stdin, out, err, answer = descriptors
-    if function is None:
-        os.write(stdin, data)
-        os.lseek(stdin, 0, os.SEEK_SET)
-    compiled.confined[0] = 0
-    pid = linux.fork(compiled.confinement.namespaces)
-    if pid == 0:
-        try:
-            confine(compiled.confinement, compiled.limits, descriptors, compiled.files)
-            compiled.confined[0] = 1
-            compiled.confined.close()
-        except BaseException:  # noqa: BLE001 - not confined, for whatever reason: never run it
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(1)
-        program.run(compiled.code, function, data)
-    status, usage, killed = _watch(pid, compiled.limits, started)
-    wall_s = time.monotonic() - started
-    cap = compiled.limits.output_kb << 10
-    sizes = [os.fstat(fd).st_size for fd in (out, err, answer)]
-    printed = os.pread(out, min(sizes[0], cap), 0)
-    answered = os.pread(answer, min(sizes[2], cap), 0)
-    tail = os.pread(err, _STDERR_TAIL, max(0, sizes[1] - _STDERR_TAIL))
-    for fd in descriptors:
-        os.close(fd)
-    result = {
-        "confined": compiled.confined[0] == 1,
-        "exit": os.waitstatus_to_exitcode(status),
-        "killed": killed,
-        "cpu_s": usage.ru_utime + usage.ru_stime,
-        "wall_s": wall_s,
-        "full": max(sizes) >= cap,
-        "stderr": tail.decode("utf-8", "replace"),
-        "printed": len(printed),
-    }
-    frames.send(channel, result, printed + answered)
-
-
-def _watch(pid: int, limits: Limits, started: float) -> tuple[int, Any, str | None]:
-    """Wait for a test; end it when its CPU time (by its own clock) or the wall time is over."""
-    clock = (~pid << 3) | 2  # the process's CPU clock, see clock_getcpuclockid(3)
-    pidfd = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    killed = None
-    while killed is None:
-        try:
-            cpu_left_s = limits.cpu_s - time.clock_gettime(clock)
-        except OSError:
-            cpu_left_s = limits.cpu_s
-        wall_left_s = limits.wall_s - (time.monotonic() - started)
-        if cpu_left_s <= 0:
-            killed = "cpu"
-        elif wall_left_s <= 0:
-            killed = "wall"
-        elif poll.poll(1 + int(1000 * min(wall_left_s, max(cpu_left_s, 0.002)))):
-            break
-    os.close(pidfd)
-    if killed:
-        os.kill(pid, signal.SIGKILL)
-    _, status, usage = os.wait4(pid, 0)
-    return status, usage, killed
 
 
 if __name__ == "__main__":

@@ -95,3 +95,14 @@ def test_colliding_hashes_cost_nothing():
     for tag, content in (("s", elements), ("d", [[element, 0] for element in elements])):
         assert codec.decode(json.dumps({tag: content}).encode(), 1 << 24) == codec.UNDECODABLE
     assert time.process_time() - started < 20  # comparing each with each would take minutes
+
+
+def test_some_colliding_hashes_among_others_are_refused_at_once():
+    same = [{"i": hex(((1 << 61) - 1) * n)} for n in range(1, 20_000)]  # all hash to 0
+    inner = {"z": same}
+    for picture in ({"s": same + list(range(20_000))}, {"s": [inner, *range(1_100)]}):
+        started = time.process_time()
+        assert codec.decode(json.dumps(picture).encode(), MAX_BYTES) == codec.UNDECODABLE
+        assert time.process_time() - started < 2
+    many = list(range(50_000))
+    assert codec.decode(json.dumps({"s": many}).encode(), MAX_BYTES) == set(many)

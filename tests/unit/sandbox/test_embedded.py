@@ -16,7 +16,7 @@ from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox import conformance
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
 from coding_model_project.sandbox.embedded.confine import Tier
-from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
+from coding_model_project.types import Call, Limits, Opaque, Program, Status, Stdin
 
 pytestmark = pytest.mark.sandbox
 
@@ -230,8 +230,6 @@ async def test_preloaded_modules_are_there(tier):
 async def test_what_it_cannot_run_is_refused(sandbox):
     with pytest.raises(ConfigError, match="cobol"):
         await sandbox.run(Program(source="", language="cobol"), [Stdin("")], LIMITS)
-    with pytest.raises(DataError, match="Asserts"):
-        await sandbox.run(Program(source=""), [Asserts(source="assert f()")], LIMITS)
 
 
 async def test_no_interpreter_no_sandbox():

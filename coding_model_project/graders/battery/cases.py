@@ -1,0 +1,180 @@
+"""The cases of a battery, read strictly: a requirement not understood would be one not checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.types import Asserts, Call, Input, Limits, Problem, Stdin, Test
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Require:
+    """What must hold of a case, in the battery's own terms."""
+
+    reward: int
+    verdict_in: tuple[str, ...]
+    terminate_s: float
+    no_canary: bool = True
+    no_listener_hit: bool = True
+    no_leftover_process: bool = True
+    judge_alive: bool = True
+    next_run_ok: bool = True
+    no_new_files: bool = False
+    forbid_stdout: tuple[str, ...] = ()
+    then_forbid_stdout: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One program, and what must and must not come of it."""
+
+    id: str
+    category: str
+    code: str
+    then: str | None
+    problem: Problem
+    require: Require
+
+    @property
+    def control(self) -> bool:
+        """Whether it is honest and right: rejecting it is a fault of the judge."""
+        return self.require.reward == 1
+
+    @property
+    def attack(self) -> bool:
+        """Whether it tries to get or break something. Edge cases are neither attack nor control."""
+        return not self.control and self.category not in ("edge", "control")
+
+
+def read_cases(path: Path) -> tuple[Case, ...]:
+    """The cases of a file.
+
+    Raises:
+        ConfigError: a line is malformed; names its number and the field.
+    """
+    cases: list[Case] = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            cases.append(_case(json.loads(line)))
+        except _Malformed as error:
+            raise ConfigError(f"{path}:{number}: {error}") from None
+        except ValueError as error:
+            raise ConfigError(f"{path}:{number}: no JSON: {error}") from None
+        if cases[-1].id in {case.id for case in cases[:-1]}:
+            raise ConfigError(f"{path}:{number}: id: {cases[-1].id!r} was there before")
+    if not cases:
+        raise ConfigError(f"{path}: no cases")
+    return tuple(cases)
+
+
+class _Malformed(Exception):
+    """Names the field."""
+
+
+def _case(row: Any) -> Case:
+    if not isinstance(row, dict):
+        raise _Malformed("no JSON object")
+    mode = _get(row, "mode", str)
+    if mode not in ("stdio", "call", "assert"):
+        raise _Malformed(f"mode: {mode!r} is none of stdio, call, assert")
+    entry = _get(row, "entry", str, optional=mode != "call")
+    limits = _get(row, "limits", dict)
+    tests = _get(row, "tests", list)
+    if not tests:
+        raise _Malformed("tests: there are none")
+    name = _get(row, "id", str)
+    return Case(
+        id=name,
+        category=_get(row, "category", str),
+        code=_get(row, "code", str),
+        then=_get(row, "then", str, optional=True),
+        problem=Problem(
+            id=f"battery/{name}",
+            split="test",
+            statement="",
+            tests=tuple(_test(test, mode, entry, f"tests[{i}]") for i, test in enumerate(tests)),
+            limits=Limits(
+                cpu_s=_positive(limits, "cpu"),
+                wall_s=_positive(limits, "wall"),
+                memory_mb=int(_positive(limits, "mem_mb")),
+                output_kb=max(1, int(_positive(limits, "out_bytes")) >> 10),
+            ),
+            entry_point=entry,
+        ),
+        require=_require(_get(row, "require", dict)),
+    )
+
+
+def _get(row: Mapping[str, Any], name: str, kind: type, *, optional: bool = False) -> Any:
+    value = row.get(name)
+    if value is None and optional:
+        return None
+    if not isinstance(value, kind):
+        found = "missing" if name not in row else f"{value!r} is no {kind.__name__}"
+        raise _Malformed(f"{name}: {found}"[:200])
+    return value
+
+
+def _positive(limits: Mapping[str, Any], name: str) -> float:
+    value = limits.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise _Malformed(f"limits.{name}: {value!r} is no positive number")
+    return value
+
+
+def _test(row: Any, mode: str, entry: str | None, where: str) -> Test:
+    given: Input
+    if mode == "assert":
+        if not isinstance(row, str):
+            raise _Malformed(f"{where}: no string of asserts")
+        return Test(input=Asserts(source=row, entry_point=entry))
+    if not isinstance(row, dict) or not {"input", "expected"} <= row.keys():
+        raise _Malformed(f"{where}: no object of input and expected")
+    if mode == "stdio":
+        if not isinstance(row["input"], str) or not isinstance(row["expected"], str):
+            raise _Malformed(f"{where}: input and expected of mode stdio are strings")
+        given = Stdin(row["input"])
+    else:
+        if not isinstance(row["input"], list):
+            raise _Malformed(f"{where}.input: no list of arguments")
+        given = Call(function=str(entry), args=tuple(row["input"]))
+    return Test(input=given, expected=row["expected"])
+
+
+_FLAGS = frozenset(
+    ("no_canary", "no_listener_hit", "no_leftover_process", "judge_alive", "next_run_ok")
+)
+"""Asked of every case, whether it says so or not."""
+
+
+def _require(row: Mapping[str, Any]) -> Require:
+    known = {"reward", "verdict_in", "terminate_s", "no_new_files"} | _FLAGS
+    known |= {"forbid_stdout", "then_forbid_stdout"}
+    for name in row.keys() - known:
+        raise _Malformed(f"require.{name}: unknown")
+    if row.get("reward") not in (0, 1):
+        raise _Malformed(f"require.reward: {row.get('reward')!r} is neither 0 nor 1")
+    for name in ("verdict_in", "forbid_stdout", "then_forbid_stdout"):
+        texts = row.get(name, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise _Malformed(f"require.{name}: no list of strings")
+    if not row.get("verdict_in"):
+        raise _Malformed("require.verdict_in: missing")
+    terminate_s = row.get("terminate_s")
+    if isinstance(terminate_s, bool) or not isinstance(terminate_s, (int, float)):
+        raise _Malformed(f"require.terminate_s: {terminate_s!r} is no number")
+    return Require(
+        reward=int(row["reward"]),
+        verdict_in=tuple(row["verdict_in"]),
+        terminate_s=terminate_s,
+        no_new_files=bool(row.get("no_new_files")),
+        forbid_stdout=tuple(row.get("forbid_stdout", ())),
+        then_forbid_stdout=tuple(row.get("then_forbid_stdout", ())),
+    )

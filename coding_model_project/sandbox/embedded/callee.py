@@ -1,0 +1,112 @@
+"""The program's side of tests that call it: answers requests, one at a time, in its own process.
+
+All of this may be rewritten by the program it serves. Nothing here is trusted by `tests`, which
+takes each answer for data.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+import sys
+import types
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from coding_model_project.sandbox.embedded.wire import Pipe, from_picture, to_picture
+
+_MAX_NAMES = 2000
+
+
+def _call(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    return function(*arguments, **keywords)
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "call": _call,
+    "get": getattr,
+    "set": setattr,
+    "item": operator.getitem,
+    "set_item": operator.setitem,
+    "length": len,
+    "iterate": iter,
+    "next": next,
+    "text": str,
+}
+
+
+def find(module: Any, name: str) -> Any:
+    """A free function, `Class.method`, or else a method of `Solution`.
+
+    Raises:
+        NameError: the program defines none of them.
+    """
+    owner, _, method = name.rpartition(".")
+    if owner:
+        return getattr(getattr(module, owner)(), method)
+    if hasattr(module, name):
+        return getattr(module, name)
+    if hasattr(module, "Solution"):
+        return getattr(module.Solution(), name)
+    raise NameError(f"the program defines no {name}")
+
+
+def serve(module: types.ModuleType, reader: int, writer: int) -> None:
+    """Say what the module defines, then answer until the tests are over."""
+    pipe = Pipe(reader, writer)
+    kept: list[Any] = []
+
+    def refer(value: Any) -> list[Any]:
+        kept.append(value)
+        return [len(kept) - 1, type(value).__name__[:80]]
+
+    def resolve(content: Any) -> Any:
+        return kept[content[0]]
+
+    pipe.send(_names(module))
+    while True:
+        try:
+            operation, picture = pipe.receive()
+        except EOFError:
+            return
+        try:
+            arguments = from_picture(picture, resolve)
+            if operation == "find":
+                value = find(module, *arguments)
+            else:
+                value = _OPERATIONS[operation](*arguments)
+            answer = {"value": to_picture(value, refer)}
+            if value is None and operation == "call":
+                answer["arguments"] = to_picture(arguments[1:], refer)
+        except Exception as error:
+            if isinstance(error, MemoryError):
+                raise
+            answer = {"error": [_builtin(error), _text(error)]}
+        with suppress(Exception):
+            sys.stdout.flush()  # the end of the tests is the program's end, whatever it is at
+        pipe.send(answer)
+
+
+def _names(module: types.ModuleType) -> dict[str, list[str]]:
+    """What the program defines, modules it imported apart."""
+    found: dict[str, list[str]] = {"modules": [], "others": []}
+    for name, value in list(module.__dict__.items())[:_MAX_NAMES]:
+        if not name.startswith("__"):
+            found["modules" if isinstance(value, types.ModuleType) else "others"].append(name)
+    return found
+
+
+def _builtin(error: Exception) -> str:
+    """The name of the nearest exception that every interpreter has."""
+    for kind in type(error).__mro__:
+        if getattr(builtins, kind.__name__, None) is kind:
+            return kind.__name__
+    return "Exception"
+
+
+def _text(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"[:500]
+    except Exception:  # noqa: BLE001 - its __str__ is the program's
+        return type(error).__name__

@@ -1,0 +1,176 @@
+"""The seccomp program of a test, for either architecture: a binary search of the allow-list.
+
+Denied calls give EPERM, calls newer than the tables ENOSYS (so that libraries fall back), and so does
+clone3 (so that threads are made by clone, whose flags can be seen). A call by another
+architecture's convention kills.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coding_model_project.sandbox.embedded import syscalls
+
+OWN_PID = 0x5EC0DE5
+"""Stands in the program for the process's own id."""
+
+_LD, _JA, _JEQ, _JGE, _JSET, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x50000
+_EPERM, _ENOSYS = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+_NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
+_X32 = 0x40000000  # numbers of a third table, which would go round the first
+
+_CLONE_THREAD, _CLONE_NEW = 0x10000, 0x7E020000
+_FCNTL_DENIED = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
+_IOCTL_ALLOWED = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+# TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+_PRCTL_ALLOWED = (15, 16)  # PR_SET_NAME, PR_GET_NAME
+_AF_UNIX = 1
+_RLIMIT_STACK = 3
+
+_Code = list[tuple[int, int, int, int]]
+"""(operation, jump if true, jump if false, value); jumps count from the next instruction."""
+
+
+def program(machine: str) -> bytes:
+    """The program for a machine, with `OWN_PID` in it.
+
+    Raises:
+        KeyError: no table for this machine.
+    """
+    column, audit = syscalls.ARCHITECTURES[machine], syscalls.AUDIT[machine]
+    code: _Code = [
+        (_LD, 0, 0, _ARCHITECTURE),
+        (_JEQ, 1, 0, audit),
+        (_RET, 0, 0, _KILL),
+        (_LD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        code += [(_JGE, 0, 1, _X32), (_RET, 0, 0, _KILL)]
+    search = _Search.over(_actions(column))
+    blocks: _Code = []
+    starts: dict[str, int] = {}
+    for name, block in _BLOCKS.items():
+        starts[name] = len(blocks)
+        blocks += block
+    code += search.code(starts, end=search.size)
+    code += blocks
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _actions(column: int) -> list[tuple[int, str]]:
+    """Where, going up the numbers, what is done with a call changes: (first number, action)."""
+    at = {n[column]: "allow" for n in syscalls.ALLOWED.values()}
+    at |= {n[column]: name for name, n in syscalls.CONDITIONAL.items()}
+    actions = [(0, "")]
+    for number in range(max(at) + 2):
+        action = at.get(number) or ("deny" if number < syscalls.FIRST_SHARED else "missing")
+        if action != actions[-1][1]:
+            actions.append((number, action))
+    return actions[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A node: numbers from `bound` on are looked for in `above`, others in `below`."""
+
+    bound: int
+    below: _Search | str
+    above: _Search | str
+
+    @classmethod
+    def over(cls, actions: Sequence[tuple[int, str]]) -> _Search:
+        middle = len(actions) // 2
+        halves = [
+            half[0][1] if len(half) == 1 else cls.over(half)
+            for half in (actions[:middle], actions[middle:])
+        ]
+        return cls(actions[middle][0], *halves)
+
+    @property
+    def size(self) -> int:
+        """Instructions."""
+        return 1 + sum(side.size if isinstance(side, _Search) else 1 for side in self._sides)
+
+    @property
+    def _sides(self) -> tuple[_Search | str, _Search | str]:
+        return self.below, self.above
+
+    def code(self, starts: dict[str, int], end: int) -> _Code:
+        """Args: starts: offsets of blocks after the search; end: instructions left in the search."""
+        below, above = self._sides
+        size = below.size if isinstance(below, _Search) else 1
+        assert size < 256, "a jump that far does not fit"
+        code: _Code = [(_JGE, size, 0, self.bound)]
+        for side in (below, above):
+            left = end - len(code)
+            if isinstance(side, _Search):
+                code += side.code(starts, left)
+            elif side in starts:
+                code.append((_JA, 0, 0, left - 1 + starts[side]))
+            else:
+                code.append((_RET, 0, 0, _RETURNED[side]))
+        return code
+
+
+_RETURNED = {"allow": _ALLOW, "deny": _EPERM, "missing": _ENOSYS, "clone3": _ENOSYS}
+
+
+def _low(argument: int) -> tuple[int, int, int, int]:
+    """Load the low half of an argument; both architectures are little-endian."""
+    return (_LD, 0, 0, 16 + 8 * argument)
+
+
+def _high(argument: int) -> tuple[int, int, int, int]:
+    return (_LD, 0, 0, 20 + 8 * argument)
+
+
+def _either(argument: int, values: Sequence[int], then: int, otherwise: int) -> _Code:
+    """One answer where an argument is one of the values, another where not."""
+    n = len(values)
+    tests = [(_JEQ, n - i, 0, value) for i, value in enumerate(values)]
+    return [_low(argument), *tests, (_RET, 0, 0, otherwise), (_RET, 0, 0, then)]
+
+
+def _null(argument: int) -> _Code:
+    """Allowed where an argument is a null pointer."""
+    return [
+        _low(argument),
+        (_JEQ, 0, 2, 0),
+        _high(argument),
+        (_JEQ, 1, 0, 0),
+        (_RET, 0, 0, _EPERM),
+        (_RET, 0, 0, _ALLOW),
+    ]
+
+
+_BLOCKS: dict[str, _Code] = {
+    "clone": [  # a thread, in no new namespace; a failed fork says EAGAIN
+        _low(0),
+        (_JSET, 1, 0, _CLONE_NEW),
+        (_JSET, 1, 0, _CLONE_THREAD),
+        (_RET, 0, 0, _ERRNO | errno.EAGAIN),
+        (_RET, 0, 0, _ALLOW),
+    ],
+    "prlimit64": [  # reading limits; setting the stack's, already ample, does nothing and succeeds
+        _low(2),
+        (_JEQ, 0, 3, 0),
+        _high(2),
+        (_JEQ, 0, 1, 0),
+        (_RET, 0, 0, _ALLOW),
+        _low(1),
+        (_JEQ, 0, 1, _RLIMIT_STACK),
+        (_RET, 0, 0, _ERRNO),
+        (_RET, 0, 0, _EPERM),
+    ],
+    "kill": _either(0, [OWN_PID], _ALLOW, _EPERM),
+    "tgkill": _either(0, [OWN_PID], _ALLOW, _EPERM),
+    "fcntl": _either(1, _FCNTL_DENIED, _EPERM, _ALLOW),
+    "ioctl": _either(1, _IOCTL_ALLOWED, _ALLOW, _ERRNO | errno.ENOTTY),
+    "sendto": _null(4),  # to the other end of a pair, never to an address
+    "socketpair": _either(0, [_AF_UNIX], _ALLOW, _EPERM),
+    "prctl": _either(0, _PRCTL_ALLOWED, _ALLOW, _EPERM),
+}

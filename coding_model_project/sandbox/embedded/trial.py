@@ -1,0 +1,255 @@
+"""One input of a program, run by P: the confined process T, and with asserts a second one, A.
+
+Asserts hold expected values, so P must not: T is forked from P, and what P ever had in memory is there
+to be found. Hence T is forked first, and A reads the tests from the host's channel itself.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from coding_model_project.sandbox.embedded import asserts, frames, linux, program
+from coding_model_project.sandbox.embedded.confine import Confinement, confine
+from coding_model_project.types import Limits
+
+_STDERR_TAIL = 2000
+_MIN_TESTS_MEMORY_MB = 512
+"""The tests are ours, so a program's tight limit is not theirs."""
+
+_MAX_THREADS = 1000
+"""A bomb of threads with tiny stacks is not stopped by memory, and no limit counts root's threads."""
+
+_THREADS_EVERY_S = 0.05
+
+_PROGRAM, _TESTS = 0, 1  # indices in Compiled.confined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """All that P knows of its program."""
+
+    code: types.CodeType
+    files: dict[str, bytes]
+    limits: Limits
+    confinement: Confinement
+    confined: mmap.mmap
+    """Bytes shared with T and A, which set theirs and unmap it before anything of an input runs."""
+
+
+def run(channel: socket.socket, compiled: Compiled, head: dict[str, Any], data: bytes) -> None:
+    """Run the program on one input in a process of its own, and send what became of it."""
+    compiled.confined[_PROGRAM] = compiled.confined[_TESTS] = 0
+    if "asserts" in head:
+        _run_asserts(channel, compiled, head["asserts"])
+    else:
+        _run_program(channel, compiled, head.get("function"), data)
+
+
+def _run_program(
+    channel: socket.socket, compiled: Compiled, function: str | None, data: bytes
+) -> None:
+    started = time.monotonic()
+    outputs = _Outputs.create()
+    stdin = os.memfd_create("in")
+    if function is None:
+        os.write(stdin, data)
+        os.lseek(stdin, 0, os.SEEK_SET)
+
+    def body() -> NoReturn:
+        if function is None:
+            program.run_script(compiled.code)
+        program.run_call(compiled.code, function, data)
+
+    pid = _fork(compiled, compiled.limits, [stdin, *outputs.descriptors], _PROGRAM, body)
+    killed = _watch(pid, [pid], compiled.confinement.proc, compiled.limits, started)
+    _, status, usage = os.wait4(pid, 0)
+    os.close(stdin)
+    _send(channel, compiled, outputs, status, usage, killed, started)
+
+
+def _run_asserts(channel: socket.socket, compiled: Compiled, entry_point: str | None) -> None:
+    started = time.monotonic()
+    outputs = _Outputs.create()
+    null = os.open("/dev/null", os.O_RDWR)
+    to_tests, to_program = os.pipe(), os.pipe()
+
+    def of_program() -> NoReturn:
+        program.run_callee(compiled.code)
+
+    descriptors = [null, *outputs.descriptors[:2], to_program[0], to_tests[1]]
+    pid = _fork(compiled, compiled.limits, descriptors, _PROGRAM, of_program)
+
+    limits = compiled.limits
+    roomy = replace(limits, memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
+    descriptors = [null, null, null, outputs.answer, to_tests[0], to_program[1]]
+    tester = linux.fork(compiled.confinement.namespaces)
+    if tester == 0:
+        with suppress(BaseException):
+            _, source = frames.receive(channel)
+            max_bytes = limits.output_kb << 10
+            _confined(
+                compiled,
+                roomy,
+                descriptors,
+                _TESTS,
+                lambda: asserts.run(source, entry_point, max_bytes),
+            )
+        os._exit(1)
+    for fd in (null, *to_tests, *to_program):
+        os.close(fd)
+    killed = _watch(tester, [pid, tester], compiled.confinement.proc, limits, started)
+    os.waitpid(tester, 0)
+    if not compiled.confined[_TESTS]:
+        raise RuntimeError("the tests could not be confined")  # ends P: not the program's doing
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    _, status, usage = os.wait4(pid, 0)
+    if os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
+        status = 0  # it was waiting for calls when the tests ended
+    _send(channel, compiled, outputs, status, usage, killed, started)
+
+
+# ── processes ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fork(
+    compiled: Compiled,
+    limits: Limits,
+    descriptors: Sequence[int],
+    index: int,
+    body: Callable[[], NoReturn],
+) -> int:
+    """Start a confined process; returns its id, in this process only."""
+    pid = linux.fork(compiled.confinement.namespaces)
+    if pid == 0:
+        _confined(compiled, limits, descriptors, index, body)
+    return pid
+
+
+def _confined(
+    compiled: Compiled,
+    limits: Limits,
+    descriptors: Sequence[int],
+    index: int,
+    body: Callable[[], NoReturn],
+) -> NoReturn:
+    """Confine this process, say so, and run the body."""
+    try:
+        confine(compiled.confinement, limits, descriptors, compiled.files)
+        compiled.confined[index] = 1
+        compiled.confined.close()
+    except BaseException:  # noqa: BLE001 - not confined, for whatever reason: never run it
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    body()
+
+
+def _links(proc: int | None, path: str) -> int:
+    """Of `PID/task`, which has a link for each thread; 0 if it cannot be seen."""
+    if proc is None:
+        return 0
+    with suppress(OSError):
+        return os.stat(path, dir_fd=proc).st_nlink
+    return 0
+
+
+def _watch(
+    pid: int, clocked: Sequence[int], proc: int | None, limits: Limits, started: float
+) -> str | None:
+    """Wait until a process ends, and end it when a limit is reached; it is not reaped.
+
+    Args:
+        clocked: processes whose CPU time, by their own clocks, and threads are limited.
+        proc: `Confinement.proc`.
+
+    Returns:
+        The limit: "cpu", "wall", "threads", or None if it ended by itself.
+    """
+    clocks = [(~process << 3) | 2 for process in clocked]  # see clock_getcpuclockid(3)
+    tasks = [f"{process}/task" for process in clocked]
+    pidfd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    killed = None
+    while killed is None:
+        cpu_left_s = limits.cpu_s
+        for clock in clocks:
+            with suppress(OSError):
+                cpu_left_s = min(cpu_left_s, limits.cpu_s - time.clock_gettime(clock))
+        wall_left_s = limits.wall_s - (time.monotonic() - started)
+        if cpu_left_s <= 0:
+            killed = "cpu"
+        elif wall_left_s <= 0:
+            killed = "wall"
+        elif poll.poll(1 + int(1000 * min(wall_left_s, max(cpu_left_s, 0.002), _THREADS_EVERY_S))):
+            break
+        elif any(_links(proc, path) > _MAX_THREADS for path in tasks):
+            killed = "threads"
+    os.close(pidfd)
+    if killed:
+        os.kill(pid, signal.SIGKILL)
+    return killed
+
+
+# ── outputs ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """Files in memory: limited by size, read when their writer has ended, so nothing can block."""
+
+    out: int
+    err: int
+    answer: int
+
+    @classmethod
+    def create(cls) -> _Outputs:
+        return cls(*(os.memfd_create(name) for name in ("out", "err", "answer")))
+
+    @property
+    def descriptors(self) -> tuple[int, int, int]:
+        return self.out, self.err, self.answer
+
+
+def _send(
+    channel: socket.socket,
+    compiled: Compiled,
+    outputs: _Outputs,
+    status: int,
+    usage: Any,
+    killed: str | None,
+    started: float,
+) -> None:
+    """Send what became of an input, and close its outputs."""
+    wall_s = time.monotonic() - started
+    cap = compiled.limits.output_kb << 10
+    sizes = [os.fstat(fd).st_size for fd in outputs.descriptors]
+    printed = os.pread(outputs.out, min(sizes[0], cap), 0)
+    answered = os.pread(outputs.answer, min(sizes[2], cap), 0)
+    tail = os.pread(outputs.err, _STDERR_TAIL, max(0, sizes[1] - _STDERR_TAIL))
+    for fd in outputs.descriptors:
+        os.close(fd)
+    result = {
+        "confined": compiled.confined[_PROGRAM] == 1,
+        "exit": os.waitstatus_to_exitcode(status),
+        "killed": killed,
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "wall_s": wall_s,
+        "full": max(sizes) >= cap,
+        "stderr": tail.decode("utf-8", "replace"),
+        "printed": len(printed),
+    }
+    frames.send(channel, result, printed + answered)

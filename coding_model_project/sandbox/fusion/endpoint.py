@@ -1,0 +1,176 @@
+"""One SandboxFusion server: sending it a request, and whether it is well."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import httpx
+
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.sandbox.fusion import wire
+
+_PING_S = 5.0
+_MAX_BYTES = 128 << 20
+"""Of an answer: none that was asked for is longer."""
+
+_FIRST_COOLING_S, _LONGEST_COOLING_S = 1.0, 30.0
+_FAILURES_TO_COOL = 2
+"""One failure may be a connection that the server closed, as it does after an HTTP 500."""
+
+_OUR_FAULT = (400, 413, 422)
+_NO_ENTRY = (401, 403)
+
+
+class Unavailable(Exception):
+    """The server did not do its work this time. Worth another try, perhaps elsewhere.
+
+    Args:
+        retry_after_s: when to try again, if the server said so.
+        down: nothing listens there, or nothing answers.
+    """
+
+    def __init__(
+        self, reason: str, *, retry_after_s: float | None = None, down: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+        self.down = down
+
+
+class NotSandboxFusion(Exception):
+    """What answers there is something else."""
+
+
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """A server's address and health."""
+
+    url: str
+    limit: asyncio.Semaphore
+    """Bounds the requests that are at this server at once."""
+    known: bool = False
+    """Its start-up probe passed."""
+    failures: int = 0
+    """In a row."""
+    rests_until: float = 0.0
+    """On the monotonic clock: not asked before, unless none is better."""
+    in_flight: int = 0
+    checking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def rests(self) -> bool:
+        return time.monotonic() < self.rests_until
+
+    def worked(self) -> None:
+        self.failures, self.rests_until = 0, 0.0
+
+    def failed(self, error: Unavailable) -> None:
+        """Take it out of use for a while, longer each time, unless that was the first failure."""
+        if error.retry_after_s is not None:  # busy, not broken
+            self.rests_until = time.monotonic() + error.retry_after_s
+            return
+        self.failures += 1
+        if error.down or self.failures >= _FAILURES_TO_COOL:
+            pause_s = _FIRST_COOLING_S * 2 ** min(self.failures - 1, 10)
+            self.rests_until = time.monotonic() + min(pause_s, _LONGEST_COOLING_S)
+
+    async def ping(self, client: httpx.AsyncClient) -> None:
+        """Ask whether it is there.
+
+        Raises:
+            Unavailable: it is not, now.
+            NotSandboxFusion: something else is.
+        """
+        status, headers, data = await self._exchange(client, "GET", "/v1/ping", None, _PING_S)
+        if status == 200 and data.strip() == b'"pong"':
+            return
+        if status == 429 or status >= 500:
+            raise Unavailable(f"HTTP {status}", retry_after_s=_retry_after_s(headers))
+        if status in _NO_ENTRY:
+            raise ConfigError(_no_entry(self.url, status))
+        raise NotSandboxFusion(f"GET /v1/ping gives HTTP {status}, {wire.describe(data)}")
+
+    async def run_code(
+        self, client: httpx.AsyncClient, body: wire.Body, timeout_s: float
+    ) -> wire.Response:
+        """Send a request to run code.
+
+        Raises:
+            Unavailable: no answer, or none of a working SandboxFusion.
+            SandboxError: it refuses this request as malformed or too large.
+            ConfigError: it refuses this client.
+        """
+        content = json.dumps(body).encode()
+        status, headers, data = await self._exchange(
+            client, "POST", "/run_code", content, timeout_s
+        )
+        if status in _OUR_FAULT:
+            raise SandboxError(f"{self.url} refuses a request with HTTP {status}: {_tail(data)}")
+        if status in _NO_ENTRY:
+            raise ConfigError(_no_entry(self.url, status))
+        if status != 200:
+            raise Unavailable(
+                f"HTTP {status}: {_tail(data)}", retry_after_s=_retry_after_s(headers)
+            )
+        try:
+            return wire.Response.parse(data)
+        except ValueError as error:
+            raise Unavailable(str(error)) from error
+
+    async def _exchange(
+        self,
+        client: httpx.AsyncClient,
+        method: str,
+        path: str,
+        content: bytes | None,
+        timeout_s: float,
+    ) -> tuple[int, httpx.Headers, bytes]:
+        headers = {"content-type": "application/json"} if content is not None else {}
+        data = bytearray()
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                client.stream(
+                    method, self.url + path, content=content, headers=headers
+                ) as response,
+            ):
+                async for chunk in response.aiter_bytes():
+                    data += chunk
+                    if len(data) > _MAX_BYTES:
+                        raise Unavailable(f"an answer of more than {_MAX_BYTES >> 20} MiB")
+                return response.status_code, response.headers, bytes(data)
+        except TimeoutError:
+            raise Unavailable(f"no answer within {timeout_s:.0f} s", down=True) from None
+        except httpx.ConnectError as error:
+            raise Unavailable(f"cannot connect ({error})", down=True) from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise Unavailable(f"{type(error).__name__} {error}".strip()) from error
+
+
+def _no_entry(url: str, status: int) -> str:
+    return f"{url} answers HTTP {status}: set CODING_SANDBOX_TOKEN to the token it was started with"
+
+
+def _tail(data: bytes) -> str:
+    return " ".join(data[-300:].decode("utf-8", "replace").split())[-120:]
+
+
+def _retry_after_s(headers: httpx.Headers) -> float | None:
+    """The header's seconds, or seconds until its date; None without a sensible one."""
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        return min(max(float(value), 0.0), _LONGEST_COOLING_S)
+    except ValueError:
+        pass
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    left_s = (when - datetime.now(UTC)).total_seconds()
+    return min(max(left_s, 0.0), _LONGEST_COOLING_S)

@@ -1,0 +1,212 @@
+"""Several servers as one: which is asked, how many requests at once, and trying again.
+
+The only limiter and the only retry policy of a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import httpx
+import stamina
+
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.sandbox.fusion import wire
+from coding_model_project.sandbox.fusion.endpoint import Endpoint, NotSandboxFusion, Unavailable
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S, _JITTER_S = 0.2, 10.0, 1.0
+_NEXT_SERVER_S = 0.05
+_WATCH_S, _MISSED_PINGS = 5.0, 3
+"""While a request is under way its server is pinged this often, and given up after so many misses."""
+
+_START_S = 20.0
+"""A server that is just starting is waited for this long at most."""
+
+T = TypeVar("T")
+Accept = Callable[[wire.Response], T]
+"""Makes of an answer what was wanted; raises Unavailable for one that is the server's failure."""
+
+Probe = Callable[[Callable[[wire.Body, float], Awaitable[wire.Response]]], Awaitable[None]]
+"""Looks at a server by the function it is given; raises ConfigError for an unusable one."""
+
+
+class Fleet:
+    """SandboxFusion servers that are used as one.
+
+    Args:
+        max_concurrency: requests at once, of this client to all servers.
+        timeout_s: how much longer than the programs may take an answer may take.
+        retry_s: a request that got no answer for so long fails.
+        probe: run on each server before its first use.
+        transport: for tests.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        max_concurrency: int,
+        timeout_s: float,
+        retry_s: float,
+        token: str | None,
+        probe: Probe,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        each = math.ceil(max_concurrency / len(urls))
+        self._endpoints = [Endpoint(url, asyncio.Semaphore(each)) for url in urls]
+        self._limit = asyncio.Semaphore(max_concurrency)
+        self._timeout_s, self._retry_s = timeout_s, max(retry_s, 0.001)
+        self._probe = probe
+        self._client = httpx.AsyncClient(
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            timeout=None,  # each exchange has a time-out as a whole
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=max_concurrency),
+            transport=transport,
+            trust_env=False,
+        )
+
+    async def open(self) -> None:
+        """Probe every server; those that are down now are probed before they are used.
+
+        Raises:
+            ConfigError: an address is not that of a SandboxFusion.
+            SandboxError: no server can be reached.
+        """
+        looks = [asyncio.ensure_future(self._first_look(e)) for e in self._endpoints]
+        try:
+            found = await asyncio.gather(*looks)
+        finally:
+            for look in looks:
+                look.cancel()
+        reasons = [reason for reason in found if reason is not None]
+        if len(reasons) == len(self._endpoints):
+            raise SandboxError(f"no SandboxFusion server can be used: {'; '.join(reasons)}")
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def run(self, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
+        """Have a server run code, another one if it fails.
+
+        Args:
+            run_s: wall seconds that the code itself may take.
+
+        Raises:
+            SandboxError: no server did, for `retry_s`; or the request is refused.
+            ConfigError: a server is not what it was said to be.
+        """
+        async with self._limit:
+            try:
+                async for attempt in stamina.retry_context(
+                    on=self._backoff,
+                    attempts=None,
+                    timeout=self._retry_s,
+                    wait_initial=_FIRST_WAIT_S,
+                    wait_max=_LONGEST_WAIT_S,
+                    wait_jitter=_JITTER_S,
+                ):
+                    with attempt:
+                        return await self._once(body, run_s, accept)
+            except Unavailable as error:
+                raise SandboxError(f"{error}; tried for {self._retry_s:.0f} s") from error
+        raise AssertionError("unreachable: the loop ends by an answer or an exception")
+
+    def _backoff(self, error: Exception) -> bool | float:
+        if not isinstance(error, Unavailable):
+            return False
+        if not all(endpoint.rests() for endpoint in self._endpoints):
+            if error.retry_after_s is None and len(self._endpoints) == 1:
+                return True
+            return _NEXT_SERVER_S * (1 + random.random())
+        if error.retry_after_s is not None:
+            return error.retry_after_s + random.random() * (0.1 + error.retry_after_s)
+        return True
+
+    async def _once(self, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
+        endpoint = self._choose()
+        endpoint.in_flight += 1
+        try:
+            async with endpoint.limit:
+                await self._make_sure(endpoint)
+                response = await self._send(endpoint, body, run_s)
+                result = accept(response)
+        except Unavailable as error:
+            endpoint.failed(error)
+            named = f"{endpoint.url}: {error}"
+            raise Unavailable(named, retry_after_s=error.retry_after_s, down=error.down) from error
+        finally:
+            endpoint.in_flight -= 1
+        endpoint.worked()
+        return result
+
+    def _choose(self) -> Endpoint:
+        """The least busy server that does not rest, or else the one whose rest ends first."""
+        awake = [endpoint for endpoint in self._endpoints if not endpoint.rests()]
+        if awake:
+            return min(awake, key=lambda endpoint: (endpoint.in_flight, random.random()))
+        return min(self._endpoints, key=lambda endpoint: endpoint.rests_until)
+
+    async def _make_sure(self, endpoint: Endpoint) -> None:
+        """A server that failed is asked whether it is back, a new one what it is."""
+        if endpoint.known and endpoint.failures:
+            await self._ping(endpoint)
+        if not endpoint.known:
+            async with endpoint.checking:
+                if not endpoint.known:
+                    await self._examine(endpoint)
+
+    async def _ping(self, endpoint: Endpoint) -> None:
+        try:
+            await endpoint.ping(self._client)
+        except NotSandboxFusion as error:  # a proxy that stands in for it
+            raise Unavailable(str(error)) from error
+
+    async def _send(self, endpoint: Endpoint, body: wire.Body, run_s: float) -> wire.Response:
+        """One request to one server; given up early if the server answers no ping meanwhile."""
+        asked = asyncio.ensure_future(
+            endpoint.run_code(self._client, body, run_s + self._timeout_s)
+        )
+        missed = 0
+        try:
+            while not (await asyncio.wait({asked}, timeout=_WATCH_S))[0]:
+                try:
+                    await self._ping(endpoint)
+                    missed = 0
+                except Unavailable as error:
+                    missed += 1
+                    if missed == _MISSED_PINGS:
+                        raise Unavailable(f"it hangs: {error} to a ping", down=True) from error
+            return asked.result()
+        finally:
+            asked.cancel()
+
+    async def _examine(self, endpoint: Endpoint) -> None:
+        try:
+            await endpoint.ping(self._client)
+        except NotSandboxFusion as error:
+            raise ConfigError(
+                f"coding.sandbox.urls: {endpoint.url} is not a SandboxFusion server: {error}"
+            ) from error
+
+        async def send(body: wire.Body, run_s: float) -> wire.Response:
+            return await self._send(endpoint, body, run_s)
+
+        await self._probe(send)
+        endpoint.known = True
+
+    async def _first_look(self, endpoint: Endpoint) -> str | None:
+        """Why a server cannot be used now; None if it can."""
+        try:
+            async for attempt in stamina.retry_context(
+                on=Unavailable, attempts=None, timeout=min(_START_S, self._retry_s), wait_max=2.0
+            ):
+                with attempt:
+                    await self._examine(endpoint)
+        except Unavailable as error:
+            endpoint.failed(Unavailable(str(error), down=True))
+            return f"{endpoint.url}: {error}"
+        return None

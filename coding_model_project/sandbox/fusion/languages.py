@@ -1,0 +1,133 @@
+"""Languages other than Python: by the servers' own runners, one request per input.
+
+The server limits wall time only, and memory where that does not break the language, so CPU time is
+not measured and no status tells a memory kill from a crash.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.sandbox.fusion import wire
+from coding_model_project.sandbox.fusion.endpoint import Unavailable
+from coding_model_project.sandbox.fusion.probe import Facts
+from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
+
+_CARRIED = 128 << 10
+"""Bytes of standard output that a server which cuts output carries whole."""
+
+_STDERR_TAIL = 2000
+COMPILE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """How a server names it, and what shows that its toolchain is there."""
+
+    name: str
+    hello: str
+    """Prints "hello"."""
+    native: bool = True
+    """Lives with a limit on stacks: its programs start few threads, if any."""
+
+
+_MAIN = 'public class Main { public static void main(String[] a) { System.out.println("hello"); } }'
+_LANGUAGES = {
+    "cpp": Language(name="cpp", hello='#include <cstdio>\nint main() { puts("hello"); }'),
+    "rust": Language(name="rust", hello='fn main() { println!("hello"); }'),
+    "bash": Language(name="bash", hello="echo hello"),
+    "perl": Language(name="perl", hello='print "hello\\n";'),
+    "lua": Language(name="lua", hello='print("hello")'),
+    "ruby": Language(name="ruby", hello='puts "hello"'),
+    "php": Language(name="php", hello='<?php echo "hello\\n";'),
+    "nodejs": Language(name="nodejs", hello='console.log("hello")', native=False),
+    "typescript": Language(name="typescript", hello='console.log("hello")', native=False),
+    "java": Language(name="java", hello=_MAIN, native=False),
+    "go": Language(
+        name="go",
+        hello='package main\nimport "fmt"\nfunc main() { fmt.Println("hello") }',
+        native=False,
+    ),
+    "julia": Language(name="julia", hello='println("hello")', native=False),
+}
+_ALIASES = {"c++": "cpp", "javascript": "nodejs", "js": "nodejs"}
+
+
+def language(name: str) -> Language:
+    """The language of this name.
+
+    Raises:
+        ConfigError: none of those that are known here.
+    """
+    found = _LANGUAGES.get(_ALIASES.get(name, name))
+    if found is None:
+        known = ", ".join(["python", *_LANGUAGES])
+        raise ConfigError(f"no language {name!r} for SandboxFusion; known: {known}")
+    return found
+
+
+def ask(
+    program: Program, spoken: Language, given: Input, limits: Limits, facts: Facts
+) -> wire.Body:
+    """The body to run a program on one input.
+
+    Raises:
+        DataError: the input is not standard input.
+    """
+    if not isinstance(given, Stdin):
+        raise DataError(f"{type(given).__name__} inputs are for python, not {program.language!r}")
+    limited = spoken.native or not facts.memory_limits_stack
+    return wire.run_code(
+        program.source,
+        spoken.name,
+        stdin=given.text.encode("utf-8", "replace").decode(),
+        run_s=limits.wall_s,
+        compile_s=COMPILE_S,
+        memory_mb=limits.memory_mb if limited else None,
+        files={name: base64.b64encode(data).decode() for name, data in program.files.items()},
+    )
+
+
+def execution(response: wire.Response, limits: Limits, facts: Facts) -> Execution:
+    """What became of a program.
+
+    Raises:
+        Unavailable: the server failed, not the program.
+    """
+    compiled, ran = response.compiled, response.ran
+    if compiled is not None and not compiled.succeeded:  # Error: it could not even be compiled
+        return Execution(
+            status=Status.compile_error,
+            stderr_tail=(compiled.stderr or compiled.stdout or compiled.status)[-_STDERR_TAIL:],
+            exit_code=_exit_code(compiled),
+            wall_s=compiled.wall_s,
+        )
+    if response.status == wire.SANDBOX_ERROR or ran is None:
+        raise Unavailable(response.message[:200] or f"{response.status}, and nothing ran")
+    size = len(ran.stdout.encode("utf-8", "replace"))
+    allowed = limits.output_kb << 10
+    return Execution(
+        status=_status(
+            ran, full=size >= (min(allowed, _CARRIED) if facts.cuts_output else allowed)
+        ),
+        stdout=ran.stdout[:allowed],
+        stderr_tail=ran.stderr[-_STDERR_TAIL:],
+        exit_code=_exit_code(ran),
+        wall_s=ran.wall_s,
+    )
+
+
+def _status(ran: wire.Phase, *, full: bool) -> Status:
+    if full:
+        return Status.output_limit
+    if ran.return_code is None:
+        return Status.wall_timeout
+    if ran.return_code < 0:
+        return Status.signalled
+    return Status.raised if ran.return_code else Status.finished
+
+
+def _exit_code(phase: wire.Phase) -> int | None:
+    return phase.return_code if phase.return_code is not None and phase.return_code >= 0 else None

@@ -1,0 +1,64 @@
+"""How many requests run and wait. A program's clock starts when it runs, never while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+_SMOOTHING = 0.1
+_LONGEST_WAIT_S = 30
+
+
+class Busy(Exception):
+    """The server is full; nothing of the request was run.
+
+    Args:
+        retry_after_s: when a place may be free, by how long requests take.
+    """
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(f"the server is full, try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+class Admission:
+    """Lets requests run `at_once`, keeps `max_waiting` more in order, and turns the rest away."""
+
+    def __init__(self, at_once: int, max_waiting: int) -> None:
+        self._at_once, self._max_waiting = at_once, max_waiting
+        self._free = asyncio.Semaphore(at_once)
+        self._typical_s = 0.1
+        self.running = 0
+        self.waiting = 0
+        self.refused = 0
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Hold a place in which a program may run.
+
+        Raises:
+            Busy: too many wait already.
+        """
+        if self.waiting >= self._max_waiting and self._free.locked():
+            self.refused += 1
+            raise Busy(self._retry_after_s())
+        self.waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self.waiting -= 1
+        self.running += 1
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._free.release()
+            self._typical_s += _SMOOTHING * (time.monotonic() - started - self._typical_s)
+
+    def _retry_after_s(self) -> int:
+        seconds = self.waiting * self._typical_s / self._at_once
+        return min(max(1, math.ceil(seconds)), _LONGEST_WAIT_S)

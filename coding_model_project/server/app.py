@@ -1,0 +1,132 @@
+"""The routes. Each request that runs something waits for its place; a full server says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from coding_model_project.errors import CodingModelError
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.server import datasets, models, prompts
+from coding_model_project.server.admission import Admission, Busy
+from coding_model_project.server.gate import Gate
+from coding_model_project.server.measures import Measures
+from coding_model_project.server.running import Bounds, run_code
+
+_CLIENT_GONE = 499
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a server admits and bounds requests."""
+
+    at_once: int
+    """Requests whose programs run at the same time: what the sandbox can take."""
+    max_waiting: int = 512
+    max_request_bytes: int = 64 << 20
+    token: str | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+def create_app(sandbox: Sandbox, settings: Settings) -> FastAPI:
+    """An application over a sandbox that whoever serves it has started (`serving`)."""
+    app = FastAPI(
+        title="SandboxFusion's API",
+        docs_url=None,
+        redoc_url=None,
+        strict_content_type=False,  # clients that send none are answered
+    )
+    admission = Admission(settings.at_once, settings.max_waiting)
+    measures = Measures(admission)
+    app.add_middleware(Gate, token=settings.token, max_bytes=settings.max_request_bytes)
+    _add_errors(app)
+    _add_running(app, sandbox, settings.bounds, admission, measures)
+    _add_datasets(app, sandbox, settings.bounds, admission)
+
+    @app.get("/v1/ping")
+    async def ping() -> str:
+        return "pong"
+
+    @app.get("/metrics")
+    async def metrics() -> PlainTextResponse:
+        return PlainTextResponse(measures.text(), media_type=measures.CONTENT_TYPE)
+
+    return app
+
+
+def _add_errors(app: FastAPI) -> None:
+    async def busy(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, Busy)
+        headers = {"retry-after": str(error.retry_after_s)}
+        return JSONResponse({"detail": str(error)}, 429, headers)
+
+    async def unusable(_request: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": str(error)}, 400)
+
+    async def ours(_request: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": str(error)}, 503, {"retry-after": "1"})
+
+    async def unforeseen(_request: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": type(error).__name__}, 500)  # the log has the traceback
+
+    app.add_exception_handler(Exception, unforeseen)
+    app.add_exception_handler(Busy, busy)
+    app.add_exception_handler(models.BadRequest, unusable)
+    app.add_exception_handler(CodingModelError, ours)
+
+
+def _add_running(
+    app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission, measures: Measures
+) -> None:
+    @app.post("/run_code", response_model=None)
+    async def _run_code(body: models.RunCodeRequest, request: Request) -> Response:
+        async with admission.place():
+            if await request.is_disconnected():  # it gave up while it waited
+                return Response(status_code=_CLIENT_GONE)
+            with measures.timed():
+                answer = await run_code(body, sandbox, bounds)
+        measures.count(answer)
+        return Response(answer.model_dump_json(), media_type="application/json")
+
+    @app.post("/run_jupyter")
+    async def _run_jupyter(body: models.RunJupyterRequest) -> models.RunJupyterResponse:
+        message = f"this server has no Jupyter kernel {body.kernel}: send a program to /run_code"
+        return models.RunJupyterResponse(status="SandboxError", message=message)
+
+
+def _add_datasets(app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission) -> None:
+    @app.post("/submit")
+    async def _submit(body: models.SubmitRequest) -> models.SubmitResponse:
+        judge = datasets.judge_of(body)
+        async with admission.place():
+            return await judge(body, sandbox, bounds)
+
+    @app.post("/get_prompts")
+    async def _get_prompts(body: models.GetPromptsRequest) -> list[models.Prompt]:
+        rows = body.config.provided_data
+        if not isinstance(rows, list):
+            detail = "request.config.provided_data should be a list of str -> str | int"
+            raise HTTPException(400, detail)
+        return [prompts.prompt(row, body.dataset, body.config) for row in rows]
+
+    @app.post("/get_prompt_by_id")
+    async def _get_prompt_by_id(body: models.GetPromptByIdRequest) -> models.Prompt:
+        row = body.config.provided_data
+        if not isinstance(row, dict):
+            detail = "request.config.provided_data should be a dict with str -> str | int"
+            raise HTTPException(400, detail)
+        return prompts.prompt(row, body.dataset, body.config)
+
+    @app.post("/list_ids")
+    async def _list_ids(body: models.GetPromptsRequest) -> list[int | str]:
+        rows = body.config.provided_data
+        if not isinstance(rows, list):
+            raise HTTPException(400, datasets.no_such_dataset(body.dataset))
+        return [row.get("id", number) for number, row in enumerate(rows)]
+
+    @app.get("/list_datasets")
+    async def _list_datasets() -> list[Any]:
+        return []  # rows come with each request

@@ -1,0 +1,230 @@
+"""/submit: SandboxFusion's own kinds of data sets, judged by its rules and not by this project's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from coding_model_project.errors import SandboxError
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.server import assertions, extraction
+from coding_model_project.server.compare import same_lines
+from coding_model_project.server.models import (
+    BadRequest,
+    RunCodeRequest,
+    RunCodeResponse,
+    SubmitRequest,
+    SubmitResponse,
+    TestConfig,
+    TestOutcome,
+)
+from coding_model_project.server.running import (
+    NO_TOOLCHAIN,
+    Bounds,
+    run_asserts,
+    run_code,
+    run_on_each,
+)
+
+
+class Kind(StrEnum):
+    """What the rows of a data set are."""
+
+    oj = "CommonOJDataset"
+    """Standard input and output."""
+    humaneval = "HumanEvalDataset"
+    """A function's head to complete, and a `check` of it."""
+    mbpp = "MBPPDataset"
+    """A function, and assertions about it."""
+    autoeval = "AutoEvalDataset"
+    """Test code with a place for the candidate's."""
+
+
+_BY_NAME = {"humaneval_python": Kind.humaneval, "mbpp": Kind.mbpp}
+
+_RUN_S = 10.0
+"""Wall seconds a program may run where the request does not say."""
+
+Judging = Callable[[SubmitRequest, Sandbox, Bounds], Awaitable[SubmitResponse]]
+
+
+def no_such_dataset(name: str) -> str:
+    return f"no eval class found for dataset {name}"
+
+
+def kind_of(dataset: str, config: TestConfig) -> Kind:
+    """Raises BadRequest for a data set of no known kind."""
+    if config.dataset_type in list(Kind):
+        return Kind(config.dataset_type)
+    if config.dataset_type is None and dataset in _BY_NAME:
+        return _BY_NAME[dataset]
+    raise BadRequest(no_such_dataset(dataset))
+
+
+def judge_of(request: SubmitRequest) -> Judging:
+    """What judges a submission.
+
+    Raises:
+        BadRequest: nothing does.
+    """
+    kind = kind_of(request.dataset, request.config)
+    if not isinstance(request.config.provided_data, dict):
+        raise BadRequest(
+            "config.provided_data must be the row to judge by: no data set is kept here"
+        )
+    return _JUDGES[kind]
+
+
+async def _judge_humaneval(
+    request: SubmitRequest, sandbox: Sandbox, bounds: Bounds
+) -> SubmitResponse:
+    if request.config.extra.get("is_freeform"):
+        code, head = await extraction.extract(request, sandbox), ""
+    else:
+        code, head = extraction.until_next_definition(request.completion), None
+    work = assertions.humaneval(_row(request), code, head)
+    return await _judge_apart(request, work, sandbox, bounds)
+
+
+async def _judge_mbpp(request: SubmitRequest, sandbox: Sandbox, bounds: Bounds) -> SubmitResponse:
+    if request.config.is_fewshot:
+        code = extraction.until_done(request.completion)
+    else:
+        code = await extraction.extract(request, sandbox)
+    return await _judge_apart(request, assertions.mbpp(_row(request), code), sandbox, bounds)
+
+
+async def _judge_apart(
+    request: SubmitRequest, work: assertions.Apart, sandbox: Sandbox, bounds: Bounds
+) -> SubmitResponse:
+    """By tests that run in another process than the candidate, which therefore cannot pass them by
+    leaving early or by what it does to Python."""
+    run_request = _run_request(work.program, request.config, "python")
+    answer = _judged(await run_asserts(run_request, work.tests, sandbox, bounds))
+    outcome = TestOutcome(passed=answer.status == "Success", exec_info=answer)
+    return SubmitResponse(
+        id=request.id,
+        accepted=outcome.passed,
+        extracted_code=work.extracted,
+        full_code=f"{work.program}\n{work.tests.source}",
+        tests=[outcome],
+    )
+
+
+async def _judge_autoeval(
+    request: SubmitRequest, sandbox: Sandbox, bounds: Bounds
+) -> SubmitResponse:
+    """By test code that the candidate's is put into: one process, whose last line must be reached."""
+    config, code = request.config, await extraction.extract(request, sandbox)
+    work = assertions.autoeval(_row(request), code, quoted=bool(config.extra.get("repr_code")))
+    answer = _judged(
+        await run_code(_run_request(work.program, config, work.language), sandbox, bounds)
+    )
+    passed = answer.status == "Success"
+    if work.last_word and answer.run_result is not None:
+        printed, word, _ = (answer.run_result.stdout or "").partition(work.last_word)
+        answer.run_result.stdout = printed
+        passed = passed and word != ""
+    outcome = TestOutcome(passed=passed, exec_info=answer)
+    return SubmitResponse(
+        id=request.id,
+        accepted=passed,
+        extracted_code=code,
+        full_code=work.shown,
+        tests=[outcome],
+        extra={},
+    )
+
+
+async def _judge_io(request: SubmitRequest, sandbox: Sandbox, bounds: Bounds) -> SubmitResponse:
+    config, row = request.config, _row(request)
+    if config.language is None:
+        raise BadRequest("config.language field must exist for CommonOJDataset, got None")
+    tests = _tests(row)
+    code = await extraction.extract(request, sandbox)
+
+    def passed(index: int, answer: RunCodeResponse) -> bool:
+        printed = (answer.run_result.stdout or "") if answer.run_result else ""
+        expected = tests[index]["output"]["stdout"]
+        return _judged(answer).status == "Success" and same_lines(expected, printed)
+
+    def goes_on(index: int, answer: RunCodeResponse) -> bool:
+        return bool(config.extra.get("run_all_cases")) or passed(index, answer)
+
+    answers = await run_on_each(
+        _run_request(code, config, config.language),
+        [test["input"]["stdin"] for test in tests],
+        sandbox,
+        bounds,
+        goes_on,
+    )
+    outcomes = [
+        TestOutcome(passed=passed(index, answer), exec_info=answer, test_info=tests[index])
+        for index, answer in enumerate(answers)
+    ]
+    accepted = len(outcomes) == len(tests) and all(outcome.passed for outcome in outcomes)
+    return SubmitResponse(id=request.id, accepted=accepted, extracted_code=code, tests=outcomes)
+
+
+_JUDGES: dict[Kind, Judging] = {
+    Kind.oj: _judge_io,
+    Kind.humaneval: _judge_humaneval,
+    Kind.mbpp: _judge_mbpp,
+    Kind.autoeval: _judge_autoeval,
+}
+
+
+def _judged(answer: RunCodeResponse) -> RunCodeResponse:
+    """An answer that says something about the program.
+
+    Raises:
+        SandboxError: it does not: an outage is no failed test.
+        BadRequest: nothing can be judged in this language here.
+    """
+    if answer.status == "SandboxError":
+        raise SandboxError(answer.message)
+    if answer.message.startswith(NO_TOOLCHAIN):
+        raise BadRequest(answer.message)
+    return answer
+
+
+def _row(request: SubmitRequest) -> Mapping[str, Any]:
+    assert isinstance(request.config.provided_data, dict)
+    return request.config.provided_data
+
+
+def _tests(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row's tests, each with its standard input and output.
+
+    Raises:
+        BadRequest: there are none, or they are something else: nothing could be judged by them.
+    """
+    tests = row.get("test")
+    try:
+        tests = json.loads(tests) if isinstance(tests, str) else tests
+        if not tests:
+            raise BadRequest("the row has no tests: whatever is submitted would be accepted")
+        for test in tests:
+            if not isinstance(test["input"]["stdin"], str):
+                raise TypeError("stdin, which is no text")
+            if not isinstance(test["output"]["stdout"], str):
+                raise TypeError("stdout, which is no text")
+        return list(tests)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRequest(f"a test lacks {error}") from error
+
+
+def _run_request(code: str, config: TestConfig, language: str) -> RunCodeRequest:
+    try:
+        return RunCodeRequest.model_validate(
+            {
+                "code": code,
+                "language": language,
+                "compile_timeout": config.compile_timeout or _RUN_S,
+                "run_timeout": config.run_timeout or _RUN_S,
+            }
+        )
+    except ValueError as error:
+        raise BadRequest(f"no language {language!r}") from error

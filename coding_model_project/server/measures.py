@@ -1,0 +1,45 @@
+"""What /metrics says, in Prometheus' text format."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from coding_model_project.server.admission import Admission
+from coding_model_project.server.models import RunCodeResponse
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Measures:
+    """Counts of one server."""
+
+    CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+    def __init__(self, admission: Admission) -> None:
+        self._registry = CollectorRegistry()
+        self._programs = Counter(
+            "sandbox_programs", "Answers of /run_code", ["status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "sandbox_run_seconds", "Once it ran", buckets=_BUCKETS, registry=self._registry
+        )
+        for name, meaning in (
+            ("running", "Requests whose programs run"),
+            ("waiting", "Requests that wait for a place"),
+            ("refused", "Requests answered 429 since the start"),
+        ):
+            gauge = Gauge(f"sandbox_{name}", meaning, registry=self._registry)
+            gauge.set_function(lambda name=name: getattr(admission, name))
+
+    def timed(self) -> AbstractContextManager[object]:
+        """Times a run."""
+        return self._seconds.time()
+
+    def count(self, answer: RunCodeResponse) -> None:
+        self._programs.labels(answer.status).inc()
+
+    def text(self) -> str:
+        return generate_latest(self._registry).decode()

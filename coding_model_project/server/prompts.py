@@ -1,0 +1,39 @@
+"""/get_prompts: rows of a data set as questions to a model. The wording is this project's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coding_model_project.server import datasets
+from coding_model_project.server.models import BadRequest, Prompt, TestConfig
+
+_NAMES = {"python": "Python", "cpp": "C++", "nodejs": "JavaScript", "csharp": "C#", "go": "Go"}
+
+_TASK = {
+    "en": "Write a complete {language} program. It reads standard input and writes standard output.",
+    "zh": "请编写一个完整的 {language} 程序：从标准输入读取数据，并将结果写到标准输出。",
+}
+_FUNCTION = "Complete this {language} code. Answer with the whole code in one Markdown code block."
+
+
+def prompt(row: dict[str, Any], dataset: str, config: TestConfig) -> Prompt:
+    """A row's prompt.
+
+    Raises:
+        BadRequest: no known kind of data set, or the row lacks what it is made of.
+    """
+    kind = datasets.kind_of(dataset, config)
+    language = config.language or "python"
+    name = _NAMES.get(language, language.capitalize())
+    try:
+        if kind is datasets.Kind.humaneval:
+            labels = {key: value for key, value in row.items() if key != "prompt"}
+            text = f"```{language}\n{row['prompt']}\n```\n\n{_FUNCTION.format(language=name)}"
+            return Prompt(id=row["task_id"], prompt=text, labels=labels)
+        labels = row.get("labels") or {}
+        if kind is datasets.Kind.oj:
+            task = _TASK[config.locale or "en"].format(language=name)
+            return Prompt(id=row["id"], prompt=f"{row['content']}\n\n{task}", labels=labels)
+        return Prompt(id=row["id"], prompt=str(row["content"]), labels=labels)
+    except KeyError as error:
+        raise BadRequest(f"the row or the request lacks {error}") from error

@@ -1,0 +1,231 @@
+"""/run_code over a `Sandbox`: limits in, statuses out."""
+
+from __future__ import annotations
+
+import base64
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.fusion import batch
+from coding_model_project.sandbox.fusion.bundle import MARK
+from coding_model_project.server import fetching
+from coding_model_project.server.models import (
+    PhaseResult,
+    RunCodeRequest,
+    RunCodeResponse,
+)
+from coding_model_project.types import Asserts, Execution, Limits, Program, Status, Stdin
+
+_TOOLS = {
+    "cpp": "g++", "go": "go", "go_test": "go", "java": "javac", "csharp": "dotnet", "rust": "rustc",
+    "cuda": "nvcc", "scala": "scalac", "junit": "javac", "verilog": "iverilog", "D_ut": "dmd",
+    "swift": "swiftc", "nodejs": "node", "typescript": "tsx", "lean": "lake", "kotlin_script": "kotlin",
+    "python_gpu": "python", "R": "Rscript",
+}  # fmt: skip
+"""Commands of languages' toolchains that are not called like the language."""
+
+_COMPILED = frozenset(
+    {"cpp", "go", "java", "csharp", "rust", "cuda", "scala", "junit", "verilog", "swift"}
+)
+_NO_RUNNER = frozenset({"sql"})
+_TOOLCHAIN_MISSING = 127
+NO_TOOLCHAIN = "this server has no toolchain for"
+"""Begins the message of an answer that says nothing about the program."""
+
+_STOPPED_BY_SIGNAL = -int(signal.SIGKILL)
+"""A sandbox says that a signal ended the program, not which."""
+
+_STOPPED_BY_OUTPUT = -int(signal.SIGXFSZ)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What one program may use at most, whatever its request says."""
+
+    run_s: float = 300.0
+    memory_mb: int = 4096
+    """Also without a limit of the request's own."""
+    output_kb: int = 4096
+
+
+async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
+    """Run a request's program; the sandbox's own failures are status SandboxError."""
+    if request.language == "python" and request.code.startswith(MARK):
+        return await _run_batch(request.stdin or "", sandbox)
+    (response,) = await run_on_each(request, [request.stdin or ""], sandbox, bounds)
+    return response
+
+
+async def run_on_each(
+    request: RunCodeRequest,
+    stdins: Sequence[str],
+    sandbox: Sandbox,
+    bounds: Bounds,
+    goes_on: Callable[[int, RunCodeResponse], bool] = lambda _index, _response: True,
+) -> list[RunCodeResponse]:
+    """Run a request's program on each standard input, in order, while `goes_on` holds."""
+    mark, source = "", request.code
+    if request.fetch_files and request.language == "python" and _compiles(source):
+        source, mark = fetching.wrap(source, request.fetch_files)
+
+    def stop(index: int, execution: Execution) -> bool:
+        return not goes_on(index, _response(execution, request, mark))
+
+    if request.run_timeout <= 0:
+        return [_response(Execution(status=Status.wall_timeout), request)]
+    if request.language in _NO_RUNNER:
+        return [_sandbox_error(f"no runner for {request.language}")]
+    try:
+        files = _decoded(request.files)
+        program = Program(source=source, language=request.language, files=files)
+        inputs = [Stdin(text) for text in stdins]
+        executions = await sandbox.run(program, inputs, _limits(request, bounds), stop_when=stop)
+    except ConfigError as error:
+        if request.language == "python":
+            return [_sandbox_error(str(error))]
+        return [_toolchain_missing(request.language)]
+    except (DataError, SandboxError, ValueError) as error:
+        return [_sandbox_error(str(error))]
+    return [_response(execution, request, mark) for execution in executions]
+
+
+async def run_asserts(
+    request: RunCodeRequest, tests: Asserts, sandbox: Sandbox, bounds: Bounds
+) -> RunCodeResponse:
+    """Run tests that call into a request's program from a process of their own.
+
+    Raises:
+        DataError: the tests do not compile.
+        SandboxError: the sandbox could not do its work, or has no such tests.
+    """
+    program = Program(source=request.code, language=request.language)
+    (execution,) = await sandbox.run(program, [tests], _limits(request, bounds))
+    if execution.status is Status.finished and execution.value is not True:
+        execution = replace(
+            execution, status=Status.raised, exit_code=1, stderr_tail=f"{execution.value}\n"
+        )
+    return _response(execution, request)
+
+
+async def _run_batch(text: str, sandbox: Sandbox) -> RunCodeResponse:
+    """Do what a `FusionSandbox`'s driver would, which starts processes as no program may here."""
+    try:
+        request = batch.decode_request(text)
+    except ValueError as error:
+        return _sandbox_error(str(error))
+    identity = sandbox.identity.partition("/")[2]
+    started = time.monotonic()
+    try:
+        executions = await sandbox.run(
+            request.program,
+            request.inputs,
+            request.limits,
+            stop_when=batch.within_budget(request, started),
+        )
+        answer = batch.Answer(identity=identity, executions=tuple(executions))
+    except SandboxError as error:
+        return _sandbox_error(str(error))
+    except (ConfigError, DataError) as error:
+        answer = batch.Answer(identity=identity, error=(type(error).__name__, str(error)))
+    ran = PhaseResult(
+        status="Finished",
+        execution_time=time.monotonic() - started,
+        return_code=0,
+        stdout=batch.encode_answer(answer, request.secret),
+        stderr="",
+    )
+    return RunCodeResponse(status="Success", run_result=ran)
+
+
+def _limits(request: RunCodeRequest, bounds: Bounds) -> Limits:
+    run_s = min(request.run_timeout, bounds.run_s)
+    memory_mb = request.memory_limit_MB
+    return Limits(
+        cpu_s=run_s,
+        wall_s=run_s,
+        memory_mb=min(memory_mb, bounds.memory_mb) if memory_mb > 0 else bounds.memory_mb,
+        output_kb=bounds.output_kb,
+    )
+
+
+def _decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
+    """Raises ValueError for what is not base64."""
+    return {
+        name: base64.b64decode(content) for name, content in files.items() if content is not None
+    }
+
+
+def _compiles(source: str) -> bool:
+    """Whether wrapping keeps the program's own error: a syntax error must stay one."""
+    try:
+        compile(source, "main.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _response(execution: Execution, request: RunCodeRequest, mark: str = "") -> RunCodeResponse:
+    stdout, files = execution.stdout, {}
+    if mark:
+        stdout, files = fetching.split(stdout, mark)
+    status = execution.status
+    compiled = (
+        PhaseResult(status="Finished", execution_time=0.0, return_code=0, stdout="", stderr="")
+        if request.language in _COMPILED
+        else None
+    )
+    ended = PhaseResult(
+        status="Finished",
+        execution_time=execution.wall_s,
+        return_code=_return_code(execution),
+        stdout=stdout,
+        stderr=execution.stderr_tail,
+    )
+    if status is Status.compile_error:
+        return RunCodeResponse(status="Failed", compile_result=ended)
+    if status in (Status.cpu_timeout, Status.wall_timeout):
+        ended.status = "TimeLimitExceeded"
+    return RunCodeResponse(
+        status="Success" if status is Status.finished else "Failed",
+        compile_result=compiled,
+        run_result=ended,
+        files=files,
+    )
+
+
+def _return_code(execution: Execution) -> int | None:
+    match execution.status:
+        case Status.finished:
+            return 0
+        case Status.cpu_timeout | Status.wall_timeout:
+            return None
+        case Status.signalled:
+            return _STOPPED_BY_SIGNAL
+        case Status.output_limit:
+            return _STOPPED_BY_OUTPUT
+        case Status.memory_limit:
+            return 1
+        case _:
+            return execution.exit_code or 1
+
+
+def _toolchain_missing(language: str) -> RunCodeResponse:
+    missing = PhaseResult(
+        status="Finished",
+        execution_time=0.0,
+        return_code=_TOOLCHAIN_MISSING,
+        stdout="",
+        stderr=f"{_TOOLS.get(language, language)}: command not found\n",
+    )
+    message = f"{NO_TOOLCHAIN} {language}"
+    if language in _COMPILED:
+        return RunCodeResponse(status="Failed", message=message, compile_result=missing)
+    return RunCodeResponse(status="Failed", message=message, run_result=missing)
+
+
+def _sandbox_error(message: str) -> RunCodeResponse:
+    return RunCodeResponse(status="SandboxError", message=message)

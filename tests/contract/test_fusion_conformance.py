@@ -1,0 +1,314 @@
+"""FusionSandbox over real processes: `sandbox serve`, and a server that confines nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from coding_model_project.data.tinycode.generator import generate
+from coding_model_project.data.tinycode.noise import NoiseConfig, noisy_solution
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.sandbox import conformance
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.sandbox.fusion import FusionSandbox, batch, endpoint, fleet, probe
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Limits,
+    Problem,
+    Program,
+    Status,
+    Stdin,
+    Verdict,
+)
+from tests.contract.conftest import ServerProcess
+from tests.unit.sandbox.fusion_servers import PlainServer
+
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(300)]
+
+LIMITS = Limits(cpu_s=5, wall_s=15, memory_mb=256, output_kb=512)
+SLOW = Program(source="import time\ntime.sleep(0.2)\nprint(input())")
+
+
+@pytest.fixture(params=[None, "rlimit"])
+def plain(request, monkeypatch) -> PlainServer:
+    """A server that confines nothing, with the driver at its strongest tier, or its weakest."""
+    if request.param:
+        monkeypatch.setattr(probe, "TIERS", (request.param,))
+    return PlainServer()
+
+
+async def outputs(sandbox: FusionSandbox, program: Program, *texts: str) -> list[str]:
+    executions = await sandbox.run(program, [Stdin(text) for text in texts], LIMITS)
+    return [execution.stdout for execution in executions]
+
+
+async def test_conforms_over_sandbox_serve(shared_server):
+    async with FusionSandbox([shared_server.url]) as sandbox:
+        assert [str(finding) for finding in await conformance.check(sandbox)] == []
+        async with EmbeddedSandbox(workers=1) as embedded:
+            assert sandbox.identity == embedded.identity.replace("embedded", "fusion")
+
+
+async def test_conforms_by_its_driver(plain):
+    async with FusionSandbox(["http://plain:1"], transport=plain, max_concurrency=4) as sandbox:
+        assert [str(finding) for finding in await conformance.check(sandbox)] == []
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.12", "3.13"])
+async def test_the_driver_runs_on_other_pythons(version):
+    python = _interpreter(version)
+    async with FusionSandbox(
+        ["http://plain:1"], transport=PlainServer(python=python), max_concurrency=2, retry_s=1.0
+    ) as sandbox:
+        assert sandbox.identity.endswith(f"/cpython-{version}")
+        calls = [Call(function="f", args=({1, 2}, 10**50)), Call(function="f", args=((), None))]
+        executions = await sandbox.run(Program(source="def f(*x): return x"), calls, LIMITS)
+        assert [e.value for e in executions] == [({1, 2}, 10**50), ((), None)]
+        bad = await sandbox.run(Program(source="def f(:"), calls, LIMITS)
+        assert [e.status for e in bad] == [Status.syntax_error] * 2
+
+
+def _interpreter(version: str) -> str:
+    """A Python of this version, if this machine has one that works."""
+    found = shutil.which(f"python{version}")
+    said = found and subprocess.run([found, "-V"], capture_output=True, text=True, check=False)
+    if not said or f"Python {version}." not in said.stdout:
+        pytest.skip(f"no Python {version} here")
+    assert found
+    return found
+
+
+async def test_too_old_a_python_is_refused_in_one_line(tmp_path):
+    old = tmp_path / "python"
+    old.write_text(
+        f"#!/bin/sh\nsed 's/sys.version_info < (3, 10)/True/' $1 > $1.py; exec {sys.executable} $1.py\n"
+    )
+    old.chmod(0o755)
+    with pytest.raises(ConfigError, match=r"needs Python 3\.10 or later") as caught:
+        async with FusionSandbox(["http://plain:1"], transport=PlainServer(python=str(old))):
+            raise AssertionError("it started")
+    assert "\n" not in str(caught.value)
+
+
+# ── what a program tries in a server that confines nothing ────────────────────────────────────────
+
+_FORGED = batch.encode_answer(batch.Answer(identity="rlimit/cpython-3.11"), b"guess").strip()
+ATTACKS = {
+    "prints an answer": f"print({_FORGED!r})",
+    "prints it on every descriptor": f"""
+import os
+for fd in range(256):
+    try: os.write(fd, {(_FORGED + chr(10)).encode()!r})
+    except OSError: pass
+""",
+    "looks for the driver": """
+import os
+pid = os.getppid()
+for _ in range(3):  # its program's process, the zygote, the driver
+    for name in ("mem", "environ", "fd/0", "fd/1"):
+        try:
+            open(f"/proc/{pid}/{name}", "rb").close()
+            print("opened", pid, name)
+        except OSError: pass
+    try:
+        if pid:  # 0 where it is outside of the own namespace
+            os.kill(pid, 0)
+            print("may signal", pid)
+    except OSError: pass
+    try: pid = int(open(f"/proc/{pid}/status").read().split("PPid:")[1].split()[0])
+    except OSError: break
+print("looked")
+""",
+    "looks for what comes next": """
+import gc, sys
+names = [name for name in sys.modules if "coding_model" in name]
+texts = [o for o in gc.get_objects() if isinstance(o, dict) and "SECOND" in repr(list(o.values()))[:9999]]
+print(*names, *(["found"] if texts else []))
+""",
+    "writes the answer's file": f"""
+try: open({batch.ANSWER_FILE!r}, "w").write({_FORGED!r})
+except OSError: pass
+""",
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_a_program_cannot_pose_as_the_driver_or_disturb_it(plain, name):
+    async with FusionSandbox(["http://plain:1"], transport=plain, retry_s=0.0) as sandbox:
+        inputs = [Stdin("first"), Stdin("SECOND")]
+        executions = await sandbox.run(Program(source=ATTACKS[name]), inputs, LIMITS)
+    assert len(executions) == 2
+    for execution in executions:
+        assert not any(word in execution.stdout for word in ("opened", "may signal", "found"))
+
+
+async def test_an_answer_too_long_for_standard_output_is_fetched_whole(plain):
+    source = "import random\nprint(random.Random(1).randbytes(200_000).hex())"
+    async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
+        (execution,) = await sandbox.run(Program(source=source), [Stdin("")], LIMITS)
+        assert execution.stdout == random.Random(1).randbytes(200_000).hex() + "\n"
+
+
+async def test_assertions_run_apart_from_the_program(plain):
+    tests = [
+        Asserts(source="assert f(2) == 4\nassert f(0) == 0", entry_point="f"),
+        Asserts(source="assert f(3) == 9", entry_point="f"),
+    ]
+    async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
+        executions = await sandbox.run(Program(source="def f(n): return 2 * n"), tests, LIMITS)
+        assert [e.value is True for e in executions] == [True, False]
+        executions = await sandbox.run(Program(source="import os; os._exit(0)"), tests, LIMITS)
+        assert [e.status for e in executions] == [Status.raised] * 2
+
+
+async def test_other_languages_run_as_the_server_runs_them():
+    async with FusionSandbox(["http://plain:1"], transport=PlainServer()) as sandbox:
+        program = Program(source="read n; echo $((n * 2)); exit $n", language="bash")
+        executions = await sandbox.run(program, [Stdin("0\n"), Stdin("3\n")], LIMITS)
+    assert [(e.status, e.stdout) for e in executions] == [
+        (Status.finished, "0\n"),
+        (Status.raised, "6\n"),
+    ]
+
+
+# ── the same verdicts ─────────────────────────────────────────────────────────────────────────────
+
+
+def tinycode_programs(n: int) -> list[tuple[Problem, str]]:
+    """Gold, known-bad and noisy programs, drawn by a fixed seed."""
+    draw = random.Random(7)
+    programs: list[tuple[Problem, str]] = []
+    for task in draw.sample(generate().tasks, n // 3):
+        problem = replace(task.problem, limits=replace(task.problem.limits, cpu_s=0.5))
+        programs += [
+            (problem, problem.gold[0]),
+            (problem, draw.choice(problem.bad)),
+            (problem, noisy_solution(task, draw, NoiseConfig())),
+        ]
+    return programs
+
+
+def essence(verdict: Verdict) -> tuple[object, ...]:
+    """All of a verdict that does not say where or how fast it was found."""
+    return verdict.problem_id, verdict.passed, [result.error for result in verdict.results]
+
+
+@pytest.mark.parametrize("stop_early", [False, True])
+async def test_verdicts_are_those_of_the_embedded_sandbox(shared_server, stop_early):
+    programs = tinycode_programs(100 if stop_early else 300)
+
+    async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
+        slots = asyncio.Semaphore(at_once)
+        grader = ExecutionGrader(sandbox, bare=True, stop_early=stop_early, slots=slots)
+        return [
+            essence(verdict)
+            for verdict in await asyncio.gather(*(grader.grade_code(*p) for p in programs))
+        ]
+
+    async with EmbeddedSandbox() as embedded, FusionSandbox([shared_server.url]) as fusion:
+        expected = await judged(embedded, 2)
+        assert await judged(fusion, 8) == expected
+    assert {passed for _, passed, _ in expected} == {True, False}
+
+
+async def test_verdicts_by_the_driver_are_those_of_the_embedded_sandbox(plain):
+    programs = tinycode_programs(60)
+    async with (
+        EmbeddedSandbox() as embedded,
+        FusionSandbox(["http://plain:1"], transport=plain, max_concurrency=3) as fusion,
+    ):
+        both = [
+            ExecutionGrader(sandbox, bare=True, stop_early=False) for sandbox in (embedded, fusion)
+        ]
+        expected, found = [
+            await asyncio.gather(*(grader.grade_code(*p) for p in programs)) for grader in both
+        ]
+    assert list(map(essence, found)) == list(map(essence, expected))
+
+
+# ── a server that dies, hangs, comes back ─────────────────────────────────────────────────────────
+
+
+async def test_a_killed_server_is_waited_for_and_nothing_is_lost(server):
+    async with FusionSandbox([server.url], retry_s=60.0) as sandbox:
+        runs = [asyncio.create_task(outputs(sandbox, SLOW, str(n), "x")) for n in range(16)]
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(server.kill)
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(server.start)
+        assert await asyncio.gather(*runs) == [[f"{n}\n", "x\n"] for n in range(16)]
+
+
+async def test_a_server_that_stays_away_is_an_error_and_never_an_execution(server):
+    async with FusionSandbox([server.url], retry_s=2.0) as sandbox:
+        runs = [asyncio.create_task(outputs(sandbox, SLOW, str(n))) for n in range(8)]
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(server.kill)
+        found = await asyncio.gather(*runs, return_exceptions=True)
+        assert all(isinstance(f, SandboxError) or f == [f"{n}\n"] for n, f in enumerate(found))
+        assert any(isinstance(f, SandboxError) for f in found)
+
+
+async def test_another_server_takes_over_from_a_hanging_one(server, monkeypatch):
+    monkeypatch.setattr(fleet, "_WATCH_S", 0.5)
+    monkeypatch.setattr(endpoint, "_PING_S", 1.0)
+    other = ServerProcess()
+    try:
+        async with FusionSandbox([server.url, other.url]) as sandbox:
+            limits = Limits(cpu_s=1, wall_s=1)
+            server.send(signal.SIGSTOP)
+
+            async def one(n: int) -> str:
+                program = Program(source="print(input())")
+                (execution,) = await sandbox.run(program, [Stdin(str(n))], limits)
+                return execution.stdout
+
+            assert await asyncio.gather(*(one(n) for n in range(20))) == [
+                f"{n}\n" for n in range(20)
+            ]
+    finally:
+        other.stop()
+
+
+async def test_a_server_told_to_stop_answers_what_it_has_begun(server):
+    async with FusionSandbox([server.url], retry_s=0.0) as sandbox:
+        run = asyncio.create_task(outputs(sandbox, SLOW, *"abcde"))
+        await asyncio.sleep(0.3)
+        assert await asyncio.to_thread(server.stop) == 0
+        assert await run == [f"{letter}\n" for letter in "abcde"]
+
+
+async def test_beyond_capacity_nothing_is_lost_and_waiting_costs_no_time():
+    small = ServerProcess("--workers", "1", "--max-waiting", "2")
+    try:
+        async with FusionSandbox([small.url], max_concurrency=12, retry_s=60.0) as sandbox:
+            limits = Limits(cpu_s=1, wall_s=1)  # less than what comes before takes
+            runs = (sandbox.run(SLOW, [Stdin(str(n))], limits) for n in range(12))
+            found = await asyncio.gather(*runs)
+        assert [e.stdout for (e,) in found] == [f"{n}\n" for n in range(12)]
+        async with httpx.AsyncClient() as client:
+            text = (await client.get(f"{small.url}/metrics")).text
+        assert float(text.split("\nsandbox_refused ")[1].split()[0]) > 0
+    finally:
+        small.stop()
+
+
+async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(plain, monkeypatch):
+    monkeypatch.setattr(probe, "BUDGET_S", 0.3)
+    async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
+        asked = len(plain.requests)
+        started = time.monotonic()
+        assert await outputs(sandbox, SLOW, *"abcdef") == [f"{letter}\n" for letter in "abcdef"]
+        assert 2 <= len(plain.requests) - asked <= 6
+        assert time.monotonic() - started < 30

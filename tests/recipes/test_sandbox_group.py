@@ -1,0 +1,41 @@
+"""`sandbox=` chooses where programs run, in every recipe."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.judge import make_sandbox
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.sandbox.fusion import FusionSandbox
+from recipes.compose import compose_recipe
+
+URLS = "coding.sandbox.urls=[http://one:8080,http://two:8080]"
+
+
+def sandbox(recipe, *overrides):
+    config = compose_recipe(recipe, ["hardware=cpu", *overrides])
+    resolved = OmegaConf.to_container(config.coding.sandbox, resolve=True, enum_to_str=True)
+    return make_sandbox(resolved)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("recipe", ["sft", "grpo"])
+def test_the_group_chooses_the_sandbox(recipe):
+    assert isinstance(sandbox(recipe), EmbeddedSandbox)
+    assert isinstance(sandbox(recipe, "sandbox=fusion", URLS), FusionSandbox)
+
+
+def test_servers_must_be_named():
+    with pytest.raises(ConfigError, match=r"coding\.sandbox\.urls is empty"):
+        sandbox("grpo", "sandbox=fusion")
+
+
+def test_an_unknown_sandbox_names_the_choices():
+    with pytest.raises(ConfigError) as caught:
+        sandbox("grpo", "sandbox=nope")
+    assert "embedded fusion" in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_misspelt_key_names_the_right_one():
+    with pytest.raises(ConfigError, match=r"did you mean coding\.sandbox\.urls"):
+        sandbox("grpo", "sandbox=fusion", "coding.sandbox.url=[http://one]")

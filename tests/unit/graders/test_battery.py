@@ -1,0 +1,221 @@
+"""Batteries: read strictly, judged truthfully, and counted as the command's last line says."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from coding_model_project import cli
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.graders.battery import running
+from coding_model_project.graders.battery.cases import read_cases
+from coding_model_project.graders.battery.running import run_battery, summary
+from coding_model_project.types import Asserts, Call, Execution, Status, Stdin
+from tests.fakes import FakeSandbox
+
+CASE = {
+    "id": "one",
+    "category": "forge",
+    "mode": "stdio",
+    "entry": None,
+    "code": "print(1)",
+    "tests": [{"input": "", "expected": "2"}],
+    "limits": {"cpu": 1.0, "wall": 3.0, "mem_mb": 128, "out_bytes": 65536},
+    "require": {"reward": 0, "verdict_in": ["wrong_answer"], "terminate_s": 5},
+}
+
+
+def written(folder: Path, *rows: object) -> Path:
+    path = folder / "battery.jsonl"
+    path.write_text("".join(f"{r if isinstance(r, str) else json.dumps(r)}\n" for r in rows))
+    return path
+
+
+def changed(**fields: object) -> dict[str, object]:
+    return CASE | fields
+
+
+def require(**fields: object) -> dict[str, object]:
+    return changed(require={**CASE["require"], **fields})
+
+
+def test_cases_are_problems(tmp_path):
+    call = changed(id="2", mode="call", entry="f", tests=[{"input": [1, [2]], "expected": 3}])
+    asserts = changed(id="3", mode="assert", entry="f", tests=["assert f(1)"], category="control")
+    control = require(reward=1, verdict_in=["accepted"]) | {"id": "4", "category": "edge"}
+    cases = read_cases(written(tmp_path, CASE, "", call, asserts, control))
+    assert [case.problem.tests[0].input for case in cases[:3]] == [
+        Stdin(""),
+        Call(function="f", args=(1, [2])),
+        Asserts(source="assert f(1)", entry_point="f"),
+    ]
+    limits = cases[0].problem.limits
+    assert (limits.cpu_s, limits.wall_s, limits.memory_mb, limits.output_kb) == (1.0, 3.0, 128, 64)
+    assert [case.attack for case in cases] == [True, True, False, False]
+    assert [case.control for case in cases] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("{", "no JSON"),
+        ("[]", "no JSON object"),
+        ({k: v for k, v in CASE.items() if k != "code"}, "code: missing"),
+        (changed(mode="sql"), "mode: 'sql'"),
+        (changed(mode="call"), "entry: None"),
+        (changed(tests=[]), "tests: there are none"),
+        (changed(tests=[{"input": ""}]), r"tests\[0\]: no object of input and expected"),
+        (changed(tests=[{"input": 1, "expected": ""}]), r"tests\[0\]: input and expected"),
+        (changed(mode="assert"), r"tests\[0\]: no string"),
+        (changed(mode="call", entry="f"), r"tests\[0\].input: no list"),
+        (changed(limits={"cpu": 1}), "limits.wall: None"),
+        (changed(limits=CASE["limits"] | {"mem_mb": True}), "limits.mem_mb: True"),
+        (changed(require={}), "require.reward: None"),
+        (require(reward=2), "require.reward: 2"),
+        (require(verdict_in=[]), "require.verdict_in: missing"),
+        (require(verdict_in=[1]), "require.verdict_in: no list of strings"),
+        (require(forbid_stdout="X"), "require.forbid_stdout: no list of strings"),
+        (require(terminate_s="5"), "require.terminate_s: '5'"),
+        (require(no_escape=True), "require.no_escape: unknown"),
+        (changed(then=3), "then: 3 is no str"),
+    ],
+)
+def test_malformed_lines_are_named(tmp_path, row, says):
+    with pytest.raises(ConfigError, match=rf"battery.jsonl:2: {says}"):
+        read_cases(written(tmp_path, changed(id="fine"), row))
+
+
+def test_other_malformed_files(tmp_path):
+    with pytest.raises(ConfigError, match="no cases"):
+        read_cases(written(tmp_path, ""))
+    with pytest.raises(ConfigError, match=":2: id: 'one' was there before"):
+        read_cases(written(tmp_path, CASE, CASE))
+
+
+def answering(**stdout: str) -> FakeSandbox:
+    """A sandbox in which programs print what is given for their source; the honest one is right."""
+
+    def answer(source: str, _given: object) -> Execution:
+        text = "42" if source == running._HONEST else stdout.get(source, "")
+        return Execution(status=Status.finished, stdout=text)
+
+    return FakeSandbox(answer=answer, identity="fake/steel/1")
+
+
+async def outcome(tmp_path: Path, row: dict[str, object], sandbox: FakeSandbox):
+    outcomes, _ = await run_battery(read_cases(written(tmp_path, row)), sandbox)
+    return outcomes[0]
+
+
+async def test_what_is_met(tmp_path):
+    found = await outcome(tmp_path, CASE, answering())
+    assert (found.verdict, found.unmet) == ("wrong_answer", ())
+
+
+@pytest.mark.parametrize(
+    ("row", "printed", "unmet"),
+    [
+        (CASE, "2", ["reward: accepted", "verdict_in: accepted"]),
+        (require(reward=1, verdict_in=["accepted"]), "3", ["reward: wrong_answer", "verdict_in"]),
+        (require(forbid_stdout=["LEAK"]), "a LEAK", ["forbid_stdout: 'LEAK'"]),
+        (require(then_forbid_stdout=["KEPT"]) | {"then": "next"}, "", ["then_forbid_stdout"]),
+    ],
+)
+async def test_what_is_not(tmp_path, row, printed, unmet):
+    sandbox = answering(**{"print(1)": printed, "next": "KEPT"})
+    found = await outcome(tmp_path, row, sandbox)
+    assert len(found.unmet) == len(unmet)
+    assert all(a.startswith(b) for a, b in zip(found.unmet, unmet, strict=True))
+    assert found.succeeded
+
+
+async def test_bait_that_is_taken_is_seen(tmp_path):
+    def greedy(source: str, _given: object) -> Execution:
+        if source == running._HONEST:
+            return Execution(status=Status.finished, stdout="42")
+        secret = Path("/tmp/sbx_canary/secret.txt").read_text()
+        assert os.environ["SBX_CANARY"] == secret
+        socket.create_connection(("127.0.0.1", 47921), 1).close()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            udp.sendto(b"x", ("127.0.0.1", 47922))
+        for address in ("\0sbx_canary_sock", "/tmp/sbx_canary/sock"):
+            with socket.socket(socket.AF_UNIX) as unix:
+                unix.connect(address)
+        return Execution(status=Status.finished, stderr_tail=secret)
+
+    found = await outcome(tmp_path, CASE, FakeSandbox(answer=greedy))
+    assert "no_canary: the secret was seen" in found.unmet
+    assert "no_listener_hit: tcp, udp, abstract unix, unix" in found.unmet
+    assert "SBX_CANARY" not in os.environ
+    assert not Path("/tmp/sbx_canary/secret.txt").exists()
+
+
+async def test_a_dead_judge_is_seen(tmp_path):
+    class Dying(FakeSandbox):
+        async def run(self, *args, **kwargs):
+            raise SandboxError("gone")
+
+    found = await outcome(tmp_path, CASE, Dying())
+    assert found.unmet == (
+        "verdict_in: no verdict: gone",
+        "judge_alive: an honest program fails now",
+    )
+
+
+async def test_summary(tmp_path):
+    control = require(reward=1, verdict_in=["accepted"]) | {"id": "two", "category": "control"}
+    renamed = require(verdict_in=["timeout"]) | {"id": "three"}
+    edge = changed(id="four", category="edge")
+    cases = read_cases(written(tmp_path, CASE, control, renamed, edge))
+    outcomes, _ = await run_battery(cases, answering())
+    assert summary(outcomes, "steel") == {
+        "cases": 4,
+        "passed": 2,
+        "failed": ["two", "three"],
+        "attacks": 2,
+        "attacks_succeeded": 0,  # a verdict of another name is no success
+        "controls": 1,
+        "controls_failed": 1,
+        "tier": "steel",
+    }
+
+
+# ── the command ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.sandbox
+def test_command(tmp_path, capfd):
+    right = require(reward=1, verdict_in=["accepted"]) | {"id": "right", "code": "print(2)"}
+    assert cli.main(["sandbox", "battery", str(written(tmp_path, CASE, right))]) == 0
+    out = capfd.readouterr().out.splitlines()
+    assert json.loads(out[-1])["passed"] == 2
+    wrong = require(verdict_in=["timeout"]) | {"id": "wrong"}
+    arguments = ["sandbox", "battery", str(written(tmp_path, wrong)), "--tier", "rlimit"]
+    assert cli.main(arguments) == 1
+    first, last = capfd.readouterr().out.splitlines()
+    assert first == "wrong: verdict_in: wrong_answer"
+    assert (json.loads(last)["failed"], json.loads(last)["tier"]) == (["wrong"], "rlimit")
+    assert cli.main([*arguments, "--json"]) == 1
+    (only,) = capfd.readouterr().out.splitlines()
+    assert json.loads(only)["cases"] == 1
+
+
+def test_command_refuses(tmp_path, capsys):
+    path = str(written(tmp_path, CASE))
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("{")
+    for options, says in (
+        ([str(tmp_path / "none")], "no such file"),
+        ([str(broken), "--json"], ":1: no JSON"),
+        ([path, "--tier", "steel"], "steel"),
+        ([path, "--sandbox", "nonsense"], "--sandbox=nonsense"),
+        ([path, "--sandbox", "http://x", "--tier", "rlimit"], "--tier"),
+    ):
+        assert cli.main(["sandbox", "battery", *options]) == 2
+        error = capsys.readouterr().err
+        assert says in error
+        assert len(error.splitlines()) == 1

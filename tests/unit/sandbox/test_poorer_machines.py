@@ -1,0 +1,77 @@
+"""What the probe chooses, and says, where less is allowed than here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.sandbox.embedded import probe
+from coding_model_project.sandbox.embedded.confine import Tier
+
+pytestmark = pytest.mark.sandbox
+
+POORER = str(Path(__file__).parent / "poorer.py")
+
+
+@pytest.fixture(params=["same", "nobody"])
+def user(request) -> str:
+    if request.param == "nobody" and os.getuid() != 0:
+        pytest.skip("this is an ordinary user already")
+    return request.param
+
+
+def check(user: str, refused: str, *options: str) -> tuple[int, str]:
+    if problem := probe.why_not(Tier.namespaces, sys.executable):
+        pytest.skip(f"this machine is poor itself: {problem}")
+    if probe.why_not(Tier.seccomp, sys.executable):
+        pytest.skip("no Landlock here")
+    program = (
+        "import sys; from coding_model_project.sandbox.embedded import probe;"
+        "from coding_model_project.sandbox.embedded.confine import Tier;"
+        "from coding_model_project.errors import SandboxError\n"
+        "try: print(probe.strongest(Tier(sys.argv[1]), sys.executable))\n"
+        "except SandboxError as error: print(error); sys.exit(3)"
+    )
+    command = [sys.executable, POORER, user, refused, sys.executable, "-c", program, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_with_all_that_is_needed(user):
+    assert check(user, "", "seccomp") == (0, "namespaces\n")
+
+
+@pytest.mark.parametrize("refused", ["unshare", "clone", "mount", "pivot_root", "mount_setattr"])
+def test_without_namespaces(user, refused):
+    """Containers, and kernels that allow them only in part."""
+    assert check(user, refused, "seccomp") == (0, "seccomp\n")
+
+
+def test_without_landlock(user):
+    assert check(user, "landlock_create_ruleset", "seccomp") == (0, "namespaces\n")
+
+
+def test_with_neither(user):
+    code, said = check(user, "mount,landlock_create_ruleset", "seccomp")
+    assert code == 3
+    assert "no Landlock" in said
+    assert "'mount'" in said
+    assert "accept a lower min_tier" in said
+
+
+def test_without_seccomp_only_what_was_asked_for(user):
+    assert check(user, "seccomp", "seccomp")[0] == 3
+    assert check(user, "seccomp", "rlimit") == (0, "rlimit\n")
+
+
+def test_on_another_architecture(monkeypatch):
+    from coding_model_project.sandbox.embedded import linux
+
+    monkeypatch.setattr(linux, "_COLUMN", None)
+    with pytest.raises(OSError, match=f"no system call table for {platform.machine()}"):
+        linux.Filter.build()

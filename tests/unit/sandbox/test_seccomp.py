@@ -1,0 +1,137 @@
+"""The filter of tests, run by an interpreter of its instructions: both architectures, on either."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+
+from coding_model_project.sandbox.embedded import seccomp, syscalls
+
+OWN = seccomp.OWN_PID
+ALLOWED = "allowed"
+KILLED = "killed"
+MACHINES = list(syscalls.ARCHITECTURES)
+
+
+def verdict(machine: str, number: int, *arguments: int, audit: int | None = None) -> str | int:
+    """One of allowed and killed, or the error a call gets."""
+    audit = syscalls.AUDIT[machine] if audit is None else audit
+    filled = [*arguments, *[0] * (6 - len(arguments))]
+    data = struct.pack("<IIQ6Q", number, audit, 0, *(a & (1 << 64) - 1 for a in filled))
+    program = list(struct.iter_unpack("<HBBI", seccomp.program(machine)))
+    at = accumulator = 0
+    while True:
+        operation, yes, no, value = program[at]
+        at += 1
+        match operation:
+            case 0x20:
+                (accumulator,) = struct.unpack_from("<I", data, value)
+            case 0x05:
+                at += value
+            case 0x15:
+                at += yes if accumulator == value else no
+            case 0x35:
+                at += yes if accumulator >= value else no
+            case 0x45:
+                at += yes if accumulator & value else no
+            case 0x06:
+                return _returned(value)
+            case _:
+                raise AssertionError(f"operation {operation:#x}")
+
+
+def _returned(value: int) -> str | int:
+    if value == 0x7FFF0000:
+        return ALLOWED
+    return KILLED if value == 0x80000000 else value & 0xFFFF
+
+
+def call(machine: str, name: str, *arguments: int) -> str | int:
+    number = syscalls.NUMBERS[name][syscalls.ARCHITECTURES[machine]]
+    return verdict(machine, number, *arguments)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_number_gets_what_the_tables_say(machine):
+    column = syscalls.ARCHITECTURES[machine]
+    allowed = {numbers[column] for numbers in syscalls.ALLOWED.values()}
+    conditional = {numbers[column] for numbers in syscalls.CONDITIONAL.values()}
+    for number in range(600):
+        if number in conditional:
+            continue
+        error = errno.EPERM if number < syscalls.FIRST_SHARED else errno.ENOSYS
+        assert verdict(machine, number) == (ALLOWED if number in allowed else error), number
+    for number in (0x3FFFFFFF, 0x7FFFFFFF):
+        assert verdict(machine, number) in (errno.ENOSYS, KILLED)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("clone", (0x3D0F00,), ALLOWED),  # as glibc makes a thread
+        ("clone", (17,), errno.EAGAIN),
+        ("clone", (0x4000 | 0x100,), errno.EAGAIN),
+        ("clone", (0x3D0F00 | 0x10000000,), errno.EAGAIN),
+        ("clone3", (), errno.ENOSYS),
+        ("prlimit64", (0, 7, 0), ALLOWED),
+        ("prlimit64", (0, 7, 0x7F0000000000), errno.EPERM),
+        ("prlimit64", (0, 7, 0x10), errno.EPERM),
+        ("prlimit64", (0, 3, 0x10), 0),  # the stack's: nothing happens, and no error
+        ("prlimit64", (0, 3, 0), ALLOWED),
+        ("kill", (OWN, 9), ALLOWED),
+        ("kill", (0, 9), errno.EPERM),
+        ("kill", (-1, 9), errno.EPERM),
+        ("kill", (OWN + 1, 0), errno.EPERM),
+        ("tgkill", (OWN, 5, 9), ALLOWED),
+        ("tgkill", (1, 5, 9), errno.EPERM),
+        ("fcntl", (1, 3), ALLOWED),
+        ("fcntl", (1, 8), errno.EPERM),
+        ("fcntl", (1, 1026), errno.EPERM),
+        ("ioctl", (1, 0x5401), ALLOWED),
+        ("ioctl", (1, 0x5412), errno.ENOTTY),
+        ("sendto", (3, 0x1000, 1, 0, 0, 0), ALLOWED),
+        ("sendto", (3, 0x1000, 1, 0, 0x1000, 16), errno.EPERM),
+        ("sendto", (3, 0x1000, 1, 0, 1 << 40, 16), errno.EPERM),
+        ("socketpair", (1, 1, 0), ALLOWED),
+        ("socketpair", (2, 1, 0), errno.EPERM),
+        ("prctl", (15, 0x1000), ALLOWED),
+        ("prctl", (1, 9), errno.EPERM),
+        ("unshare", (0x10000000,), errno.EPERM),
+        ("seccomp", (1,), errno.EPERM),
+        ("read", (0,), ALLOWED),
+    ],
+)
+def test_what_depends_on_arguments(machine, name, arguments, expected):
+    assert call(machine, name, *arguments) == expected
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_other_architectures_are_killed(machine):
+    (other,) = (syscalls.AUDIT[m] for m in MACHINES if m != machine)
+    for audit in (other, 0x40000003):  # and i386's
+        assert verdict(machine, 1, audit=audit) == KILLED
+    assert verdict("x86_64", 0x40000000 | 1) == KILLED  # x32
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_program_is_one_the_kernel_takes(machine):
+    program = list(struct.iter_unpack("<HBBI", seccomp.program(machine)))
+    assert len(program) < 4096
+    assert program[-1][0] == 0x06
+    for at, (operation, yes, no, value) in enumerate(program):
+        assert operation in (0x20, 0x05, 0x15, 0x35, 0x45, 0x06)
+        furthest = value if operation == 0x05 else max(yes, no)
+        assert operation == 0x06 or at + 1 + furthest < len(program)
+
+
+def test_tables():
+    for column in syscalls.ARCHITECTURES.values():
+        numbers = [n[column] for n in syscalls.NUMBERS.values() if n[column] >= 0]
+        assert len(numbers) == len(set(numbers))
+    for x86, arm in syscalls.NUMBERS.values():
+        assert x86 == arm or max(x86, arm) < syscalls.FIRST_SHARED
+    with pytest.raises(KeyError):
+        seccomp.program("pdp11")
