@@ -1,4 +1,4 @@
-"""`data`: making data sets, and checking that they are fit to grade by."""
+"""`data`: making data sets, and checking that they are fit to grade by and to train on."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import (
-    MinTier,
-    Workers,
-    embedded_sandbox,
-    existing_file,
-)
+from coding_model_project.cli.common import MinTier, Workers, embedded_sandbox
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.types import Problem
+    from coding_model_project.data.loaders import Loaded
+    from coding_model_project.data.preflight import Preflight
 
 EMBEDDED = "tinycode"
 N_SHOWN = 20
 
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where to look for data sets by name: $CODING_DATA_DIR, else ./data."),
+]
 
 
 @app.command()
@@ -54,35 +55,110 @@ def prepare(
 
 @app.command()
 def preflight(
-    name: Annotated[str, typer.Argument(help="The data set's name.")],
-    path: Annotated[Path | None, typer.Option(help="Its problems, one JSON object a line.")] = None,
+    name: Annotated[str, typer.Argument(help="The data set's name, such as mbpp_train.")],
+    path: Annotated[
+        str | None, typer.Option(help="Its file, folder or URL; else it is looked for by name.")
+    ] = None,
+    data_dir: DataDir = None,
+    mutants: Annotated[
+        int, typer.Option(help="Mutants of each gold solution to add to the known-bad.", min=0)
+    ] = 0,
+    repeats: Annotated[
+        int, typer.Option(help="Judge all this often, to find verdicts that change.", min=1)
+    ] = 1,
+    quarantine: Annotated[
+        Path | None, typer.Option(help="Write what must not train, with reasons (JSON lines).")
+    ] = None,
+    passed: Annotated[
+        Path | None, typer.Option(help="Write the problems that may train, in our own schema.")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Of the hub's repository, in the place of the pinned one.")
+    ] = None,
+    max_tests: Annotated[
+        int | None, typer.Option(help="Judge by at most this many hidden tests each.", min=1)
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first problems.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
     workers: Workers = None,
     min_tier: MinTier = "seccomp",
 ) -> int:
     """Check that gold solutions are accepted and known-bad ones rejected.
 
-    The last line is JSON. Exit code 1 if a gold one is rejected or a known-bad one accepted.
+    The last line is JSON. Exit code 1 if a gold one is rejected, a known-bad one accepted, a verdict
+    changes, or nothing could be shown because no problem has a solution.
     """
+    from coding_model_project.data import quarantine as files
+    from coding_model_project.data.loaders import load
     from coding_model_project.data.preflight import preflight as check
 
-    problems = _problems(name, path)
+    loaded = load(name, path=path, data_dir=data_dir, revision=revision, max_tests=max_tests)
+    problems = loaded.problems[:limit]
+    if not problems:
+        _say_set_aside(loaded)
+        raise ConfigError(f"data preflight {name}: no problem can be used ({loaded.origin})")
     sandbox = embedded_sandbox(workers, min_tier)
 
     async def run():
         async with sandbox:
-            return await check(problems, sandbox, progress=advance)
+            return await check(
+                problems, sandbox, mutants_per_problem=mutants, repeats=repeats, progress=advance
+            )
 
-    with progress_bar(name, sum(len(p.gold) + len(p.bad) for p in problems)) as advance:
+    n_programs = sum(len(p.gold) + len(p.bad) + bool(mutants and p.gold) for p in problems)
+    with progress_bar(name, n_programs) as advance:
         result = asyncio.run(run())
+    if quarantine is not None:
+        files.write_quarantine(quarantine, problems, result.quarantined, loaded.set_aside)
+    if passed is not None:
+        files.write_passed(passed, problems, result.quarantined)
     if not as_json:
-        if result.without_gold:
-            print(f"{result.without_gold} problems have no gold solution")
-        for line in result.complaints[:N_SHOWN]:
-            print(line, file=sys.stderr)
-        if len(result.complaints) > N_SHOWN:
-            print(f"and {len(result.complaints) - N_SHOWN} more", file=sys.stderr)
-    line = {
+        _say_set_aside(loaded)
+        _say_preflight(result)
+    print(json.dumps(_last_line(name, loaded, result, detailed=repeats > 1 or mutants > 0)))
+    shown = bool(result.gold.total or result.bad.total)
+    if not shown:
+        print(f"{name} ships no solutions: nothing is shown of its tests", file=sys.stderr)
+    return 0 if result.passed and shown else 1
+
+
+def _say_set_aside(loaded: Loaded) -> None:
+    """Why rows are not used, most frequent reasons first."""
+    from collections import Counter
+
+    for note in loaded.notes:
+        print(f"note: {note}")
+    if not loaded.set_aside:
+        return
+    print(f"{len(loaded.set_aside)} rows set aside, {len(loaded.problems)} used:")
+    for reason, count in Counter(row.reason for row in loaded.set_aside).most_common(N_SHOWN):
+        first = next(row.where for row in loaded.set_aside if row.reason == reason)
+        print(f"  {count} × {reason} (first: {first})")
+
+
+def _say_preflight(result: Preflight) -> None:
+    if result.without_gold:
+        print(f"{result.without_gold} problems have no gold solution")
+    print(f"gold programs accepted: {result.gold}")
+    print(f"known-bad programs rejected: {result.bad}")
+    if result.mutation.problems:
+        said = result.mutation
+        print(
+            f"of these mutants: {said.rejected}/{said.judged} rejected, of {said.problems} problems "
+            f"({said.with_two_operators} with two operators); {said.set_aside} set aside, which "
+            "pass a plain run of the tests"
+        )
+    if result.flaky:
+        print(f"flaky: {', '.join(result.flaky)}")
+    for line in result.complaints[:N_SHOWN]:
+        print(line, file=sys.stderr)
+    if len(result.complaints) > N_SHOWN:
+        print(f"and {len(result.complaints) - N_SHOWN} more", file=sys.stderr)
+
+
+def _last_line(name: str, loaded: Loaded, result: Preflight, *, detailed: bool) -> dict[str, Any]:
+    """The line that other programs read; more keys only where more was asked for."""
+    line: dict[str, Any] = {
         "dataset": name,
         "problems": result.problems,
         "gold_accepted": result.gold_accepted,
@@ -90,21 +166,174 @@ def preflight(
         "bad_rejected": result.bad_rejected,
         "seconds": round(result.seconds, 3),
     }
+    if loaded.set_aside:
+        line["set_aside"] = len(loaded.set_aside)
+    if detailed:
+        said = result.mutation
+        line["mutants"] = {
+            "judged": said.judged,
+            "rejected": said.rejected,
+            "set_aside": said.set_aside,
+            "problems": said.problems,
+            "with_two_operators": said.with_two_operators,
+        }
+        line["true_positives"] = result.gold.as_json()
+        line["true_negatives"] = result.bad.as_json()
+        line["flaky"] = list(result.flaky)
+        line["quarantined"] = len(result.quarantined)
+    return line
+
+
+@app.command()
+def rows(
+    problems: Annotated[
+        list[str], typer.Argument(help="Data sets: names, NAME=PATH, or files of problems.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder for the files.")],
+    kind: Annotated[str, typer.Option(help="rl or sft.")] = "rl",
+    prompt: Annotated[
+        str, typer.Option(help="fenced or bare, as the run's coding.prompt.")
+    ] = "fenced",
+    use: Annotated[
+        str, typer.Option("--as", help="train, or validation: rows to evaluate on only.")
+    ] = "train",
+    mixture: Annotated[
+        str | None, typer.Option(help="Shares of training rows by source: mbpp=2,tinycode=1.")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Training rows of the mixture.", min=1)] = None,
+    order: Annotated[
+        Path | None, typer.Option(help="A curriculum: ids of training rows in their order.")
+    ] = None,
+    max_prompt_tokens: Annotated[int | None, typer.Option(help="Leave longer prompts out.")] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="The model whose tokens count.")] = None,
+    seed: Annotated[int, typer.Option(help="Of shuffles and mixtures.")] = 0,
+    data_dir: DataDir = None,
+) -> None:
+    """Write verl's training files: rows that name problems, and the problems with their tests once.
+
+    Each split goes into a file of its own; data that is test only is refused for training.
+    """
+    from coding_model_project.data import mixing
+    from coding_model_project.data.governance import Role
+    from coding_model_project.data.loaders import given_set, load
+    from coding_model_project.data.training_files import Plan, RowKind, write_training_files
+    from coding_model_project.prompts import PromptStyle
+
+    if (max_prompt_tokens is None) != (tokenizer is None):
+        raise ConfigError("--max-prompt-tokens and --tokenizer go together")
+    if order is not None and mixture is not None:
+        raise ConfigError("--order and --mixture: a curriculum names its rows itself; give one")
+    plan = Plan(
+        kind=RowKind(_one_of("--kind", kind, RowKind)),
+        style=PromptStyle(_one_of("--prompt", prompt, PromptStyle)),
+        use=Role(_one_of("--as", use, (Role.train, Role.validation))),
+        mixture=mixing.parse_mixture(mixture) if mixture else None,
+        size=size,
+        order=tuple(mixing.read_order(order)) if order else None,
+        max_prompt_tokens=max_prompt_tokens,
+        seed=seed,
+    )
+    count = mixing.token_counter(tokenizer, plan.style) if tokenizer else None
+    loaded = []
+    for word in problems:
+        name, path = given_set(word)
+        loaded.append(load(name, path=path, data_dir=data_dir))
+        _say_set_aside(loaded[-1])
+    written = write_training_files(
+        [problem for one in loaded for problem in one.problems],
+        out,
+        plan,
+        count_tokens=count,
+        settings={"from": {one.name: one.origin for one in loaded}, "tokenizer": tokenizer},
+    )
+    for name, n_rows in written.rows.items():
+        print(f"{out / name}.parquet: {n_rows} rows")
+    for reason, count_out in written.left_out.items():
+        print(f"left out: {count_out} ({reason})")
+
+
+@app.command()
+def dedup(
+    training: Annotated[
+        list[str], typer.Argument(help="Training sets: names, NAME=PATH, or files of problems.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder for problems, manifest and report.")],
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="Evaluation sets, by commas; all known ones by default."),
+    ] = None,
+    data_dir: DataDir = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch evaluation sets that are not at hand.")
+    ] = False,
+    max_tests: Annotated[int, typer.Option(help="Hidden tests kept of each problem.", min=1)] = 50,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 if an evaluation set is not at hand.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> int:
+    """Remove duplicates, and what repeats an evaluation problem, from training sets.
+
+    The last line is JSON.
+    """
+    from coding_model_project.data.dedup.report import as_json as pictured
+    from coding_model_project.data.dedup.report import govern
+    from coding_model_project.data.governance import EVALUATION_SETS
+
+    governed = govern(
+        training,
+        against=[name for given in against for name in given.split(",")]
+        if against
+        else EVALUATION_SETS,
+        out=out,
+        folder=data_dir,
+        download=download,
+        max_tests=max_tests,
+        say=lambda line: None if as_json else print(line, file=sys.stderr),
+    )
+    if not as_json:
+        for name, why in governed.absent:
+            print(f"not checked: {name}: {why}", file=sys.stderr)
+        print(f"problems, manifest and report are in {out}")
+    picture = pictured(governed)
+    keys = ("kept", "removed", "removed_by", "seconds")
+    line = {key: picture[key] for key in keys} | {"not_checked": sorted(picture["not_checked"])}
     print(json.dumps(line))
-    return 0 if result.passed else 1
+    return 1 if strict and governed.absent else 0
 
 
-def _problems(name: str, path: Path | None) -> tuple[Problem, ...]:
-    if path is not None:
-        from coding_model_project.data.problems import read_problems
+@app.command("dedup-bench")
+def dedup_bench(
+    out: Annotated[Path | None, typer.Option(help="Write the result as JSON.")] = None,
+    data_dir: DataDir = None,
+    training: Annotated[int, typer.Option(help="Training problems.", min=200)] = 13_328,
+    seed: Annotated[int, typer.Option(help="Of the synthetic problems.")] = 0,
+) -> None:
+    """Measure the search on synthetic problems with planted copies: recall, precision, time, memory."""
+    from coding_model_project.data.dedup.bench import N_PLANTED, N_TRAINING, bench
+    from coding_model_project.data.loaders import data_dir as folder
 
-        problems = read_problems(existing_file(path, "--path"))
-    elif name == EMBEDDED:
-        from coding_model_project.data.tinycode import generate
+    n_planted = max(4, N_PLANTED * training // N_TRAINING)
+    result = bench(
+        data_dir=folder(data_dir), n_training=training, n_planted=n_planted, seed=seed,
+        say=lambda line: print(line, file=sys.stderr),
+    )  # fmt: skip
+    for measure in ("recall", "precision"):
+        for kind, rate in result[measure].items():
+            share = "none" if rate["share"] is None else f"{rate['share']:.1%}"
+            print(f"{measure:9} {kind:24} {rate['hits']:5}/{rate['total']:<5} {share}")
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=2) + "\n")
+    print(
+        json.dumps(
+            {key: value for key, value in result.items() if key not in ("recall", "precision")}
+        )
+    )
 
-        problems = tuple(task.problem for task in generate().tasks)
-    else:
-        raise ConfigError(f"data preflight {name}: name its file of problems with --path")
-    if not any(problem.gold or problem.bad for problem in problems):
-        raise ConfigError(f"data preflight {name}: no problem has a gold or known-bad solution")
-    return problems
+
+def _one_of(option: str, value: str, known: Any) -> str:
+    words = [str(word) for word in known]
+    if value not in words:
+        raise ConfigError(f"{option}={value}: choose one of {', '.join(words)}")
+    return value

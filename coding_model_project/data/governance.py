@@ -1,25 +1,101 @@
-"""Which data may train. What is test only never reaches a training file or a training run."""
+"""Which data may be used for what. What is not for training never reaches a training file or run.
+
+A role belongs to a data set and a split of it. Names are compared by letters and digits alone and by
+what they contain, so that "openai/openai_humaneval" and "HumanEval-filtered" are HumanEval.
+"""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from coding_model_project.errors import ConfigError
 
-TEST_ONLY = frozenset({"humaneval", "codecontests_test", "tinycode_test"})
+
+class Role(StrEnum):
+    """What a split may be used for; each may also do what those below it may."""
+
+    train = "train"
+    validation = "validation"
+    """Selects checkpoints and hyper-parameters, or watches for regressions. Never trained on."""
+    test = "test"
+    """Final numbers only. May be written as validation rows, for an evaluation during a run."""
+
+    @property
+    def may_train(self) -> bool:
+        return self is Role.train
+
+
+TEST_ONLY = frozenset(
+    {
+        "humaneval",
+        "livecodebench",
+        "math500",
+        "ifeval",
+        "ifbench",
+        "codecontests_test",
+        "tinycode_test",
+    }
+)
 """Data sets by name ("source" or "source_split") that may be evaluated on but never trained on."""
+
+VALIDATION_ONLY = frozenset({"mbpp_reg", "codecontests_valid", "tinycode_validation"})
+"""The same for those that select: they are not final either."""
+
+_TRAINING_SPLITS = {
+    "codecontests": {"train"},
+    "codecontests_plus": {"train"},
+    "codeforces": {"train"},
+    "deepcoder": {"train"},
+    "eurus": {"train"},
+    "gsm8k": {"train"},
+    "math": {"train"},
+    "mbpp": {"train"},
+    "mbpp_sanitized": {"train"},
+    "tinycode": {"train"},
+}
+"""Of the sets that are known: any other split of theirs may not train, whatever it is called."""
+
+EVALUATION_SETS = (
+    "humaneval",
+    "mbpp_reg",
+    "mbpp_test",
+    "codecontests_valid",
+    "codecontests_test",
+    "livecodebench",
+    "gsm8k_test",
+    "math500",
+)
+"""What a training set is held against by `data dedup`, as far as it is at hand."""
+
+
+def role(source: str, split: str = "") -> Role:
+    """What a split of a data set may be used for; sets that nobody listed may train.
+
+    Args:
+        source: the data set's name, as in the first part of `Problem.id`.
+    """
+    for name in (source, f"{source}_{split}"):
+        if _names_one_of(name, TEST_ONLY):
+            return Role.test
+        if _names_one_of(name, VALIDATION_ONLY):
+            return Role.validation
+    training = _TRAINING_SPLITS.get(source.lower().replace("-", "_"))
+    if training is None or not split or split.lower() in training:
+        return Role.train
+    return Role.test if split.lower() == "test" else Role.validation
 
 
 def is_test_only(name: str) -> bool:
-    """Whether a data set is test only, its name in any spelling ("HumanEval", "openai_humaneval")."""
-    plain = "".join(c for c in name.lower() if c.isalnum())
-    return any(name.replace("_", "") in plain for name in TEST_ONLY)
+    """Whether a data set by this name must not train ("HumanEval", "openai_humaneval", "mbpp_reg")."""
+    source, _, split = name.rpartition("_")
+    return not role(name).may_train or bool(source and not role(source, split).may_train)
 
 
 def refuse_test_only(path: str | Path) -> None:
-    """Refuse a training file whose name or rows belong to a test-only data set.
+    """Refuse a training file whose name or rows belong to data that must not train.
 
     Rows are known by their `data_source` and by `extra_info.split`.
 
@@ -36,7 +112,12 @@ def refuse_test_only(path: str | Path) -> None:
     for row in pq.read_table(path, columns=columns).to_pylist():
         source = str(row.get("data_source", ""))
         split = str((row.get("extra_info") or {}).get("split", ""))
-        if is_test_only(source) or is_test_only(f"{source}_{split}"):
+        if not role(source, split).may_train:
             raise ConfigError(
                 f"data.train_files: {path} holds rows of {source} ({split}), which is test only"
             )
+
+
+def _names_one_of(name: str, known: frozenset[str]) -> bool:
+    plain = "".join(c for c in name.lower() if c.isalnum())
+    return any(one.replace("_", "") in plain for one in known)

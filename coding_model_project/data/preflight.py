@@ -1,15 +1,48 @@
-"""Is a data set fit to grade by? Its gold solutions must pass and its known-bad ones must fail."""
+"""Is a data set fit to grade by? Its gold solutions must pass and its known-bad ones must fail.
+
+Mutants of gold solutions are known bad once a plain run of the tests fails them; what the tests let
+pass is set aside, for it says nothing of the judge. A problem of which anything is wrong, or whose
+verdicts change from one repeat to the next, is named with the reasons and must not train.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from coding_model_project.data.loaders.maths import MATH, final_answer
+from coding_model_project.data.mutants import Mutant, mutants
+from coding_model_project.data.plain_run import passes_plainly
+from coding_model_project.data.rates import NONE, Rate
+from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.graders.execution import ExecutionGrader
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.types import Problem, Verdict
+from coding_model_project.types import ErrorType, Limits, Problem, TestResult, Verdict
+
+MAX_TRIED = 40
+"""Mutants run of one problem, in search of some that its tests can tell from the gold."""
+
+MIN_OPERATORS = 2
+"""Of the mutants kept of one problem, where it has that many."""
+
+UNPROVEN = "no gold solution: nothing shows that it can be solved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """What came of mutants."""
+
+    judged: int = 0
+    rejected: int = 0
+    set_aside: int = 0
+    """Passed the plain run: equivalent to the gold, or beyond what its tests see."""
+    problems: int = 0
+    """With at least one mutant judged."""
+    with_two_operators: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,16 +53,43 @@ class Preflight:
     gold_accepted: int
     """Problems that have gold solutions, all of them accepted."""
     bad_total: int
+    """Known-bad programs, mutants among them."""
     bad_rejected: int
     seconds: float
-    """Wall seconds of judging the gold solutions."""
+    """Wall seconds of judging the gold solutions once."""
     complaints: tuple[str, ...]
-    """A line per gold solution rejected and per known-bad one accepted."""
+    """A line per gold solution rejected, known-bad one accepted, flaky and unusable problem."""
     without_gold: int = 0
+    gold: Rate = NONE
+    """Gold programs accepted: the true positives."""
+    bad: Rate = NONE
+    """Known-bad programs rejected, mutants among them: the true negatives."""
+    mutation: Mutation = Mutation()
+    flaky: tuple[str, ...] = ()
+    """Ids of problems with a program that was accepted in some repeats only."""
+    quarantined: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Ids of problems that must not train, with the reasons."""
 
     @property
     def passed(self) -> bool:
         return not self.complaints
+
+
+@dataclass(slots=True)
+class _Judged:
+    """A problem's programs and whether each repeat accepted them."""
+
+    problem: Problem
+    code: str
+    verdicts: list[Verdict]
+
+    @property
+    def accepted(self) -> bool:
+        return all(verdict.passed for verdict in self.verdicts)
+
+    @property
+    def rejected(self) -> bool:
+        return not any(verdict.passed for verdict in self.verdicts)
 
 
 async def preflight(
@@ -37,55 +97,199 @@ async def preflight(
     sandbox: Sandbox,
     *,
     max_concurrency: int = 16,
+    mutants_per_problem: int = 0,
+    repeats: int = 1,
     progress: Callable[[], None] | None = None,
 ) -> Preflight:
     """Judge gold solutions by all of a problem's tests, known-bad ones by the hidden tests.
 
     Args:
         max_concurrency: programs handed to the sandbox at once.
-        progress: called after each program.
+        mutants_per_problem: mechanical mutants of its first gold solution to judge as known bad.
+        repeats: how often each solution is judged, to find verdicts that change.
+        progress: called once for each gold and known-bad program and for each problem's mutants.
 
     Raises:
-        UngradableError: a problem's data is unusable, or the sandbox failed.
+        UngradableError: the sandbox failed. A problem with unusable data is quarantined instead.
     """
-    grader = ExecutionGrader(
-        sandbox, bare=True, stop_early=True, slots=asyncio.Semaphore(max_concurrency)
-    )
-
-    async def judge(problem: Problem, code: str) -> Verdict:
-        verdict = await grader.grade_code(problem, code)
-        if progress is not None:
-            progress()
-        return verdict
-
+    run = _Run(problems, sandbox, max_concurrency, progress)
     started = time.monotonic()
     everything = [_all_hidden(problem) for problem in problems]
-    gold = await _each(judge, [(problem, code) for problem in everything for code in problem.gold])
+    gold = await run.judge((p, code) for p in everything for code in p.gold)
     seconds = time.monotonic() - started
-    bad = await _each(judge, [(problem, code) for problem in problems for code in problem.bad])
-    rejected_gold = {verdict.problem_id for verdict in gold if not verdict.passed}
-    complaints = [
-        *(f"{v.problem_id}: gold rejected: {_why(v)}" for v in gold if not v.passed),
-        *(f"{v.problem_id}: known-bad accepted: {v.code!r:.200}" for v in bad if v.passed),
-    ]
+    bad = await run.judge((p, code) for p in problems for code in p.bad)
+    mutated, mutation = await run.mutants(gold, mutants_per_problem)
+    for _ in range(repeats - 1):
+        await run.again([*gold, *bad])
+    for judged in gold:
+        if judged.rejected:
+            run.complain(judged, "gold rejected", _why(judged.verdicts[0]))
+    for what, programs in (("known-bad", bad), ("mutant", mutated)):
+        for judged in programs:
+            if judged.accepted:
+                run.complain(judged, f"{what} accepted", f"{judged.code!r:.200}")
+    changing = [judged for judged in [*gold, *bad] if not (judged.accepted or judged.rejected)]
+    for judged in changing:
+        run.complain(judged, "flaky", f"accepted in {_n_passed(judged)} of {repeats} repeats")
+    unsound = {judged.problem.id for judged in gold if not judged.accepted} | run.unusable
+    unproven = {p.id: [UNPROVEN] for p in problems if not p.gold and p.id not in run.reasons}
+    known_bad = [*bad, *mutated]
     return Preflight(
         problems=len(problems),
-        gold_accepted=sum(bool(p.gold) and p.id not in rejected_gold for p in problems),
-        bad_total=len(bad),
-        bad_rejected=sum(not verdict.passed for verdict in bad),
+        gold_accepted=sum(bool(p.gold) and p.id not in unsound for p in problems),
+        bad_total=len(known_bad),
+        bad_rejected=sum(judged.rejected for judged in known_bad),
         seconds=seconds,
-        complaints=tuple(complaints),
+        complaints=tuple(run.complaints),
         without_gold=sum(not problem.gold for problem in problems),
+        gold=Rate.of(judged.accepted for judged in gold),
+        bad=Rate.of(judged.rejected for judged in known_bad),
+        mutation=mutation,
+        flaky=tuple(dict.fromkeys(judged.problem.id for judged in changing)),
+        quarantined=tuple((i, tuple(why)) for i, why in (run.reasons | unproven).items()),
     )
 
 
-async def _each(
-    judge: Callable[[Problem, str], Coroutine[None, None, Verdict]],
-    work: Sequence[tuple[Problem, str]],
-) -> list[Verdict]:
+_Done = TypeVar("_Done")
+
+
+class _Run:
+    """One preflight's grader and findings."""
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        sandbox: Sandbox,
+        max_concurrency: int,
+        progress: Callable[[], None] | None,
+    ) -> None:
+        self._sandbox = sandbox
+        self._slots = asyncio.Semaphore(max_concurrency)
+        self._grader = ExecutionGrader(sandbox, bare=True, stop_early=True, slots=self._slots)
+        self._progress = progress or (lambda: None)
+        self._original = {problem.id: problem for problem in problems}
+        self.complaints: list[str] = []
+        self.reasons: dict[str, list[str]] = defaultdict(list)
+        self.unusable: set[str] = set()
+
+    def complain(self, judged: _Judged, what: str, detail: str) -> None:
+        self._complain(judged.problem.id, f"{what}: {detail}")
+
+    def _complain(self, problem_id: str, reason: str) -> None:
+        self.complaints.append(f"{problem_id}: {reason}")
+        self.reasons[problem_id].append(reason)
+
+    async def judge(self, work: Iterable[tuple[Problem, str]]) -> list[_Judged]:
+        """Judge programs once; those of unusable problems are left out."""
+        done = await _each([self._judge(problem, code) for problem, code in work])
+        return [judged for judged in done if judged is not None]
+
+    async def again(self, work: Sequence[_Judged]) -> None:
+        """Judge programs once more."""
+        verdicts = await _each([self._verdict(judged.problem, judged.code) for judged in work])
+        for judged, verdict in zip(work, verdicts, strict=True):
+            judged.verdicts.append(verdict)
+
+    async def mutants(self, gold: Sequence[_Judged], wanted: int) -> tuple[list[_Judged], Mutation]:
+        """Judge mutants of each problem's first accepted gold solution."""
+        if not wanted:
+            return [], Mutation()
+        first: dict[str, _Judged] = {}
+        for judged in gold:
+            if judged.accepted and judged.problem.comparison != MATH:
+                first.setdefault(judged.problem.id, judged)
+        found = await _each([self._mutants(judged, wanted) for judged in first.values()])
+        kept = [judged for mutated, _, _ in found for judged in mutated]
+        return kept, Mutation(
+            judged=len(kept),
+            rejected=sum(judged.rejected for judged in kept),
+            set_aside=sum(n_passing for _, n_passing, _ in found),
+            problems=sum(bool(mutated) for mutated, _, _ in found),
+            with_two_operators=sum(n_operators >= MIN_OPERATORS for _, _, n_operators in found),
+        )
+
+    async def _mutants(self, gold: _Judged, wanted: int) -> tuple[list[_Judged], int, int]:
+        problem = self._original[gold.problem.id]
+        limits = _mutant_limits(problem.limits, gold.verdicts[0])
+        # Twice the judge's: what times out there must not pass here by a judge's grace.
+        plain = replace(limits, cpu_s=2 * limits.cpu_s, wall_s=2 * limits.wall_s)
+        kept: list[Mutant] = []
+        n_passing = 0
+        for mutant in mutants(gold.code):
+            operators = {one.operator for one in kept}
+            full = len(kept) >= wanted
+            if (full and len(operators) >= MIN_OPERATORS) or len(kept) + n_passing >= MAX_TRIED:
+                break
+            if full and mutant.operator in operators:
+                continue
+            async with self._slots:
+                passes = await passes_plainly(problem, mutant.code, self._sandbox, plain)
+            if passes:
+                n_passing += 1
+            else:
+                kept.append(mutant)
+        limited = replace(problem, limits=limits)
+        judged = []
+        for mutant in kept:
+            verdict = await self._verdict(limited, mutant.code)
+            if verdict.passed and await self._by_order(problem, mutant.code, plain):
+                n_passing += 1
+            else:
+                judged.append((mutant.operator, _Judged(problem, mutant.code, [verdict])))
+        self._progress()
+        return [one for _, one in judged], n_passing, len({operator for operator, _ in judged})
+
+    async def _by_order(self, problem: Problem, code: str, limits: Limits) -> bool:
+        """Whether a plain run fails it only by the order of a set, which equal sets need not share."""
+        async with self._slots:
+            return await passes_plainly(problem, code, self._sandbox, limits, rebuilt=True)
+
+    async def _judge(self, problem: Problem, code: str) -> _Judged | None:
+        try:
+            return _Judged(problem, code, [await self._verdict(problem, code)])
+        except (DataError, CheckerError) as error:
+            if problem.id not in self.unusable:
+                self.unusable.add(problem.id)
+                self._complain(problem.id, f"unusable: {error}")
+            return None
+        finally:
+            self._progress()
+
+    async def _verdict(self, problem: Problem, code: str) -> Verdict:
+        if problem.comparison == MATH:
+            return _answer_verdict(problem, code)
+        return await self._grader.grade_code(problem, code)
+
+
+def _answer_verdict(problem: Problem, solution: str) -> Verdict:
+    """Whether a written solution ends in the expected answer, as text: no maths is done here."""
+    found, expected = final_answer(solution), str(problem.tests[0].expected)
+    right = found is not None and "".join(found.split()) == "".join(expected.split())
+    error = None if right else ErrorType.wrong_answer
+    detail = "" if right else f"expected {expected!r}, got {found!r}"
+    return Verdict(
+        problem_id=problem.id,
+        code=solution,
+        extraction="given",
+        results=(TestResult(error=error, detail=detail),),
+        n_tests=1,
+        comparison=MATH,
+        sandbox="none",
+        grader_version="answer as text",
+    )
+
+
+def _mutant_limits(limits: Limits, gold: Verdict) -> Limits:
+    """Ten times what the gold took, but at least a second: many mutants never end."""
+    slowest_s = max((result.cpu_s for result in gold.results), default=0.0)
+    cpu_s = min(limits.cpu_s, max(1.0, 10 * slowest_s))
+    return replace(limits, cpu_s=cpu_s, wall_s=max(3 * cpu_s, limits.wall_s * cpu_s / limits.cpu_s))
+
+
+async def _each(work: Sequence[Coroutine[None, None, _Done]]) -> list[_Done]:
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(judge(problem, code)) for problem, code in work]
+            tasks = [group.create_task(one) for one in work]
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
@@ -94,6 +298,10 @@ async def _each(
 def _all_hidden(problem: Problem) -> Problem:
     """With its public tests among those it is judged by."""
     return replace(problem, tests=tuple(replace(test, public=False) for test in problem.tests))
+
+
+def _n_passed(judged: _Judged) -> int:
+    return sum(verdict.passed for verdict in judged.verdicts)
 
 
 def _why(verdict: Verdict) -> str:

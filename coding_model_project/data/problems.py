@@ -32,8 +32,13 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         for problem in problems:
-            file.write(orjson.dumps(_problem_to_json(problem)) + b"\n")
+            file.write(problem_line(problem))
     partial.replace(path)
+
+
+def problem_line(problem: Problem) -> bytes:
+    """One problem as its line in a file."""
+    return orjson.dumps(_problem_to_json(problem)) + b"\n"
 
 
 def read_problems(path: Path | str) -> tuple[Problem, ...]:
@@ -55,7 +60,20 @@ def read_problems(path: Path | str) -> tuple[Problem, ...]:
 
 def _parse(line: bytes, where: str) -> Problem:
     try:
-        return _problem_from_json(orjson.loads(line))
+        row = orjson.loads(line)
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from error
+    return problem_from_json(row, where)
+
+
+def problem_from_json(row: Any, where: str) -> Problem:
+    """The problem of one decoded row.
+
+    Raises:
+        DataError: it is malformed; names `where` and the field.
+    """
+    try:
+        return _problem_from_json(row)
     except KeyError as error:
         raise DataError(f"{where}: field {error} is missing") from error
     except (ValueError, TypeError, AttributeError) as error:

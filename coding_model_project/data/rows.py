@@ -6,31 +6,38 @@ row. Files are written only for roles their rows may have (`data.governance`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coding_model_project.data.governance import is_test_only
+from coding_model_project.data.governance import role
 from coding_model_project.errors import ConfigError
 from coding_model_project.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.types import Problem
 
 
-def rl_rows(problems: Iterable[Problem], style: PromptStyle) -> list[dict[str, Any]]:
-    """Rows for verl's RL data set: a prompt, and the problem's id as ground truth."""
+def rl_rows(
+    problems: Iterable[Problem], style: PromptStyle, *, weights: Mapping[str, float] | None = None
+) -> list[dict[str, Any]]:
+    """Rows for verl's RL data set: a prompt, and the problem's id as ground truth.
+
+    Args:
+        weights: of each data source in the mixture, kept with the row; 1 where none is given.
+    """
     return [
         {
             "data_source": source(problem),
             "prompt": solve_messages(problem, style=style),
-            "ability": "code",
+            "ability": "math" if problem.comparison == "math" else "code",
             "reward_model": {"style": "rule", "ground_truth": problem.id},
             "extra_info": {
                 "split": problem.split,
                 "index": index,
                 "difficulty": problem.difficulty or 0,
+                "weight": float((weights or {}).get(source(problem), 1.0)),
             },
         }
         for index, problem in enumerate(problems)
@@ -61,7 +68,7 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]], *, trains: bool) -> N
     """Write rows as parquet, atomically.
 
     Args:
-        trains: the file is for training; rows of a test-only data set are refused.
+        trains: the file is for training; rows of data that must not train are refused.
 
     Raises:
         ConfigError: no rows, or rows that must not train.
@@ -70,10 +77,16 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]], *, trains: bool) -> N
         raise ConfigError(f"{path}: no rows to write")
     if trains:
         for row in rows:
-            name = f"{row['data_source']}_{row['extra_info']['split']}"
-            if is_test_only(row["data_source"]) or is_test_only(name):
-                raise ConfigError(f"{path}: {name} is test only and must not train")
+            refuse_training(row["data_source"], row["extra_info"]["split"], str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     pq.write_table(pa.Table.from_pylist(list(rows)), partial)
     partial.replace(path)
+
+
+def refuse_training(name: str, split: str, where: str) -> None:
+    """Raises:
+    ConfigError: this split of this data set must not train.
+    """
+    if not role(name, split).may_train:
+        raise ConfigError(f"{where}: {name}_{split} is test only and must not train")

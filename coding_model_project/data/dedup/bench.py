@@ -1,0 +1,178 @@
+"""Recall and precision of the search on a set of CodeContests' size with planted copies.
+
+    python -m coding_model_project data dedup-bench --data-dir DIR --out FILE.json
+
+Copies are planted of training problems and of evaluation problems, in the kinds of `KINDS`. Those of
+kinds that end in "+tests" keep their tests; the others have tests of their own, so that only words can
+show them.
+HumanEval and MBPP are among the evaluation sets where the data folder has them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data.dedup import synthetic
+from coding_model_project.data.dedup.decide import Decision, decide
+from coding_model_project.data.dedup.documents import Document, document
+from coding_model_project.data.dedup.search import Say
+from coding_model_project.data.dedup.synthetic import Meaning, Rendering
+from coding_model_project.data.loaders import load
+from coding_model_project.data.rates import Rate
+from coding_model_project.errors import ConfigError
+
+N_TRAINING = 13_328
+N_EVALUATION = 1_337
+"""CodeContests' valid and test splits, and LiveCodeBench v6."""
+
+N_PLANTED = 100
+"""Of each kind, and half of them of evaluation problems."""
+
+SIBLING_SHARE = 0.3
+REAL_SETS = ("humaneval", "mbpp_reg", "mbpp_test")
+
+Turn = Callable[[Rendering, random.Random], Rendering]
+_TURNS: dict[str, Turn] = {
+    "exact": lambda how, _: how,
+    "signs": lambda how, _: how,
+    "renamed": synthetic.renamed,
+    "rearranged": synthetic.rearranged,
+    "reworded 30%": partial(synthetic.reworded, share=0.3),
+    "paraphrased 15%": partial(synthetic.paraphrased, share=0.15),
+    "paraphrased 30%": partial(synthetic.paraphrased, share=0.3),
+    "paraphrased 100%": partial(synthetic.paraphrased, share=1.0),
+}
+"""Paraphrases have other sentences in another order, and synonyms for a share of their words."""
+
+KINDS = (*_TURNS, "paraphrased 30% +tests", "paraphrased 100% +tests")
+
+
+@dataclass(slots=True)
+class _Planted:
+    """The set with what was planted: id of each copy → (kind, id of the original)."""
+
+    documents: list[Document] = field(default_factory=list)
+    copies: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def bench(
+    *,
+    data_dir: Path | None = None,
+    n_training: int = N_TRAINING,
+    n_evaluation: int = N_EVALUATION,
+    n_planted: int = N_PLANTED,
+    seed: int = 0,
+    say: Say = lambda _: None,
+) -> dict[str, Any]:
+    """Make the set, search it, and compare with what was planted.
+
+    Returns:
+        Recall by kind, precision, seconds of wall and CPU time, peak memory and the machine's load.
+    """
+    load_before = os.getloadavg()
+    planted = _plant(n_training, n_evaluation, n_planted, random.Random(seed))
+    real = _real_sets(data_dir)
+    started, cpu_started = time.monotonic(), time.process_time()
+    decision = decide([*planted.documents, *real], say)
+    seconds, cpu_s = time.monotonic() - started, time.process_time() - cpu_started
+    return {
+        "training_problems": n_training,
+        "evaluation_problems": n_evaluation + len(real),
+        "real_evaluation_sets": sorted({d.source for d in real}),
+        "recall": _recall(planted, decision),
+        "precision": _precision(planted, decision),
+        "wall_s": round(seconds, 1),
+        "cpu_s": round(cpu_s, 1),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "cores": os.cpu_count(),
+        "load_before": [round(load, 1) for load in load_before],
+        "load_after": [round(load, 1) for load in os.getloadavg()],
+    }
+
+
+def _plant(n_training: int, n_evaluation: int, n_planted: int, rng: random.Random) -> _Planted:
+    planted = _Planted()
+    originals = _originals(n_training - n_planted * len(KINDS), n_evaluation, rng)
+    for name, split, what, how in originals:
+        text = synthetic.statement(what, how)
+        planted.documents.append(document(synthetic.problem(name, split, what, text)))
+    training = [one for one in originals if one[1] == "train"]
+    evaluation = [one for one in originals if one[1] == "test"]
+    copies = []
+    for kind in KINDS:
+        chosen = rng.sample(training, n_planted // 2) + rng.sample(evaluation, n_planted // 2)
+        for name, _, what, how in chosen:
+            copy = f"codecontests/train/copy-{len(planted.copies)}"
+            planted.copies[copy] = (kind, name)
+            copies.append(document(_copy(copy, kind, what, how, rng)))
+    planted.documents += copies  # after what they copy: of two the later one goes
+    return planted
+
+
+_Original = tuple[str, str, Meaning, Rendering]
+
+
+def _originals(n_training: int, n_evaluation: int, rng: random.Random) -> list[_Original]:
+    found: list[_Original] = []
+    for number in range(n_training + n_evaluation):
+        what = synthetic.meaning(rng)
+        if found and rng.random() < SIBLING_SHARE:
+            what = synthetic.sibling(rng.choice(found)[2], rng)
+        split = "test" if number < n_evaluation else "train"
+        name = f"codecontests/{split}/{number}"
+        found.append((name, split, what, synthetic.rendering(rng)))
+    return found
+
+
+def _copy(name: str, kind: str, what: Meaning, how: Rendering, rng: random.Random):
+    turn, _, tests = kind.partition(" +")
+    text = synthetic.statement(what, _TURNS[turn](how, rng))
+    if turn == "signs":
+        text = text.upper().replace(".", " !").replace("\n\n", "  \n")
+    return synthetic.problem(name, "train", what, text, tests=bool(tests))
+
+
+def _real_sets(data_dir: Path | None) -> list[Document]:
+    found: list[Document] = []
+    for name in REAL_SETS if data_dir is not None else ():
+        try:
+            found += map(document, load(name, data_dir=data_dir).problems)
+        except ConfigError:  # not there: the measurement says which sets it had
+            continue
+    return found
+
+
+def _recall(planted: _Planted, decision: Decision) -> dict[str, Any]:
+    """By kind: which copies were removed, whatever they were said to repeat."""
+    removed = {removal.id for removal in decision.removed}
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        rate = Rate.of(i in removed for i, (known, _) in planted.copies.items() if known == kind)
+        found[kind] = rate.as_json()
+    found["all"] = Rate.of(i in removed for i in planted.copies).as_json()
+    return found
+
+
+def _precision(planted: _Planted, decision: Decision) -> dict[str, Any]:
+    """Of all removals and by what showed them: those of copies, said to repeat the right problem."""
+    right = {r: _is_right(planted, r.id, r.other) for r in decision.removed}
+    kinds: Sequence[str] = sorted({removal.kind for removal in decision.removed})
+    found = {k: Rate.of(ok for r, ok in right.items() if r.kind == k).as_json() for k in kinds}
+    found["all"] = Rate.of(right.values()).as_json()
+    return found
+
+
+def _is_right(planted: _Planted, removed: str, other: str) -> bool:
+    """The original itself, or another copy of it."""
+    if removed not in planted.copies:
+        return False
+    original = planted.copies[removed][1]
+    return original in (other, planted.copies.get(other, ("", ""))[1])

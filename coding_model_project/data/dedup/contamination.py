@@ -1,0 +1,71 @@
+"""How much of each evaluation problem stands in training documents, word for word.
+
+The measure is the share of an evaluation statement's runs of `N` words that occur in one training
+statement. Runs that many documents share are boilerplate ("the first line contains a single integer")
+and do not count.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from coding_model_project.data.dedup.documents import Document
+from coding_model_project.data.dedup.search import Kind, Match, ngrams
+
+N = 8
+MIN_SHARE = 0.5
+MIN_RUNS = 4
+"""Fewer shared runs than this may be chance."""
+
+MAX_DOCUMENTS = 10
+"""Runs in more training or evaluation documents than this are boilerplate."""
+
+
+def contaminated(documents: Sequence[Document]) -> list[Match]:
+    """Pairs of an evaluation and a training document, in either order of position."""
+    owners = _owners(documents)
+    if not owners:
+        return []
+    known = np.array(sorted(owners), dtype=np.uint64)
+    training = [i for i, document in enumerate(documents) if document.role.may_train]
+    hits = {i: _found(documents[i], known) for i in training}
+    n_training: dict[int, int] = defaultdict(int)
+    for runs in hits.values():
+        for run in runs:
+            n_training[run] += 1
+    usable = {run for run in owners if n_training[run] <= MAX_DOCUMENTS}
+    totals: dict[int, int] = defaultdict(int)
+    for run in usable:
+        for owner in owners[run]:
+            totals[owner] += 1
+    found = []
+    for index, runs in hits.items():
+        shared: dict[int, int] = defaultdict(int)
+        for run in runs:
+            if run in usable:
+                for owner in owners[run]:
+                    shared[owner] += 1
+        for owner, count in shared.items():
+            share = count / totals[owner]
+            if count >= MIN_RUNS and share >= MIN_SHARE:
+                a, b = sorted((index, owner))
+                found.append(Match(a=a, b=b, kind=Kind.ngrams, score=round(share, 3)))
+    return found
+
+
+def _owners(documents: Sequence[Document]) -> dict[int, list[int]]:
+    """Each run of the evaluation documents with those it stands in, without boilerplate."""
+    owners: dict[int, list[int]] = defaultdict(list)
+    for index, document in enumerate(documents):
+        if not document.role.may_train:
+            for run in np.unique(ngrams(document.words, N)).tolist():
+                owners[run].append(index)
+    return {run: members for run, members in owners.items() if len(members) <= MAX_DOCUMENTS}
+
+
+def _found(document: Document, known: np.ndarray) -> list[int]:
+    runs = np.unique(ngrams(document.words, N))
+    return runs[np.isin(runs, known, assume_unique=True)].tolist()

@@ -1,0 +1,148 @@
+"""A problem as what is compared. Nothing else of it is kept: whole sets fit in memory."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import sys
+import unicodedata
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coding_model_project.data.governance import Role, role
+from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
+
+Hashes = NDArray[np.uint64]
+
+MIN_SHAPE_NODES = 40
+"""Syntax nodes below which two equal solutions may be chance."""
+
+_WORD = re.compile(r"[^\W_]+")
+_NAME = re.compile(r"(?<![.!?:\n] )(?<!^)\b[A-Z][a-z]+\b", re.M)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One problem. `cases` and `shape` are hashes of tests and of the gold solution's structure."""
+
+    id: str
+    source: str
+    split: str
+    role: Role
+    sha256: str
+    """Of the statement as it is."""
+    words: tuple[str, ...]
+    """Of the statement's prose: lower case, without signs."""
+    skeleton: tuple[str, ...]
+    """The words with variables and names of persons in one form each."""
+    cases: Hashes
+    shape: str | None = None
+
+
+def document(problem: Problem) -> Document:
+    """What is compared of a problem."""
+    source = problem.id.split("/")[0]
+    statement = prose(unicodedata.normalize("NFKC", problem.statement))
+    cases = sorted({_case_hash(text) for test in problem.tests for text in _cases(test)})
+    return Document(
+        id=problem.id,
+        source=source,
+        split=problem.split,
+        role=role(source, problem.split),
+        sha256=hashlib.sha256(problem.statement.encode("utf-8", "replace")).hexdigest(),
+        words=tuple(map(sys.intern, _WORD.findall(statement.lower()))),
+        skeleton=skeleton(statement),
+        cases=np.array(cases, dtype=np.uint64),
+        shape=shape(problem.gold[0]) if problem.gold and problem.language == "python" else None,
+    )
+
+
+def prose(statement: str) -> str:
+    """Without lines of tests: assertions look alike, and are compared as tests."""
+    lines = statement.split("\n")
+    return "\n".join(line for line in lines if not line.lstrip().startswith(("assert ", ">>> ")))
+
+
+def skeleton(statement: str) -> tuple[str, ...]:
+    """Words in which renaming shows not: single letters and names within sentences become one."""
+    anonymous = _NAME.sub("somebody", statement)
+    known = {name.lower() for name in _NAME.findall(statement)}
+    return tuple(
+        "somebody"
+        if word in known
+        else "x"
+        if len(word) == 1 and word.isalpha()
+        else sys.intern(word)
+        for word in _WORD.findall(anonymous.lower())
+    )
+
+
+def shape(code: str) -> str | None:
+    """A program's structure: names numbered as they come, no docstrings; None if it says little."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names: dict[str, str] = {}
+    n_nodes = 0
+    for node in ast.walk(tree):
+        n_nodes += 1
+        _anonymise(node, names)
+    if n_nodes < MIN_SHAPE_NODES:
+        return None
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+def _anonymise(node: ast.AST, names: dict[str, str]) -> None:
+    for field in ("id", "arg", "name"):
+        value = getattr(node, field, None)
+        if isinstance(value, str) and not (field == "id" and value in _BUILTINS):
+            setattr(node, field, names.setdefault(value, f"n{len(names)}"))
+    body = getattr(node, "body", None)
+    if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+        value = body[0].value
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            body[0] = ast.Pass()
+
+
+_BUILTINS = (
+    frozenset(dir(__builtins__)) if not isinstance(__builtins__, dict) else frozenset(__builtins__)
+)
+
+
+def _cases(test: Test) -> list[str]:
+    """A test as texts that are the same for the same case, whatever the function is called."""
+    match test.input:
+        case Stdin(text):
+            return [f"{' '.join(text.split())}→{' '.join(str(test.expected).split())}"]
+        case Call():
+            return [f"{test.input.args!r}→{test.expected!r}"]
+        case Asserts():
+            return _assertions(test.input)
+
+
+def _assertions(tests: Asserts) -> list[str]:
+    """Each assertion, with the function under test by one name."""
+    try:
+        tree = ast.parse(tests.source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    under_test = {tests.entry_point, "candidate"}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            for name in ast.walk(node.test):
+                if isinstance(name, ast.Name) and name.id in under_test:
+                    name.id = "f"
+            found.append(ast.unparse(node.test))
+    return found
+
+
+def _case_hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())

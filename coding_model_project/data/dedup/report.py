@@ -1,0 +1,286 @@
+"""A search over data sets by name, and what it leaves on disk.
+
+<out>/manifest.json   every set with its origin, licence, counts and content hash; what was removed and
+                      why; which evaluation sets were not at hand
+      report.md       the same for people
+      removed.jsonl   a line per removed problem: id, kind, what it repeats, score
+      problems.jsonl  the training problems that are left, in our own schema
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data.dedup import contamination, search
+from coding_model_project.data.dedup.decide import Decision, decide
+from coding_model_project.data.dedup.documents import Document, document
+from coding_model_project.data.dedup.search import Say
+from coding_model_project.data.governance import EVALUATION_SETS, Role
+from coding_model_project.data.loaders import (
+    Place,
+    SetAside,
+    Trail,
+    data_dir,
+    find,
+    given_set,
+    stream,
+)
+from coding_model_project.data.problems import write_problems
+from coding_model_project.errors import ConfigError
+from coding_model_project.types import Problem
+
+N_SHOWN = 20
+DEFAULT_MAX_TESTS = 50
+"""Hidden tests read and written of each problem: sets of contests hold hundreds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SetFacts:
+    """What was read of one set."""
+
+    name: str
+    path: str | None
+    licence: str
+    origin: str = ""
+    problems: int = 0
+    roles: Counter[str] = field(default_factory=Counter)
+    set_aside: Counter[str] = field(default_factory=Counter)
+    sha256: str = ""
+    """Over the hashes of all statements, in order."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Governed:
+    """A finished search: what was read, what was decided."""
+
+    training: tuple[SetFacts, ...]
+    evaluation: tuple[SetFacts, ...]
+    absent: tuple[tuple[str, str], ...]
+    """Evaluation sets that were not at hand, with why: nothing was held against these."""
+    decision: Decision
+    documents: int
+    seconds: float
+
+
+def govern(
+    training: Sequence[str],
+    *,
+    against: Sequence[str] = EVALUATION_SETS,
+    out: Path,
+    folder: Path | None = None,
+    download: bool = False,
+    max_tests: int = DEFAULT_MAX_TESTS,
+    say: Say = lambda _: None,
+) -> Governed:
+    """Search training sets for duplicates and for evaluation problems, and write what is left.
+
+    Args:
+        training: names, NAME=PATH or paths; of each only the problems that may train are written.
+        against: evaluation sets in the same forms; those that are not at hand are named as absent.
+        folder: where to look by name.
+        download: also look for evaluation sets on the hub.
+
+    Raises:
+        ConfigError: a training set is not to be found, or holds nothing that may train.
+        DataError: a file is damaged.
+    """
+    started = time.monotonic()
+    documents: list[Document] = []
+    read = [_read(word, folder, True, max_tests, documents, say) for word in training]
+    if not any(one.role.may_train for one in documents):
+        raise ConfigError(f"{', '.join(training)}: test only, or empty: nothing there may train")
+    n_training = len(documents)
+    found, absent = [], []
+    for word in against:
+        if word in training:
+            continue
+        try:
+            found.append(_read(word, folder, download, max_tests, documents, say))
+        except ConfigError as error:
+            absent.append((word, str(error)))
+    documents = _once(documents, n_training)
+    decision = decide(documents, say)
+    governed = Governed(
+        training=tuple(read),
+        evaluation=tuple(found),
+        absent=tuple(absent),
+        decision=decision,
+        documents=len(documents),
+        seconds=time.monotonic() - started,
+    )
+    say("writing what is left")
+    _write(governed, training, out, folder, max_tests)
+    return governed
+
+
+def _read(
+    word: str,
+    folder: Path | None,
+    hub: bool,
+    max_tests: int,
+    documents: list[Document],
+    say: Say,
+) -> SetFacts:
+    say(f"reading {word}")
+    name, path = given_set(word)
+    loader = find(name)
+    facts = SetFacts(
+        name=name, path=path, licence=loader[0].published.licence if loader else "yours"
+    )
+    trail = Trail(origins=[], notes=[])
+    digest = hashlib.sha256()
+    place = Place(path=path, data_dir=data_dir(folder), hub=hub)
+    for item in stream(name, place, trail, max_tests=max_tests):
+        if isinstance(item, SetAside):
+            facts.set_aside[item.reason] += 1
+            continue
+        one = document(item)
+        documents.append(one)
+        facts.problems += 1
+        facts.roles[one.role] += 1
+        digest.update(one.sha256.encode())
+    facts.origin, facts.notes = ", ".join(trail.origins), tuple(trail.notes)
+    facts.sha256 = digest.hexdigest()
+    return facts
+
+
+def _once(documents: Sequence[Document], n_training: int) -> list[Document]:
+    """Each problem once, and what was named to be held against is evaluation, whatever else it may be.
+
+    Args:
+        n_training: how many of the documents, from the first on, are of training sets.
+    """
+    found = {one.id: one for one in documents[:n_training]}
+    for one in documents[n_training:]:
+        found.setdefault(one.id, replace(one, role=Role.validation) if one.role.may_train else one)
+    return list(found.values())
+
+
+def _write(
+    governed: Governed, training: Sequence[str], out: Path, folder: Path | None, max_tests: int
+) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    kept = set(governed.decision.kept)
+    write_problems(
+        out / "problems.jsonl",
+        (one for one in _again(training, folder, max_tests) if one.id in kept),
+    )
+    lines = (json.dumps(asdict(removal)) + "\n" for removal in governed.decision.removed)
+    (out / "removed.jsonl").write_text("".join(lines))
+    manifest = as_json(governed)
+    manifest["files"] = {
+        name: _file_hash(out / name) for name in ("problems.jsonl", "removed.jsonl")
+    }
+    (out / "report.md").write_text(as_markdown(governed))
+    partial = out / "manifest.partial"
+    partial.write_text(json.dumps(manifest, indent=2) + "\n")
+    partial.replace(out / "manifest.json")
+
+
+def _again(training: Sequence[str], folder: Path | None, max_tests: int) -> Iterable[Problem]:
+    """The training sets once more: keeping their tests while searching would fill the memory."""
+    for word in training:
+        name, path = given_set(word)
+        place = Place(path=path, data_dir=data_dir(folder))
+        for item in stream(name, place, Trail(origins=[], notes=[]), max_tests=max_tests):
+            if not isinstance(item, SetAside):
+                yield item
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def as_json(governed: Governed) -> dict[str, Any]:
+    """The manifest, all but the hashes of the files written."""
+    decision = governed.decision
+    return {
+        "training": [_facts(facts) for facts in governed.training],
+        "evaluation": [_facts(facts) for facts in governed.evaluation],
+        "not_checked": dict(governed.absent),
+        "kept": len(decision.kept),
+        "removed": len(decision.removed),
+        "removed_by": _reasons(decision),
+        "removals": [asdict(removal) for removal in decision.removed],
+        "pairs": [[*sets, count] for sets, count in sorted(decision.pairs.items())],
+        "between_evaluations": decision.between_evaluations,
+        "rules": {
+            "near": search.NEAR,
+            "near_short": search.NEAR_SHORT,
+            "paraphrase": search.PARAPHRASE,
+            "paraphrase_short": search.PARAPHRASE_SHORT,
+            "paraphrase_with_triples": [search.PARAPHRASE_WITH_TRIPLES, search.SHARED_TRIPLES],
+            "shared_cases": [search.MIN_SHARED_CASES, search.MIN_SHARED_SHARE],
+            "ngram_words": contamination.N,
+            "ngram_share": contamination.MIN_SHARE,
+        },
+        "seconds": round(governed.seconds, 1),
+    }
+
+
+def _facts(facts: SetFacts) -> dict[str, Any]:
+    return {**asdict(facts), "roles": dict(facts.roles), "set_aside": dict(facts.set_aside)}
+
+
+def _reasons(decision: Decision) -> dict[str, int]:
+    """Removals by role of what is repeated and by kind."""
+    counts = Counter(f"{one.other_role}:{one.kind}" for one in decision.removed)
+    return dict(counts.most_common())
+
+
+def as_markdown(governed: Governed) -> str:
+    """The report for people."""
+    decision = governed.decision
+    lines = [
+        "# Data governance report",
+        "",
+        f"{len(decision.kept)} training problems kept, {len(decision.removed)} removed; "
+        f"{governed.documents} documents searched in {governed.seconds:.0f} s.",
+        "",
+        "| set | use | problems | may train | set aside | licence | from |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for use, sets in (("training", governed.training), ("evaluation", governed.evaluation)):
+        for one in sets:
+            aside = sum(one.set_aside.values())
+            lines.append(
+                f"| {one.name} | {use} | {one.problems} | {one.roles['train']} | {aside} | "
+                f"{one.licence} | {one.origin} |"
+            )
+    if governed.absent:
+        lines += ["", "**Not checked**, since these evaluation sets were not at hand:", ""]
+        lines += [f"- `{name}`: {why}" for name, why in governed.absent]
+    lines += [
+        "",
+        "## Removed",
+        "",
+        "| repeats a problem of role | shown by | problems |",
+        "|---|---|---|",
+    ]
+    for reason, count in _reasons(decision).items():
+        role, _, kind = reason.partition(":")
+        lines.append(f"| {role} | {kind} | {count} |")
+    lines += ["", f"The first {N_SHOWN} (all in `removed.jsonl`):", ""]
+    lines += [
+        f"- `{one.id}` repeats `{one.other}` ({one.kind}, {one.score:g})"
+        for one in decision.removed[:N_SHOWN]
+    ]
+    lines += ["", "## Set aside by the loaders", ""]
+    for one in (*governed.training, *governed.evaluation):
+        lines += [f"- {one.name}: {n} × {why}" for why, n in one.set_aside.most_common(N_SHOWN)]
+    lines += [
+        "",
+        f"Evaluation problems that repeat one another (kept, all in the manifest): "
+        f"{len(decision.between_evaluations)}.",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,183 @@
+"""Data sets by name, from wherever they are: `load("mbpp_train")`.
+
+A name is one of `LOADERS`, or one with a split behind it ("codecontests_valid"). It is looked for at
+`path`, then under the data folder by its publisher's file names, then on the hub. Any other name with
+a path is a file in our own schema.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from coding_model_project.data.loaders import (
+    codecontests,
+    codecontests_plus,
+    codeforces,
+    deepcoder,
+    humaneval,
+    livecodebench,
+    maths,
+    mbpp,
+    own,
+    verl_rows,
+)
+from coding_model_project.data.loaders.base import Loaded, Loader, Place, SetAside, Trail
+from coding_model_project.data.loaders.remote import is_url
+from coding_model_project.errors import ConfigError
+from coding_model_project.types import Problem, Test
+
+__all__ = [
+    "LOADERS",
+    "Loaded",
+    "Loader",
+    "Place",
+    "SetAside",
+    "Trail",
+    "data_dir",
+    "find",
+    "given_set",
+    "load",
+    "stream",
+]
+
+LOADERS: dict[str, Loader] = {
+    "codecontests": codecontests.LOADER,
+    "codecontests_plus": codecontests_plus.LOADER,
+    **{
+        f"codecontests_plus_{size}": codecontests_plus.loader(size)
+        for size in codecontests_plus.SIZES
+    },
+    "codeforces": codeforces.LOADER,
+    "deepcoder": deepcoder.LOADER,
+    "eurus": verl_rows.LOADER,
+    "gsm8k": maths.GSM8K,
+    "humaneval": humaneval.LOADER,
+    "livecodebench": livecodebench.loader(),
+    **{f"livecodebench_v{n}": livecodebench.loader(n) for n in range(1, 7)},
+    "math": maths.MATH_LIGHTEVAL,
+    "math500": maths.MATH_500,
+    "mbpp": mbpp.FULL,
+    "mbpp_reg": mbpp.REGRESSION,
+    "mbpp_sanitized": mbpp.SANITIZED,
+    "tinycode": own.TinyCodeLoader(),
+}
+
+SPLITS = ("train", "validation", "valid", "test", "prompt")
+DATA_DIR_VARIABLE = "CODING_DATA_DIR"
+
+
+def data_dir(given: Path | None = None) -> Path:
+    """The folder of data sets: as given, else $CODING_DATA_DIR, else ./data."""
+    return given or Path(os.environ.get(DATA_DIR_VARIABLE) or "data")
+
+
+def find(name: str) -> tuple[Loader, str | None] | None:
+    """The loader of a name and the split behind it; None for names that are not known."""
+    plain = name.lower().replace("-", "_")
+    if plain in LOADERS:
+        return LOADERS[plain], None
+    base, _, split = plain.rpartition("_")
+    if base in LOADERS and split in SPLITS:
+        return LOADERS[base], split
+    return None
+
+
+def given_set(word: str) -> tuple[str, str | None]:
+    """A data set as given on the command line: a name, NAME=PATH, or the path of a file.
+
+    Returns:
+        Its name, and its path if one was given.
+    """
+    name, equals, path = word.partition("=")
+    if equals:
+        return name, path
+    if find(word) is None and (is_url(word) or Path(word).exists()):
+        return Path(word).name.split(".")[0], word
+    return word, None
+
+
+def stream(
+    name: str, place: Place, trail: Trail, *, max_tests: int | None = None
+) -> Iterator[Problem | SetAside]:
+    """A data set's problems and unusable rows one at a time: whole sets may not fit in memory.
+
+    Args:
+        max_tests: keep at most this many hidden tests of each problem, evenly over all of them.
+
+    Raises:
+        ConfigError: no such set, or it is nowhere to be found; says where was looked.
+        DataError: a file is damaged or is not this data set; names file and line.
+    """
+    loader, split = _loader(name, place)
+    for item in loader.items(replace(place, split=split or place.split), trail):
+        yield item if isinstance(item, SetAside) or max_tests is None else _capped(item, max_tests)
+
+
+def load(
+    name: str,
+    *,
+    path: str | Path | None = None,
+    data_dir: Path | None = None,
+    revision: str | None = None,
+    max_tests: int | None = None,
+    progress: Callable[[], None] | None = None,
+) -> Loaded:
+    """A whole data set in memory.
+
+    Args:
+        path: its file, folder or URL.
+        data_dir: where to look by name.
+        revision: of the hub's repository, in the place of the pinned one.
+        max_tests: see `stream`.
+        progress: called after each row.
+
+    Raises:
+        ConfigError, DataError: as `stream`.
+    """
+    trail = Trail(origins=[], notes=[])
+    place = Place(path=path, data_dir=_data_dir(data_dir), revision=revision)
+    problems: list[Problem] = []
+    set_aside: list[SetAside] = []
+    for item in stream(name, place, trail, max_tests=max_tests):
+        if isinstance(item, SetAside):
+            set_aside.append(item)
+        else:
+            problems.append(item)
+        if progress is not None:
+            progress()
+    return Loaded(
+        name=name,
+        problems=tuple(problems),
+        set_aside=tuple(set_aside),
+        origin=", ".join(trail.origins),
+        notes=tuple(trail.notes),
+    )
+
+
+_data_dir = data_dir  # `load` has an argument of that name
+
+
+def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
+    local = None if place.path is None or is_url(place.path) else Path(place.path)
+    if local is not None and local.exists() and own.is_own(local):
+        return own.OwnLoader(name=name), None
+    found = find(name)
+    if found is not None:
+        return found
+    if place.path is not None:
+        return own.OwnLoader(name=name), None
+    raise ConfigError(
+        f"{name}: no such data set; known are {', '.join(LOADERS)}, each also with _train, _valid or "
+        "_test; any other name needs --path, a file of problems in our own schema"
+    )
+
+
+def _capped(problem: Problem, max_tests: int) -> Problem:
+    hidden = problem.hidden_tests
+    if len(hidden) <= max_tests:
+        return problem
+    kept: tuple[Test, ...] = tuple(hidden[i * len(hidden) // max_tests] for i in range(max_tests))
+    return replace(problem, tests=(*problem.public_tests, *kept))

@@ -1,0 +1,105 @@
+"""Tests in the shapes that data sets keep them in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coding_model_project.data.loaders.base import Unusable
+from coding_model_project.types import Call, Plain, Stdin, Test
+
+
+def pairs(cases: Any) -> list[tuple[str, str]]:
+    """Inputs with outputs, from a list of {input, output} or an object of two lists.
+
+    Raises:
+        Unusable: an output is missing, or one of them is no text.
+    """
+    if cases is None:
+        return []
+    if isinstance(cases, Mapping):
+        inputs, outputs = cases.get("input") or [], cases.get("output") or []
+        if len(inputs) != len(outputs):
+            raise Unusable(f"{len(inputs)} test inputs, but {len(outputs)} outputs")
+        found = list(zip(inputs, outputs, strict=True))
+    else:
+        found = [(case["input"], case["output"]) for case in cases]
+    if not all(isinstance(value, str) for pair in found for value in pair):
+        raise Unusable("a test's input or output is not text")
+    return found
+
+
+def stdin_tests(cases: Sequence[tuple[str, str]], *, public: bool = False) -> tuple[Test, ...]:
+    """Tests of scripts."""
+    return tuple(Test(input=Stdin(given), expected=out, public=public) for given, out in cases)
+
+
+def stdin_text(value: Any) -> str:
+    """Standard input or output kept as text, or as a list of its lines.
+
+    Raises:
+        Unusable: it is neither.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(line, (str, int, float)) for line in value):
+        return "\n".join(map(str, value))
+    raise Unusable(f"a test's standard input or output is of type {type(value).__name__}")
+
+
+def lines_call(function: str, given: str, expected: str, *, public: bool = False) -> Test:
+    """A call whose arguments stand one a line, each as JSON, and whose result is JSON too.
+
+    Raises:
+        Unusable: they are not.
+    """
+    try:
+        args = tuple(json.loads(line) for line in given.split("\n") if line.strip())
+        value = json.loads(expected)
+    except ValueError as error:
+        raise Unusable(f"a test's arguments are no JSON: {error}") from error
+    return Test(input=Call(function=function, args=args), expected=value, public=public)
+
+
+def columns(tests: Mapping[str, Any]) -> tuple[Test, ...]:
+    """Tests kept as {inputs: […], outputs: […], fn_name?}: APPS, TACO, Eurus.
+
+    With `fn_name` an input is the list of a call's arguments, and an output its value. Many sets wrap
+    each value in a list of one; it is unwrapped where every output of the problem has that shape.
+
+    Raises:
+        Unusable: the lists differ in length, or hold other things.
+    """
+    inputs, outputs = tests.get("inputs"), tests.get("outputs")
+    if not isinstance(inputs, list) or not isinstance(outputs, list):
+        raise Unusable("tests without lists 'inputs' and 'outputs'")
+    if len(inputs) != len(outputs):
+        raise Unusable(f"{len(inputs)} test inputs, but {len(outputs)} outputs")
+    name = tests.get("fn_name")
+    if not name:
+        return stdin_tests(
+            [(stdin_text(i), stdin_text(o)) for i, o in zip(inputs, outputs, strict=True)]
+        )
+    wrapped = all(isinstance(output, list) and len(output) == 1 for output in outputs)
+    values: list[Plain] = [output[0] if wrapped else output for output in outputs]
+    if not all(isinstance(given, list) for given in inputs):
+        raise Unusable("the arguments of a call are not a list")
+    return tuple(
+        Test(input=Call(function=str(name), args=tuple(given)), expected=value)
+        for given, value in zip(inputs, values, strict=True)
+    )
+
+
+def from_json(value: Any, field: str) -> Any:
+    """The content of a field that holds JSON as text; what is decoded already stays.
+
+    Raises:
+        Unusable: the text is no JSON.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"field '{field}' is no JSON: {error}") from error

@@ -1,0 +1,100 @@
+"""CodeContests+: problems of CodeContests with generated, verified tests and a checker each.
+
+A checker is a C++ program against testlib. Those that only compare tokens do what our own comparison
+does; problems with any other are set aside until checkers run.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, number, text
+from coding_model_project.data.loaders.cases import pairs, stdin_tests
+from coding_model_project.data.loaders.codecontests import MAX_SOLUTIONS, limits
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.types import Problem
+
+SIZES = ("1x", "2x", "3x", "4x", "5x")
+_PLAIN_CHECKER = re.compile(
+    r"\b(wcmp|lcmp|fcmp|ncmp|icmp|hcmp)\b|compare sequences of tokens", re.I
+)
+_READS_MORE = re.compile(r"\binf\s*\.")
+"""A checker that reads the test's input judges more than equality."""
+
+
+def problem(row: Row, part: Part, index: int) -> Problem:
+    """A row of any of the sizes."""
+    statement = text(row, "description")
+    if _needs_checker(row.get("checker")):
+        raise Unusable("needs its checker program")
+    title = row.get("title")
+    time_limit = number(row, "time_limit")
+    return Problem(
+        id=f"codecontests_plus/{text(row, 'id')}",
+        split=part.split or "train",
+        statement=f"{title}\n\n{statement}" if isinstance(title, str) and title else statement,
+        tests=stdin_tests(pairs(row.get("test_cases"))),
+        # Milliseconds in the published rows; seconds in some re-uploads.
+        limits=limits(
+            time_limit / 1000 if time_limit and time_limit >= 100 else time_limit,
+            number(row, "memory_limit"),
+        ),
+        gold=_python(row.get("correct_submissions")),
+        bad=_python(row.get("incorrect_submissions")),
+    )
+
+
+def _needs_checker(checker: Any) -> bool:
+    if not checker:
+        return False
+    return not _PLAIN_CHECKER.search(checker) or bool(_READS_MORE.search(checker))
+
+
+def _python(submissions: Any) -> tuple[str, ...]:
+    if not submissions:
+        return ()
+    if isinstance(submissions, dict):  # how parquet readers may turn a list of objects
+        submissions = [
+            {"language": language, "code": code}
+            for language, code in zip(submissions["language"], submissions["code"], strict=True)
+        ]
+    ours = dict.fromkeys(
+        one["code"]
+        for one in submissions
+        if str(one["language"]).lower() in ("py3", "python3", "3")
+    )
+    return tuple(ours)[:MAX_SOLUTIONS]
+
+
+def loader(size: str = "1x") -> TableLoader:
+    """The set with this many times the tests ("1x" to "5x")."""
+    return TableLoader(
+        published=Published(
+            name="codecontests_plus",
+            licence="CC-BY-4.0",
+            fields=("id", "description", "test_cases"),
+            optional=(
+                "title", "time_limit", "memory_limit", "checker",
+                "correct_submissions", "incorrect_submissions",
+            ),
+            parts=(
+                Part(
+                    split="train",
+                    files=(
+                        f"ccplus_{size}/*.parquet",
+                        f"{size}/*.parquet",
+                        f"codecontests_plus_{size}.parquet",
+                        f"codecontests_plus_{size}.jsonl",
+                    ),
+                    n_rows=11_690,
+                    config=size,
+                ),
+            ),
+            hub="ByteDance-Seed/Code-Contests-Plus",
+        ),
+        to_problem=problem,
+    )  # fmt: skip
+
+
+LOADER = loader()

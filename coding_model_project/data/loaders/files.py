@@ -1,0 +1,128 @@
+"""Rows of local files: parquet, JSON lines (also gzipped), JSON, and folders of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coding_model_project.data.loaders.base import Located
+from coding_model_project.errors import ConfigError, DataError
+
+SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json")
+_BATCH_ROWS = 64  # rows of CodeContests hold megabytes of tests each
+
+
+def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
+    """The rows of a file or folder, each after where it stands.
+
+    Args:
+        columns: of parquet files, read only these; empty reads all.
+
+    Raises:
+        ConfigError: there is no such file, or it has none of the known forms.
+        DataError: it is damaged; names file and line.
+    """
+    if path.is_dir():
+        yield from _folder(path, columns)
+    elif not path.exists():
+        raise ConfigError(f"{path}: no such file")
+    elif path.name.endswith(".parquet"):
+        yield from _parquet(path, columns)
+    elif path.name.endswith((".jsonl", ".jsonl.gz")):
+        yield from _json_lines(path)
+    elif path.name.endswith(".json"):
+        yield from _json(path)
+    elif path.name.endswith(".arrow"):
+        yield from _arrow(path)
+    else:
+        raise ConfigError(f"{path}: not one of {', '.join(SUFFIXES)} or a folder of them")
+
+
+def _json_lines(path: Path) -> Iterator[Located]:
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield f"{path}:{number}", _parse(line, f"{path}:{number}")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}:{number + 1}: the gzip file is damaged or cut: {error}") from error
+
+
+def _parse(line: bytes, where: str) -> dict[str, object]:
+    try:
+        row = orjson.loads(line)
+    except ValueError:
+        row = _lenient(line, where)
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: not a JSON object")
+    return row
+
+
+def _lenient(line: bytes, where: str) -> object:
+    """As Python's own reader: it takes NaN and integers beyond 64 bits, which orjson refuses."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: no valid JSON, cut off perhaps: {error}") from error
+
+
+def _json(path: Path) -> Iterator[Located]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise DataError(f"{path}:{line}: no valid JSON, cut off perhaps: {error}") from error
+    if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
+        raise DataError(f"{path}:1: not a list of objects")
+    for number, row in enumerate(content, 1):
+        yield f"{path} row {number}", row
+
+
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            wanted = [name for name in columns if name in file.schema_arrow.names] or None
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path} row {number}", row
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path} row {number + 1}: no readable parquet: {line}") from error
+
+
+def _arrow(path: Path) -> Iterator[Located]:
+    number = 0
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            for batch in stream:
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path} row {number}", row
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} row {number + 1}: no readable arrow stream: {error}") from error
+
+
+def _folder(path: Path, columns: Sequence[str]) -> Iterator[Located]:
+    """A `save_to_disk` folder, whole or one split of it, or a folder of files."""
+    if (path / "dataset_dict.json").exists():
+        splits = json.loads((path / "dataset_dict.json").read_text())["splits"]
+        members = [path / split for split in splits]
+    elif (path / "state.json").exists():
+        state = json.loads((path / "state.json").read_text())
+        members = [path / file["filename"] for file in state["_data_files"]]
+    else:
+        members = [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
+    if not members:
+        raise ConfigError(f"{path}: the folder holds no {', '.join(SUFFIXES)}")
+    for member in members:
+        yield from read_rows(member, columns)

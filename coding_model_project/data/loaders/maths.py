@@ -1,0 +1,155 @@
+"""GSM8K and MATH: problems with an answer and no program.
+
+They need no variant of `Problem`: the answer is the expected value of one hidden test, with
+`comparison` "math" and `language` "text". The execution grader refuses that comparison as unusable
+data, so a maths problem can never be judged by running; a maths grader takes problems by it.
+"""
+
+from __future__ import annotations
+
+from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.types import Problem, Stdin, Test
+
+MATH = "math"
+"""`Problem.comparison` of what is judged by its final answer."""
+
+
+def math_problem(
+    name: str,
+    split: str,
+    statement: str,
+    answer: str,
+    *,
+    solution: str | None = None,
+    difficulty: int | None = None,
+    tags: tuple[str, ...] = (),
+) -> Problem:
+    """A problem whose one hidden test expects a final answer."""
+    if not answer.strip():
+        raise Unusable("the answer is empty")
+    return Problem(
+        id=name,
+        split=split,
+        statement=statement,
+        tests=(Test(input=Stdin(""), expected=answer.strip()),),
+        comparison=MATH,
+        language="text",
+        difficulty=difficulty,
+        tags=tags,
+        gold=(solution,) if solution else (),
+    )
+
+
+def final_answer(solution: str) -> str | None:
+    r"""What a solution ends in: the last `\boxed{…}`, or what stands after the last "####"."""
+    if "\\boxed" in solution:
+        return _boxed(solution)
+    _, mark, answer = solution.rpartition("####")
+    return answer.strip().replace(",", "") if mark else None
+
+
+def _boxed(solution: str) -> str | None:
+    rest = solution.rpartition("\\boxed")[2]
+    if not rest.startswith("{"):  # "\boxed 3": the next word
+        return rest.split()[0].rstrip("$.") if rest.split() else None
+    depth = 0
+    for index, sign in enumerate(rest):
+        depth += (sign == "{") - (sign == "}")
+        if depth == 0:
+            return rest[1:index].strip()
+    return None
+
+
+def _gsm8k(row: Row, part: Part, index: int) -> Problem:
+    solution = text(row, "answer")
+    if "####" not in solution:
+        raise Unusable("the answer has no '####' line")
+    name, split = f"gsm8k/{part.split}/{index}", part.split or "train"
+    answer = final_answer(solution) or ""
+    return math_problem(name, split, text(row, "question"), answer, solution=solution)
+
+
+def _math(row: Row, part: Part, index: int) -> Problem:
+    solution = text(row, "solution")
+    answer = final_answer(solution)
+    if answer is None:
+        raise Unusable("the solution has no \\boxed answer")
+    level = "".join(c for c in str(row.get("level") or "") if c.isdigit())
+    kind = row.get("type") or row.get("subject")
+    source = "math500" if part.config == "math500" else "math"
+    return math_problem(
+        f"{source}/{part.split}/{index}",
+        part.split or "train",
+        text(row, "problem"),
+        answer,
+        solution=solution,
+        difficulty=int(level) if level else None,
+        tags=(kind,) if isinstance(kind, str) else (),
+    )
+
+
+GSM8K = TableLoader(
+    published=Published(
+        name="gsm8k",
+        licence="MIT",
+        fields=("question", "answer"),
+        parts=tuple(
+            Part(
+                split=split,
+                files=(
+                    f"gsm8k/{split}.jsonl",
+                    f"grade_school_math/data/{split}.jsonl",
+                    f"gsm8k/main/{split}-*.parquet",
+                    f"main/{split}-*.parquet",
+                ),
+                n_rows=n_rows,
+                config="main",
+            )
+            for split, n_rows in (("train", 7_473), ("test", 1_319))
+        ),
+        hub="openai/gsm8k",
+        revision="740312add88f781978c0658806c59bc2815b9866",
+        whole=False,
+    ),
+    to_problem=_gsm8k,
+)
+MATH_LIGHTEVAL = TableLoader(
+    published=Published(
+        name="math",
+        licence="MIT",
+        fields=("problem", "solution"),
+        optional=("level", "type"),
+        parts=tuple(
+            Part(
+                split=split,
+                files=(f"MATH-lighteval/data/{split}-*.parquet", f"MATH/{split}.jsonl"),
+                n_rows=n_rows,
+            )
+            for split, n_rows in (("train", 7_500), ("test", 5_000))
+        ),
+        hub="DigitalLearningGmbH/MATH-lighteval",
+        whole=False,
+    ),
+    to_problem=_math,
+)
+MATH_500 = TableLoader(
+    published=Published(
+        name="math500",
+        licence="MIT",
+        fields=("problem", "solution", "answer"),
+        optional=("level", "subject"),
+        parts=(
+            Part(
+                split="test",
+                files=("MATH-500/test.jsonl", "math500.jsonl"),
+                n_rows=500,
+                config="math500",
+                hub_file="test.jsonl",
+            ),
+        ),
+        hub="HuggingFaceH4/MATH-500",
+        revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
+    ),
+    to_problem=_math,
+)

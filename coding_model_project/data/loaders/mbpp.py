@@ -1,0 +1,117 @@
+"""MBPP, in full and sanitized: short functions with three assertions each.
+
+Tasks are split by number, as their authors do. `mbpp_reg` is the test split of the sanitized set, 257
+tasks, for quick regression checks. The assertions are part of the statement, since nothing else gives
+the function's name and arguments; a model that is trained on them is therefore shown its tests.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text, texts
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.types import Asserts, Problem, Test
+
+
+def split_of(task: int) -> str:
+    """The authors' split of a task."""
+    if task <= 10:
+        return "prompt"
+    if task <= 510:
+        return "test"
+    return "validation" if task <= 600 else "train"
+
+
+def _full(row: Row, _part: Part, _index: int) -> Problem:
+    setup = text(row, "test_setup_code")
+    challenge = texts(row, "challenge_test_list")
+    return _problem("mbpp", row, text(row, "text"), setup, challenge)
+
+
+def _sanitized(row: Row, _part: Part, _index: int) -> Problem:
+    return _problem(
+        "mbpp_sanitized", row, text(row, "prompt"), "\n".join(texts(row, "test_imports"))
+    )
+
+
+def _regression(row: Row, _part: Part, _index: int) -> Problem:
+    return _problem("mbpp_reg", row, text(row, "prompt"), "\n".join(texts(row, "test_imports")))
+
+
+def _problem(
+    source: str, row: Row, task: str, setup: str, challenge: tuple[str, ...] = ()
+) -> Problem:
+    gold, asserts = text(row, "code"), texts(row, "test_list")
+    entry_point = _entry_point(gold, asserts)
+    lead = f"{setup.strip()}\n" if setup.strip() else ""
+    shown = "\n".join(asserts)
+    return Problem(
+        id=f"{source}/{row['task_id']}",
+        split=split_of(int(row["task_id"])),
+        statement=f"{task.strip()} Your code should pass these tests:\n\n{shown}\n",
+        tests=tuple(
+            Test(input=Asserts(source=f"{lead}{one}\n", entry_point=entry_point))
+            for one in (*asserts, *challenge)
+        ),
+        entry_point=entry_point,
+        gold=(gold,),
+    )
+
+
+def _entry_point(gold: str, asserts: tuple[str, ...]) -> str:
+    """The function of the gold program that the first test calls, the outermost one."""
+    try:
+        defined = {
+            node.name
+            for node in ast.parse(gold).body
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        }
+        calls = [node for node in ast.walk(ast.parse(asserts[0])) if isinstance(node, ast.Call)]
+    except (SyntaxError, IndexError) as error:
+        raise Unusable(f"the solution or its first test does not parse: {error}") from error
+    for call in calls:
+        if isinstance(call.func, ast.Name) and call.func.id in defined:
+            return call.func.id
+    raise Unusable("the first test calls nothing that the solution defines")
+
+
+_SANITIZED_FIELDS = ("task_id", "prompt", "code", "test_imports", "test_list")
+_SANITIZED_FILES = ("sanitized-mbpp.json", "sanitized/*.parquet", "mbpp_sanitized.jsonl")
+
+
+def _published(
+    name: str, fields: tuple[str, ...], files: tuple[str, ...], n_rows: int, config: str
+) -> Published:
+    everything = "train+test+validation+prompt"
+    part = Part(split=None, files=files, n_rows=n_rows, config=config, hub_split=everything)
+    return Published(
+        name=name,
+        licence="CC-BY-4.0",
+        fields=fields,
+        parts=(part,),
+        hub="google-research-datasets/mbpp",
+        revision="4bb6404fdc6cacfda99d4ac4205087b89d32030c",
+    )
+
+
+FULL = TableLoader(
+    published=_published(
+        "mbpp",
+        ("task_id", "text", "code", "test_list", "test_setup_code", "challenge_test_list"),
+        ("mbpp.jsonl", "full/*.parquet"),
+        974,
+        "full",
+    ),
+    to_problem=_full,
+)
+SANITIZED = TableLoader(
+    published=_published("mbpp_sanitized", _SANITIZED_FIELDS, _SANITIZED_FILES, 427, "sanitized"),
+    to_problem=_sanitized,
+)
+REGRESSION = TableLoader(
+    published=_published("mbpp_reg", _SANITIZED_FIELDS, _SANITIZED_FILES, 427, "sanitized"),
+    to_problem=_regression,
+    only_split="test",
+    n_problems=257,
+)

@@ -1,0 +1,66 @@
+"""Sets in no need of conversion: our own schema (`data.problems`), and the embedded task set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
+from coding_model_project.data.loaders.files import read_rows
+from coding_model_project.data.loaders.remote import is_url, local_copy
+from coding_model_project.data.loaders.table import split_word
+from coding_model_project.data.problems import problem_from_json
+from coding_model_project.errors import ConfigError
+from coding_model_project.types import Problem
+
+OWN_FIELDS = ("id", "split", "statement", "tests")
+
+
+def is_own(path: Path) -> bool:
+    """Whether a file's first row is in our own schema."""
+    if path.is_dir() or not path.name.endswith((".jsonl", ".jsonl.gz")):
+        return False
+    first = next(read_rows(path), None)
+    return first is not None and all(field in first[1] for field in OWN_FIELDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLoader:
+    """See `base.Loader`. A malformed row is an error, not set aside: the file is ours to correct."""
+
+    name: str
+
+    @property
+    def published(self) -> Published:
+        return Published(name=self.name, licence="yours", fields=OWN_FIELDS, parts=())
+
+    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """See `base.Loader.items`."""
+        if place.path is None:
+            raise ConfigError(f"{self.name}: name its file of problems with --path")
+        path = local_copy(str(place.path)) if is_url(place.path) else Path(place.path)
+        trail.origins.append(str(place.path))
+        for where, row in read_rows(path):
+            problem = problem_from_json(row, where)
+            if place.split in (None, problem.split, split_word(problem.split)):
+                yield problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TinyCodeLoader:
+    """See `base.Loader`. Generated, so there is nothing to look for."""
+
+    @property
+    def published(self) -> Published:
+        return Published(name="tinycode", licence="Apache-2.0", fields=OWN_FIELDS, parts=())
+
+    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """See `base.Loader.items`."""
+        from coding_model_project.data.tinycode import VERSION, generate
+
+        trail.origins.append(f"generator version {VERSION}, seed 0")
+        wanted = split_word(place.split) if place.split else None
+        for task in generate().tasks:
+            if wanted in (None, task.problem.split):
+                yield task.problem

@@ -1,0 +1,205 @@
+"""A loader over rows: finds the files of a data set, checks them, and turns rows into problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.data.loaders.base import (
+    Located,
+    Part,
+    Place,
+    Published,
+    Row,
+    SetAside,
+    ToProblem,
+    Trail,
+    Unusable,
+    check_schema,
+)
+from coding_model_project.data.loaders.files import read_rows
+from coding_model_project.data.loaders.remote import hub_revision, hub_rows, is_url, local_copy
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.types import Problem
+
+SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
+"""Other words for a split; the rest stand for themselves."""
+
+UNKNOWN_SPLIT = "unknown"
+
+
+def split_word(split: str) -> str:
+    """A split by its one name here: "valid" is "validation"."""
+    return SPLIT_WORDS.get(split.lower(), split.lower())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLoader:
+    """See `base.Loader`.
+
+    Row counts are held against the published ones: a copy found by its publisher's file name, or on
+    the hub, must be whole. A file given by `--path` may be a part of it, which is noted.
+    """
+
+    published: Published
+    to_problem: ToProblem
+    only_split: str | None = None
+    """Keep rows of this split alone: for a name that is one split of a set."""
+    n_problems: int | None = None
+    """With `only_split`: how many rows it has."""
+    resolve: Callable[[Published, str | None], str] = hub_revision
+    download: Callable[[Published, Part, str], Iterator[Located]] = hub_rows
+
+    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """See `base.Loader.items`."""
+        wanted = self.only_split or (split_word(place.split) if place.split else None)
+        if place.path is not None:
+            sources = [(self._part_of(place.path, wanted), [_local(place.path)])]
+        else:
+            sources = self._found(place.data_dir, wanted)
+        if not sources:
+            yield from self._from_hub(place, wanted, trail)
+            return
+        n_kept = 0
+        for part, paths in sources:
+            trail.origins += map(str, paths)
+            rows = (row for path in paths for row in read_rows(path, self._columns()))
+            counted = _Counted(rows)
+            for item in self._problems(counted, part, wanted):
+                n_kept += 1
+                yield item
+            self._check_count(part, counted.n, place, trail)
+        if self.n_problems is not None and n_kept != self.n_problems:
+            trail.notes.append(
+                f"{n_kept} rows of {self.published.name}, {self.n_problems} published"
+            )
+
+    def _columns(self) -> tuple[str, ...]:
+        return self.published.fields + self.published.optional
+
+    def _problems(
+        self, rows: Iterator[Located], part: Part, wanted: str | None
+    ) -> Iterator[Problem | SetAside]:
+        for number, (where, found) in enumerate(rows):
+            row = check_schema(where, found, self.published) if number == 0 else found
+            item = self._problem(where, row, part, number)
+            if isinstance(item, SetAside) or wanted in (None, item.split):
+                yield item
+
+    def _problem(self, where: str, row: Row, part: Part, number: int) -> Problem | SetAside:
+        try:
+            problem = self.to_problem(row, part, number)
+            if not problem.statement.strip():
+                raise Unusable("the statement is empty")
+            if "<image>" in problem.statement:
+                raise Unusable("the statement refers to an image")
+            if not problem.hidden_tests:
+                raise Unusable("no hidden tests")
+        except Unusable as reason:
+            return SetAside(where=where, reason=str(reason))
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+            reason = f"a field has another form than published: {type(error).__name__}: {error}"
+            return SetAside(where=where, reason=" ".join(reason.split())[:200])
+        return problem
+
+    def _found(self, data_dir: Path, wanted: str | None) -> list[tuple[Part, list[Path]]]:
+        """The parts under the data folder.
+
+        Raises:
+            ConfigError: some are there and others are missing.
+        """
+        parts = [part for part in self.published.parts if _may_hold(part, wanted)]
+        found = [(part, _matching(data_dir, part, self.published)) for part in parts]
+        missing = [part for part, paths in found if not paths]
+        present = [(part, paths) for part, paths in found if paths]
+        if missing and present and self.published.whole:
+            raise ConfigError(
+                f"{self.published.name}: {present[0][1][0]} is there, but none of "
+                f"{', '.join(missing[0].files)} under {data_dir}; name one file with --path"
+            )
+        return present
+
+    def _part_of(self, path: str | Path, wanted: str | None) -> Part:
+        """Which part a file given by its path is, by its name and the split asked for.
+
+        A file of which neither tells the split gets the split "unknown", which may not train.
+        """
+        parts = [part for part in self.published.parts if _may_hold(part, wanted)]
+        pure = Path(str(path))
+        fitting = [p for p in parts if any(pure.match(Path(file).name) for file in p.files)]
+        if fitting:
+            return fitting[0]
+        named = [p for p in parts if (p.hub_split or p.split or "?") in pure.name.lower()] or parts
+        splits = {part.split for part in named}
+        split = splits.pop() if len(splits) == 1 else wanted or UNKNOWN_SPLIT
+        config = named[0].config if len(named) == 1 else None
+        return Part(split=split, files=(), config=config)
+
+    def _from_hub(
+        self, place: Place, wanted: str | None, trail: Trail
+    ) -> Iterator[Problem | SetAside]:
+        parts = [part for part in self.published.parts if _may_hold(part, wanted)]
+        looked = parts[0].files[:2] if parts else ()
+        name = self.published.name + (f"_{wanted}" if wanted and not self.only_split else "")
+        absent = (
+            f"{name}: not under {place.data_dir} (as {' or '.join(looked)}); put it "
+            "there or name its file with --path"
+        )
+        if self.published.hub is None or not place.hub:
+            raise ConfigError(absent)
+        try:
+            revision = self.resolve(self.published, place.revision or self.published.revision)
+        except ConfigError as error:
+            raise ConfigError(f"{absent}: {error}") from error
+        trail.origins.append(f"{self.published.hub}@{revision}")
+        for part in parts:
+            counted = _Counted(self.download(self.published, part, revision))
+            yield from self._problems(counted, part, wanted)
+            self._check_count(part, counted.n, place, trail)
+
+    def _check_count(self, part: Part, n_rows: int, place: Place, trail: Trail) -> None:
+        if part.n_rows in (None, n_rows):
+            return
+        split = f" {part.split}" if part.split else ""
+        says = f"{self.published.name}{split}: {n_rows} rows, {part.n_rows} published"
+        if place.path is None and place.revision is None:
+            raise DataError(f"{says}; --path FILE takes a file that is only a part")
+        trail.notes.append(says)
+
+
+class _Counted:
+    """An iterator that knows how many rows it gave."""
+
+    def __init__(self, rows: Iterator[Located]) -> None:
+        self._rows = rows
+        self.n = 0
+
+    def __iter__(self) -> Iterator[Located]:
+        return self
+
+    def __next__(self) -> Located:
+        row = next(self._rows)
+        self.n += 1
+        return row
+
+
+def _may_hold(part: Part, wanted: str | None) -> bool:
+    return wanted is None or part.split in (None, wanted)
+
+
+def _local(path: str | Path) -> Path:
+    return local_copy(str(path)) if is_url(path) else Path(path)
+
+
+def _matching(data_dir: Path, part: Part, published: Published) -> list[Path]:
+    """Files of the first pattern that matches, also within a clone of the hub's repository."""
+    folders = [data_dir]
+    if published.hub is not None:
+        owner_and_name = published.hub.split("/")
+        folders += [data_dir / owner_and_name[-1], data_dir.joinpath(*owner_and_name)]
+    for pattern in part.files:
+        for folder in folders:
+            if paths := sorted(folder.glob(pattern)):
+                return paths if "*" in pattern else paths[:1]
+    return []

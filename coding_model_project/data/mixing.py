@@ -1,0 +1,144 @@
+"""Which problems train, in which order and how often: mixtures, curricula, lengths."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from coding_model_project.data.rows import source
+from coding_model_project.errors import ConfigError
+from coding_model_project.prompts import PromptStyle, solve_messages
+from coding_model_project.types import Problem
+
+CountTokens = Callable[[Problem], int]
+
+
+def parse_mixture(text: str) -> dict[str, float]:
+    """Weights of data sources from "mbpp=2,tinycode=1".
+
+    Raises:
+        ConfigError: it is written otherwise, or no weight is above zero.
+    """
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, weight = part.partition("=")
+        try:
+            weights[name.strip()] = float(weight)
+        except ValueError:
+            raise ConfigError(f"--mixture={text}: {part!r} is not SOURCE=WEIGHT") from None
+    if min(weights.values()) < 0 or not sum(weights.values()) > 0:
+        raise ConfigError(f"--mixture={text}: weights must not be negative, nor all zero")
+    return weights
+
+
+def mixed(
+    problems: Sequence[Problem], weights: Mapping[str, float], size: int | None, seed: int
+) -> list[Problem]:
+    """Problems in shares by the weight of their source.
+
+    Args:
+        size: how many; problems of a source repeat once it is used up. None takes as many as the
+            shares allow without a repeat.
+
+    Raises:
+        ConfigError: a source has no weight, or a weighted one has no problems.
+    """
+    by_source: dict[str, list[Problem]] = defaultdict(list)
+    for problem in problems:
+        by_source[source(problem)].append(problem)
+    unknown = by_source.keys() ^ weights.keys()
+    if unknown:
+        name = sorted(unknown)[0]
+        what = "has no weight" if name in by_source else "has no problems"
+        raise ConfigError(f"--mixture: {name} {what}; sources are {', '.join(sorted(by_source))}")
+    used = {name: weight for name, weight in weights.items() if weight > 0}
+    total = sum(used.values())
+    if size is None:
+        size = int(min(len(by_source[name]) * total / weight for name, weight in used.items()))
+    rng = random.Random(seed)
+    chosen = []
+    for name in sorted(used):
+        chosen += _drawn(by_source[name], round(size * used[name] / total), rng)
+    return chosen
+
+
+def _drawn(problems: Sequence[Problem], n: int, rng: random.Random) -> list[Problem]:
+    """The first of one shuffle after the other: none is drawn twice before all were drawn once."""
+    drawn: list[Problem] = []
+    while len(drawn) < n:
+        drawn += rng.sample(problems, len(problems))
+    return drawn[:n]
+
+
+def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
+    """The same order for the same seed."""
+    return random.Random(seed).sample(problems, len(problems))
+
+
+def read_order(path: Path) -> list[str]:
+    """Ids of a curriculum, one a line, as text or as JSON objects with "id".
+
+    Raises:
+        ConfigError: a line is neither, or the file is missing.
+    """
+    if not path.is_file():
+        raise ConfigError(f"--order: {path}: no such file")
+    ids = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if not line.strip():
+            continue
+        if not line.lstrip().startswith("{"):
+            ids.append(line.strip())
+            continue
+        try:
+            ids.append(str(json.loads(line)["id"]))
+        except (ValueError, KeyError) as error:
+            raise ConfigError(f"--order: {path}:{number}: no object with 'id'") from error
+    return ids
+
+
+def ordered(problems: Sequence[Problem], ids: Sequence[str], where: str) -> list[Problem]:
+    """The problems named, in that order, as often as named; others are left out.
+
+    Raises:
+        ConfigError: an id is unknown.
+    """
+    known = {problem.id: problem for problem in problems}
+    missing = next((name for name in ids if name not in known), None)
+    if missing is not None:
+        raise ConfigError(f"--order: {where}: no problem {missing!r} that may be used")
+    return [known[name] for name in ids]
+
+
+def short_enough(
+    problems: Sequence[Problem], max_tokens: int, count: CountTokens
+) -> tuple[list[Problem], int]:
+    """Problems whose prompt has at most that many tokens, and how many have more."""
+    kept = [problem for problem in problems if count(problem) <= max_tokens]
+    return kept, len(problems) - len(kept)
+
+
+def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:
+    """Counts a prompt's tokens as a run would see them, chat template included.
+
+    Raises:
+        ConfigError: there is no such tokenizer.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(tokenizer)
+    except (OSError, ValueError) as error:
+        line = str(error).splitlines()[0]
+        raise ConfigError(f"--tokenizer={tokenizer}: cannot be loaded: {line}") from error
+
+    def count(problem: Problem) -> int:
+        text = loaded.apply_chat_template(
+            solve_messages(problem, style=style), add_generation_prompt=True, tokenize=False
+        )
+        return len(loaded(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    return count

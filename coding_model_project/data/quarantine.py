@@ -1,0 +1,42 @@
+"""What a preflight found unfit, as a file: the problem, and why it must not train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import orjson
+
+from coding_model_project.data.loaders.base import SetAside
+from coding_model_project.data.problems import problem_line, write_problems
+from coding_model_project.types import Problem
+
+Reasons = Sequence[tuple[str, tuple[str, ...]]]
+"""Ids of problems with why each is unfit."""
+
+
+def write_quarantine(
+    path: Path, problems: Iterable[Problem], quarantined: Reasons, set_aside: Iterable[SetAside]
+) -> None:
+    """Write {"id", "reasons", "problem"} a problem, and {"where", "reasons"} a row set aside."""
+    reasons = dict(quarantined)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        for problem in problems:
+            if problem.id in reasons:
+                row = {
+                    "id": problem.id,
+                    "reasons": reasons[problem.id],
+                    "problem": orjson.loads(problem_line(problem)),
+                }
+                file.write(orjson.dumps(row) + b"\n")
+        for one in set_aside:
+            file.write(orjson.dumps({"where": one.where, "reasons": [one.reason]}) + b"\n")
+    partial.replace(path)
+
+
+def write_passed(path: Path, problems: Iterable[Problem], quarantined: Reasons) -> None:
+    """Write the problems of which nothing is wrong."""
+    unfit = {problem_id for problem_id, _ in quarantined}
+    write_problems(path, (problem for problem in problems if problem.id not in unfit))

@@ -1,0 +1,166 @@
+"""A folder of files to train from.
+
+<out>/problems.jsonl          the problems that any row names, with their tests, each once
+      {rl,sft}_train.parquet  rows that train
+      {rl,sft}_validation.parquet, {rl,sft}_test.parquet
+      manifest.json           how they were made: settings, counts, what was left out, hashes
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data import mixing
+from coding_model_project.data.governance import Role, role
+from coding_model_project.data.mixing import CountTokens
+from coding_model_project.data.prepare import write_manifest
+from coding_model_project.data.problems import write_problems
+from coding_model_project.data.rows import refuse_training, rl_rows, sft_rows, source, write_rows
+from coding_model_project.errors import ConfigError
+from coding_model_project.prompts import PromptStyle
+from coding_model_project.types import Problem
+
+
+class RowKind(StrEnum):
+    """What the rows are for."""
+
+    rl = "rl"
+    sft = "sft"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to make rows of problems."""
+
+    kind: RowKind = RowKind.rl
+    style: PromptStyle = PromptStyle.fenced
+    use: Role = Role.train
+    """Role.train puts each split into its own file; another writes all as validation rows."""
+    mixture: Mapping[str, float] | None = None
+    size: int | None = None
+    order: tuple[str, ...] | None = None
+    """Ids of the training rows in their order; None shuffles them."""
+    max_prompt_tokens: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was written: rows by file, and what was left out by reason."""
+
+    rows: Mapping[str, int]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def write_training_files(
+    problems: Sequence[Problem],
+    out: Path,
+    plan: Plan,
+    *,
+    count_tokens: CountTokens | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Written:
+    """Write rows, problems and manifest.
+
+    Args:
+        count_tokens: needed by a plan with `max_prompt_tokens`.
+        settings: more to say in the manifest, such as where the problems are from.
+
+    Raises:
+        ConfigError: nothing may train, or nothing is left to write.
+    """
+    left_out: dict[str, int] = {}
+    usable = list(_once(problems))
+    if plan.kind is RowKind.sft:
+        n_before = len(usable)
+        usable = [problem for problem in usable if problem.gold]
+        left_out["no gold solution"] = n_before - len(usable)
+    if plan.max_prompt_tokens is not None:
+        assert count_tokens is not None
+        usable, n_long = mixing.short_enough(usable, plan.max_prompt_tokens, count_tokens)
+        left_out[f"prompt over {plan.max_prompt_tokens} tokens"] = n_long
+    if not usable:
+        why = "; ".join(f"{n} × {reason}" for reason, n in left_out.items() if n)
+        raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}")
+    files = _by_file(usable, plan)
+    if "train" in files:
+        n_before = len(files["train"])
+        files["train"] = _arranged(files["train"], plan)
+        what = "not in the order" if plan.order is not None else "beyond its share of the mixture"
+        left_out[what] = n_before - len({problem.id for problem in files["train"]})
+    counts = {}
+    for name, members in files.items():
+        file = f"{plan.kind}_{name}"
+        write_rows(out / f"{file}.parquet", _rows(members, plan), trains=name == "train")
+        counts[file] = len(members)
+    named = {problem.id: problem for members in files.values() for problem in members}
+    write_problems(out / "problems.jsonl", named.values())
+    left_out = {reason: n for reason, n in left_out.items() if n}
+    write_manifest(
+        out / "manifest.json", {**_settings(plan), **(settings or {}), "left_out": left_out}, counts
+    )
+    return Written(rows=counts, left_out=left_out)
+
+
+def _once(problems: Iterable[Problem]) -> Iterable[Problem]:
+    """Each problem once, though sets that overlap were given; the reward goes by the id alone.
+
+    Raises:
+        ConfigError: two different problems have one id.
+    """
+    known: dict[str, Problem] = {}
+    for problem in problems:
+        if known.setdefault(problem.id, problem) != problem:
+            raise ConfigError(f"two different problems have the id {problem.id}")
+    return known.values()
+
+
+def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]]:
+    if plan.use is not Role.train:
+        return {"validation": list(problems)}
+    files: dict[str, list[Problem]] = defaultdict(list)
+    for problem in problems:
+        if problem.split == "train":  # says that it trains: it had better be allowed to
+            refuse_training(source(problem), problem.split, problem.id)
+        allowed = role(source(problem), problem.split)
+        own_word = problem.split if problem.split in tuple(Role) else Role.train
+        files[str(allowed if not allowed.may_train else own_word)].append(problem)
+    if "train" not in files:
+        names = sorted({f"{source(problem)}_{problem.split}" for problem in problems})
+        raise ConfigError(
+            f"{', '.join(names)}: test only, nothing here may train; --as validation "
+            "writes rows to evaluate on"
+        )
+    return dict(files)
+
+
+def _arranged(problems: Sequence[Problem], plan: Plan) -> list[Problem]:
+    if plan.order is not None:
+        return mixing.ordered(problems, plan.order, "the order file")
+    if plan.mixture is not None:
+        problems = mixing.mixed(problems, plan.mixture, plan.size, plan.seed)
+    return mixing.shuffled(problems, plan.seed)
+
+
+def _rows(problems: Sequence[Problem], plan: Plan) -> list[dict[str, Any]]:
+    if plan.kind is RowKind.sft:
+        return sft_rows(problems, plan.style)
+    return rl_rows(problems, plan.style, weights=plan.mixture)
+
+
+def _settings(plan: Plan) -> dict[str, Any]:
+    return {
+        "kind": str(plan.kind),
+        "style": str(plan.style),
+        "use": str(plan.use),
+        "mixture": dict(plan.mixture) if plan.mixture else None,
+        "size": plan.size,
+        "ordered": plan.order is not None,
+        "max_prompt_tokens": plan.max_prompt_tokens,
+        "seed": plan.seed,
+    }

@@ -1,0 +1,1 @@
+"""Hand-written rows in the exact schema of each published data set."""

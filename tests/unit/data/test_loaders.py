@@ -1,0 +1,379 @@
+"""Every published schema becomes problems; what does not is counted; damage names file and line."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coding_model_project.data import loaders
+from coding_model_project.data.loaders import LOADERS, find, load
+from coding_model_project.data.loaders.base import Place, SetAside, Trail
+from coding_model_project.data.loaders.remote import local_copy
+from coding_model_project.data.problems import write_problems
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
+from tests.unit.data.rows import published as rows
+
+
+def written(folder, name, *content):
+    """A file of rows in the form that its name says."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(row) + "\n" for row in content)
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(list(content)), path)
+    elif name.endswith(".gz"):
+        path.write_bytes(gzip.compress(lines.encode()))
+    elif name.endswith(".json"):
+        path.write_text(json.dumps(content))
+    else:
+        path.write_text(lines)
+    return path
+
+
+def one(folder, name, row, file="rows.jsonl"):
+    """The one problem of a row."""
+    loaded = load(name, path=written(folder, file, row))
+    assert loaded.set_aside == ()
+    (problem,) = loaded.problems
+    return problem
+
+
+@pytest.mark.parametrize("file", ["rows.jsonl", "rows.jsonl.gz", "rows.json", "rows.parquet"])
+def test_codecontests(tmp_path, file):
+    problem = one(tmp_path, "codecontests_valid", rows.CODECONTESTS, file)
+    assert (problem.id, problem.split) == ("codecontests/validation/0", "validation")
+    assert [test.input.text for test in problem.public_tests] == ["1\n"]
+    assert [test.expected for test in problem.hidden_tests] == ["6\n", "0\n", "-10\n"]
+    assert len(problem.gold) == 2
+    assert problem.bad == ("print(int(input()) ** 2)",)
+    assert (problem.limits.cpu_s, problem.limits.memory_mb) == (3.0, 1024)
+    assert (problem.difficulty, problem.tags) == (800, ("math",))
+
+
+def test_codecontests_without_limits(tmp_path):
+    row = {**rows.CODECONTESTS, "time_limit": None, "memory_limit_bytes": 0, "cf_rating": 0}
+    problem = one(tmp_path, "codecontests_train", row)
+    assert problem.limits.cpu_s == 5.0
+    assert problem.difficulty is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"description": "See <image>."}, "image"),
+        ({"description": " "}, "empty"),
+        ({"description": None}, "description"),
+        ({"input_file": "in.txt"}, "files"),
+        ({"description": "If there are multiple answers, print any of them."}, "checker"),
+        ({"private_tests": {"input": ["1"], "output": []}}, "outputs"),
+        (
+            {
+                "private_tests": {"input": [], "output": []},
+                "generated_tests": {"input": [], "output": []},
+            },
+            "hidden",
+        ),
+        ({"solutions": {"language": [3], "solution": []}}, "form"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_counted_with_its_reason(tmp_path, change, reason):
+    path = written(tmp_path, "r.jsonl", rows.CODECONTESTS, {**rows.CODECONTESTS, **change})
+    loaded = load("codecontests_train", path=path)
+    assert len(loaded.problems) == 1
+    (aside,) = loaded.set_aside
+    assert reason in aside.reason
+    assert aside.where == f"{path}:2"
+
+
+def test_codecontests_plus(tmp_path):
+    problem = one(tmp_path, "codecontests_plus", rows.CODECONTESTS_PLUS)
+    assert problem.id == "codecontests_plus/9999_A"
+    assert problem.statement.startswith("Twice\n\nRead")
+    assert problem.gold == ("print(2 * int(input()))",)
+    assert problem.bad == ("print(0)",)
+    assert problem.limits.cpu_s == 4.0
+
+
+def test_a_checker_that_judges_more_than_equality_is_set_aside(tmp_path):
+    checker = 'int main() { int n = inf.readInt(); quitf(_ok, ""); }'
+    path = written(tmp_path, "r.jsonl", {**rows.CODECONTESTS_PLUS, "checker": checker})
+    assert "checker" in load("codecontests_plus_3x", path=path).set_aside[0].reason
+
+
+def test_humaneval(tmp_path):
+    problem = one(tmp_path, "humaneval", rows.HUMANEVAL)
+    (test,) = problem.tests
+    assert isinstance(test.input, Asserts)
+    assert (problem.id, problem.split, problem.entry_point) == ("humaneval/999", "test", "quarter")
+    assert test.input.entry_point == "quarter"
+    names = {}
+    exec(problem.gold[0], names)
+    tests = {"quarter": names["quarter"]}
+    exec(test.input.source, tests)
+    assert tests["halve"] is not names["halve"], "a program must not bring the tests' helpers"
+    with pytest.raises(AssertionError):
+        exec(test.input.source, {"quarter": lambda x: 1})
+
+
+def test_mbpp(tmp_path):
+    problem = one(tmp_path, "mbpp", rows.MBPP)
+    assert (problem.id, problem.split, problem.entry_point) == ("mbpp/700", "train", "taxed")
+    sources = [test.input.source for test in problem.hidden_tests]
+    assert sources[0] == "RATE = 2\nassert set([taxed(1)]) == {3}\n"
+    assert len(sources) == 3, "challenge tests are hidden tests too"
+    assert "assert taxed(0) == 2" in problem.statement
+    assert "taxed(-2)" not in problem.statement
+    assert "\r" not in problem.gold[0]
+
+
+def test_mbpp_sanitized_and_its_regression_set(tmp_path):
+    train = {**rows.MBPP_SANITIZED, "task_id": 601}
+    path = written(tmp_path, "sanitized-mbpp.json", rows.MBPP_SANITIZED, train)
+    assert [p.id for p in load("mbpp_sanitized", path=path).problems] == [
+        "mbpp_sanitized/11",
+        "mbpp_sanitized/601",
+    ]
+    assert [p.split for p in load("mbpp_sanitized_train", path=path).problems] == ["train"]
+    (problem,) = load("mbpp_reg", path=path).problems
+    assert problem.id == "mbpp_reg/11"
+    assert problem.tests[0].input.source.startswith("import math\n")
+
+
+@pytest.mark.parametrize(
+    ("task", "split"),
+    [(10, "prompt"), (11, "test"), (510, "test"), (511, "validation"), (601, "train")],
+)
+def test_mbpp_splits_by_number(tmp_path, task, split):
+    assert one(tmp_path, "mbpp", {**rows.MBPP, "task_id": task}).split == split
+
+
+def test_livecodebench(tmp_path):
+    problem = one(tmp_path, "livecodebench", rows.LIVECODEBENCH_CALL)
+    assert problem.entry_point == "total"
+    assert problem.tests[0] == Test(
+        input=Call(function="total", args=([1, 2], "a")), expected=3, public=True
+    )
+    assert len(problem.hidden_tests) == 2
+    assert "class Solution" in problem.statement
+    problem = one(tmp_path, "livecodebench", rows.LIVECODEBENCH_STDIN)
+    assert problem.hidden_tests == (Test(input=Stdin("1 2\n"), expected="3\n"),)
+    assert problem.split == "test"
+
+
+def test_hostile_private_tests_are_set_aside(tmp_path):
+    row = {**rows.LIVECODEBENCH_STDIN, "private_test_cases": rows.packed([])[:-8]}
+    (aside,) = load("livecodebench", path=written(tmp_path, "r.jsonl", row)).set_aside
+    assert "private_test_cases" in aside.reason
+
+
+def test_deepcoder(tmp_path):
+    problem = one(tmp_path, "deepcoder_train", rows.DEEPCODER_LIST)
+    assert problem.gold == ("print(sum(map(int, input().split())))\n",)
+    assert problem.tests == (Test(input=Stdin("1 2\n"), expected="3\n"),)
+    problem = one(tmp_path, "deepcoder_train", rows.DEEPCODER_TACO)
+    assert problem.tests[1] == Test(input=Call(function="add", args=(3, 4)), expected=7)
+    problem = one(tmp_path, "deepcoder_train", rows.DEEPCODER_LCB)
+    assert problem.tests[0].input == Call(function="total", args=([1, 2], "a"))
+
+
+def test_codeforces(tmp_path):
+    problem = one(tmp_path, "codeforces", rows.CODEFORCES, "codeforces_test.jsonl")
+    assert (problem.id, problem.split) == ("codeforces/9999/A", "test")
+    assert [test.input.text for test in problem.hidden_tests] == ["5\n"]
+    assert "official tests cut" in problem.tags
+    assert "One integer." in problem.statement
+    for change, reason in (
+        ({"input_mode": "file"}, "files"),
+        ({"generated_checker": "x"}, "checker"),
+    ):
+        path = written(tmp_path, "r.jsonl", {**rows.CODEFORCES, **change})
+        assert reason in load("codeforces", path=path).set_aside[0].reason
+
+
+def test_verl_rows(tmp_path):
+    problem = one(tmp_path, "eurus", rows.EURUS_CODE, "train.parquet")
+    assert problem.statement == "Double a number."
+    assert problem.tests[1] == Test(input=Stdin("2\n3"), expected="4\n6")
+    problem = one(tmp_path, "eurus", rows.EURUS_MATH)
+    assert (problem.comparison, problem.tests[0].expected) == ("math", "\\frac{1}{2}")
+
+
+def test_maths(tmp_path):
+    problem = one(tmp_path, "gsm8k_train", rows.GSM8K)
+    assert (problem.tests[0].expected, problem.comparison) == ("1200", "math")
+    problem = one(tmp_path, "math_test", rows.MATH)
+    assert (problem.tests[0].expected, problem.difficulty) == ("\\frac{1}{2}", 3)
+    assert one(tmp_path, "math500", rows.MATH_500).id == "math500/test/0"
+
+
+def test_a_file_that_does_not_tell_its_split_may_not_pass_for_training(tmp_path):
+    assert one(tmp_path, "codecontests", rows.CODECONTESTS).split == "unknown"
+    assert one(tmp_path, "codecontests", rows.CODECONTESTS, "valid-0-of-1.parquet").split == (
+        "validation"
+    )
+
+
+def test_our_own_schema_by_any_name(tmp_path):
+    problem = Problem(
+        id="mine/1", split="train", statement="?", tests=(Test(input=Stdin("1"), expected="1"),)
+    )
+    write_problems(tmp_path / "p.jsonl", [problem])
+    assert load("mine", path=tmp_path / "p.jsonl").problems == (problem,)
+    assert load("humaneval", path=tmp_path / "p.jsonl").problems == (problem,)
+    packed = tmp_path / "p.jsonl.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "p.jsonl").read_bytes()))
+    assert load("mine", path=packed).problems == (problem,)
+
+
+# ── where data sets are found ─────────────────────────────────────────────────────────────────────
+
+
+def test_by_the_publishers_file_names(tmp_path, monkeypatch):
+    written(tmp_path, "HumanEval.jsonl.gz", *[rows.HUMANEVAL] * 164)
+    assert len(load("humaneval", data_dir=tmp_path).problems) == 164
+    monkeypatch.setenv("CODING_DATA_DIR", str(tmp_path))
+    loaded = load("humaneval")
+    assert loaded.origin == str(tmp_path / "HumanEval.jsonl.gz")
+    written(tmp_path, "code_contests/data/valid-00000-of-00001.parquet", *[rows.CODECONTESTS] * 117)
+    assert len(load("codecontests_valid").problems) == 117
+
+
+def test_a_copy_that_is_not_whole_is_refused_by_name_and_noted_by_path(tmp_path):
+    path = written(tmp_path, "mbpp.jsonl", rows.MBPP)
+    with pytest.raises(DataError, match=r"mbpp: 1 rows, 974 published.*--path"):
+        load("mbpp", data_dir=tmp_path)
+    loaded = load("mbpp", path=path)
+    assert "974 published" in loaded.notes[0]
+
+
+def test_a_release_needs_all_its_files(tmp_path):
+    written(tmp_path, "test.jsonl", *[rows.LIVECODEBENCH_STDIN] * 400)
+    with pytest.raises(ConfigError, match=r"test2\.jsonl"):
+        load("livecodebench_v2", data_dir=tmp_path)
+    assert len(load("livecodebench_v1", data_dir=tmp_path).problems) == 400
+    assert len(load("livecodebench", data_dir=tmp_path).problems) == 400
+
+
+def test_then_the_hub_at_its_pinned_commit(tmp_path):
+    asked = []
+
+    def resolve(published, revision):
+        asked.append((published.hub, revision))
+        return "c0ffee"
+
+    def download(published, part, revision):
+        asked.append((part.config, part.split, revision))
+        yield from ((f"hub row {n}", rows.HUMANEVAL) for n in range(164))
+
+    loader = replace(LOADERS["humaneval"], resolve=resolve, download=download)
+    trail = Trail(origins=[], notes=[])
+    found = list(loader.items(Place(data_dir=tmp_path), trail))
+    assert len(found) == 164
+    assert asked[0] == ("openai/openai_humaneval", "7dce6050a7d6d172f3cc5c32aa97f52fa1a2e544")
+    assert asked[1] == ("openai_humaneval", "test", "c0ffee")
+    assert trail.origins == ["openai/openai_humaneval@c0ffee"]
+
+
+def test_nowhere_says_where_was_looked(tmp_path):
+    def resolve(published, revision):
+        raise ConfigError("the hub gave nothing")
+
+    loader = replace(LOADERS["mbpp"], resolve=resolve)
+    with pytest.raises(ConfigError, match=r"mbpp\.jsonl.*--path.*the hub gave nothing"):
+        list(loader.items(Place(data_dir=tmp_path), Trail(origins=[], notes=[])))
+
+
+def test_unknown_names_are_told_the_known_ones(tmp_path):
+    with pytest.raises(ConfigError, match="humaneval"):
+        load("humanevil", data_dir=tmp_path)
+    assert find("MBPP-train") == (LOADERS["mbpp"], "train")
+    assert find("mbpp_reg") == (LOADERS["mbpp_reg"], None)
+
+
+def test_a_url_is_copied_once_for_each_version(tmp_path, monkeypatch):
+    import fsspec
+
+    monkeypatch.setenv("CODING_DATA_CACHE", str(tmp_path / "cache"))
+    files = fsspec.filesystem("memory")
+    files.pipe("/bucket/rows.jsonl", json.dumps(rows.GSM8K).encode())
+    loaded = load("gsm8k_test", path="memory://bucket/rows.jsonl")
+    assert loaded.problems[0].split == "test"
+    first = local_copy("memory://bucket/rows.jsonl")
+    assert local_copy("memory://bucket/rows.jsonl") == first
+    files.pipe("/bucket/rows.jsonl", b"longer than before, so another version" * 50)
+    assert local_copy("memory://bucket/rows.jsonl") != first
+    with pytest.raises(ConfigError, match="memory://bucket/none"):
+        local_copy("memory://bucket/none.jsonl")
+    with pytest.raises(ConfigError, match="nonsense://"):
+        local_copy("nonsense://x/y")
+
+
+def test_a_folder_saved_to_disk(tmp_path):
+    folder = tmp_path / "saved" / "train"
+    folder.mkdir(parents=True)
+    table = pa.Table.from_pylist([rows.GSM8K, rows.GSM8K])
+    with pa.ipc.new_stream(folder / "data-00000-of-00001.arrow", table.schema) as stream:
+        stream.write_table(table)
+    (folder / "state.json").write_text(
+        '{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}'
+    )
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    assert len(load("gsm8k_train", path=tmp_path / "saved").problems) == 2
+    assert len(load("gsm8k_train", path=folder).problems) == 2
+    with pytest.raises(ConfigError, match="holds no"):
+        load("gsm8k_train", path=written(tmp_path, "empty/x.txt").parent)
+
+
+# ── damage ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["gsm8k_test", "mine"])
+def test_a_line_cut_in_half_names_file_and_line(tmp_path, name):
+    path = written(tmp_path, "r.jsonl", rows.GSM8K)
+    path.write_text(path.read_text() + path.read_text()[:20])
+    with pytest.raises((DataError, ConfigError)) as caught:
+        load("gsm8k_test", path=path)
+    assert f"{path}:2" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_damage_names_the_file(tmp_path):
+    packed = written(tmp_path, "r.jsonl.gz", *[rows.GSM8K] * 50)
+    packed.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"r\.jsonl\.gz:\d+"):
+        load("gsm8k_test", path=packed)
+    table = written(tmp_path, "r.parquet", rows.GSM8K)
+    table.write_bytes(table.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"r\.parquet"):
+        load("gsm8k_test", path=table)
+    listing = written(tmp_path, "r.json", rows.GSM8K)
+    listing.write_text(listing.read_text()[:-5])
+    with pytest.raises(DataError, match=r"r\.json:1"):
+        load("gsm8k_test", path=listing)
+    with pytest.raises(ConfigError, match="nowhere"):
+        load("gsm8k_test", path=tmp_path / "nowhere.jsonl")
+
+
+@pytest.mark.parametrize("name", sorted(set(LOADERS) - {"tinycode"}))
+def test_rows_of_another_set_are_refused_by_the_missing_field(tmp_path, name):
+    with pytest.raises(DataError, match="is missing; rows of"):
+        load(name, path=written(tmp_path, "r.jsonl", {"colour": 1}))
+
+
+def test_fewer_tests_are_taken_evenly(tmp_path):
+    cases = [{"input": str(n), "output": str(n)} for n in range(10)]
+    path = written(tmp_path, "r.jsonl", {**rows.CODECONTESTS_PLUS, "test_cases": cases})
+    (problem,) = load("codecontests_plus", path=path, max_tests=4).problems
+    assert [test.expected for test in problem.tests] == ["0", "2", "5", "7"]
+
+
+def test_streams_give_rows_as_they_are_read(tmp_path):
+    path = written(tmp_path, "r.jsonl", rows.GSM8K, {"question": 1, "answer": "#### 1"})
+    place, trail = Place(path=path), Trail(origins=[], notes=[])
+    first, second = loaders.stream("gsm8k_test", place, trail)
+    assert isinstance(first, Problem)
+    assert isinstance(second, SetAside)

@@ -1,0 +1,186 @@
+"""What a preflight shows of a data set: rates, mutants, flaky problems, and what must not train."""
+
+import json
+
+import orjson
+import pytest
+
+from coding_model_project import cli
+from coding_model_project.data.preflight import UNPROVEN, preflight
+from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.errors import SandboxError
+from coding_model_project.types import Execution, Problem, Status, Stdin, Test
+from tests.fakes import FakeSandbox, stdin_problem
+from tests.unit.data.rows import published
+from tests.unit.data.test_mutants import run
+
+GOLD = "n = int(input())\nif n > 3:\n    print(n * 2)\nelse:\n    print(0)"
+
+
+def doubled(name="fake/1", **fields):
+    return stdin_problem(("4", "8"), ("3", "0"), ("9", "18"), id=name, **{"gold": (GOLD,)} | fields)
+
+
+async def test_mutants_that_the_tests_tell_apart_are_judged_and_rejected():
+    result = await preflight([doubled()], FakeSandbox(answer=run), mutants_per_problem=5)
+    assert result.passed
+    said = result.mutation
+    assert said.judged == said.rejected == 5
+    assert (said.problems, said.with_two_operators) == (1, 1)
+    assert (result.bad_total, result.bad_rejected) == (5, 5)
+    assert result.bad.hits == result.bad.total == 5
+
+
+async def test_mutants_that_pass_are_set_aside():
+    problem = stdin_problem(("4", "8"), gold=("print(int(input()) * 2 if 1 < 3 else 7)",))
+    result = await preflight([problem], FakeSandbox(answer=run), mutants_per_problem=20)
+    assert result.mutation.set_aside >= 2, "1 < 4, 1 <= 3 and 8 for 7 change nothing"
+    assert result.mutation.judged == result.mutation.rejected > 0
+
+
+async def test_a_judge_that_accepts_a_mutant_is_found():
+    calls = 0
+
+    def lenient(source, given):
+        """Right about everything in a plain run, and then fooled."""
+        nonlocal calls
+        calls += 1
+        answer = run(source, given)
+        fooled = "n - 2" in source and source in seen
+        seen.add(source)
+        return Execution(status=Status.finished, stdout="8") if fooled else answer
+
+    seen: set[str] = set()
+    problem = stdin_problem(("4", "8"), gold=("n = int(input())\nprint(n + 4)",))
+    fooled = stdin_problem(("4", "6"), gold=("n = int(input())\nprint(n + 2)",), id="fake/2")
+    result = await preflight([problem], FakeSandbox(answer=lenient), mutants_per_problem=9)
+    assert result.passed
+    seen.clear()
+
+    def accept(source, given):
+        answer = lenient(source, given)
+        return answer if answer.stdout != "8" else Execution(status=Status.finished, stdout="6")
+
+    result = await preflight([fooled], FakeSandbox(answer=accept), mutants_per_problem=9)
+    assert not result.passed
+    assert "mutant accepted" in result.complaints[0]
+    assert result.quarantined[0][0] == "fake/2"
+
+
+async def test_flaky_problems_are_found_by_repeats():
+    count = 0
+
+    def sometimes(source, given):
+        nonlocal count
+        count += source == "flaky"
+        wrong = source == "flaky" and count % 2 == 0
+        return Execution(status=Status.finished, stdout="wrong" if wrong else "1")
+
+    problems = [
+        stdin_problem(("", "1"), id="fake/1", gold=("flaky",)),
+        stdin_problem(("", "1"), id="fake/2", gold=("steady",)),
+    ]
+    result = await preflight(problems, FakeSandbox(answer=sometimes), repeats=4)
+    assert result.flaky == ("fake/1",)
+    assert not result.passed
+    assert "flaky: accepted in" in dict(result.quarantined)["fake/1"][0]
+    assert result.gold_accepted == 1
+
+
+async def test_unusable_problems_are_quarantined_and_an_outage_is_not_their_fault():
+    unusable = stdin_problem(("", "1"), id="fake/2", gold=("1",), comparison="nonsense")
+    problems = [stdin_problem(("", "1"), gold=("1",)), unusable]
+    result = await preflight(problems, FakeSandbox())
+    assert result.gold_accepted == 1
+    assert "unusable" in dict(result.quarantined)["fake/2"][0]
+    with pytest.raises(SandboxError):
+        await preflight(problems[:1], FakeSandbox(failures=10))
+
+
+async def test_problems_without_gold_are_unproven_but_not_wrong():
+    result = await preflight([stdin_problem(("", "1"), bad=("2",))], FakeSandbox())
+    assert result.passed
+    assert result.quarantined == (("fake/1", (UNPROVEN,)),)
+
+
+async def test_public_tests_count_for_gold():
+    tests = (
+        Test(input=Stdin(""), expected="2", public=True),
+        Test(input=Stdin(""), expected="1"),
+    )
+    problem = Problem(id="fake/1", split="train", statement="?", tests=tests, gold=("1",))
+    assert not (await preflight([problem], FakeSandbox())).passed
+
+
+# ── the command ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def sandbox(monkeypatch):
+    fake = FakeSandbox(answer=run)
+    monkeypatch.setattr(cli.data, "embedded_sandbox", lambda *_: fake)
+    return fake
+
+
+def test_what_fails_is_quarantined_to_a_file(tmp_path, sandbox, capsys):
+    wrong = doubled("fake/2", gold=("print(1)",))
+    write_problems(tmp_path / "p.jsonl", [doubled(), wrong])
+    files = ["--quarantine", str(tmp_path / "q.jsonl"), "--passed", str(tmp_path / "ok.jsonl")]
+    command = ["data", "preflight", "mine", "--path", str(tmp_path / "p.jsonl"), *files]
+    assert cli.main([*command, "--mutants", "3", "--repeats", "2"]) == 1
+    captured = capsys.readouterr()
+    assert "gold programs accepted: 1/2" in captured.out
+    line = json.loads(captured.out.splitlines()[-1])
+    assert line["mutants"]["judged"] == line["mutants"]["rejected"] == 3
+    assert line["true_positives"]["hits"] == 1
+    assert line["flaky"] == []
+    (row,) = map(orjson.loads, (tmp_path / "q.jsonl").read_bytes().splitlines())
+    assert row["id"] == "fake/2"
+    assert "gold rejected" in row["reasons"][0]
+    assert row["problem"]["gold"] == ["print(1)"]
+    assert [problem.id for problem in read_problems(tmp_path / "ok.jsonl")] == ["fake/1"]
+
+
+def test_published_sets_by_name(tmp_path, sandbox, capsys):
+    (tmp_path / "test.jsonl").write_text(json.dumps(published.LIVECODEBENCH_STDIN) + "\n")
+    command = ["data", "preflight", "livecodebench", "--path", str(tmp_path / "test.jsonl")]
+    assert cli.main(command) == 1, "it ships no solutions, so nothing is shown"
+    assert "nothing is shown" in capsys.readouterr().err
+    aside = {**published.CODECONTESTS, "description": "<image>"}
+    rows = [published.CODECONTESTS, aside]
+    (tmp_path / "v.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["data", "preflight", "codecontests_valid", "--path", str(tmp_path / "v.jsonl")]
+    assert cli.main(command) == 0
+    captured = capsys.readouterr()
+    assert "1 rows set aside, 1 used" in captured.out
+    line = json.loads(captured.out.splitlines()[-1])
+    assert line["set_aside"] == 1
+    assert (line["gold_accepted"], line["bad_total"], line["bad_rejected"]) == (1, 1, 1)
+
+
+def test_maths_answers_are_compared_as_text(tmp_path, sandbox, capsys):
+    (tmp_path / "r.jsonl").write_text(json.dumps(published.GSM8K) + "\n")
+    assert cli.main(["data", "preflight", "gsm8k_test", "--path", str(tmp_path / "r.jsonl")]) == 0
+    assert sandbox.calls == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "code"),
+    [
+        (["data", "preflight", "humaneval", "--path", "/nowhere.jsonl"], "/nowhere.jsonl", 2),
+        (["data", "preflight", "nothing-known"], "--path", 2),
+    ],
+)
+def test_errors_are_one_line(arguments, says, code, capsys):
+    assert cli.main(arguments) == code
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_cut_line_is_one_line(tmp_path, capsys):
+    (tmp_path / "mbpp.jsonl").write_text('{"task_id": 1, "te')
+    assert cli.main(["data", "preflight", "mbpp", "--data-dir", str(tmp_path)]) == 3
+    error = capsys.readouterr().err
+    assert "mbpp.jsonl:1" in error
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,186 @@
+"""Training files hold what may train, in the asked order and shares, and say how they were made."""
+
+import json
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+
+from coding_model_project import cli
+from coding_model_project.data.mixing import mixed, ordered, parse_mixture, read_order, short_enough
+from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.data.training_files import Plan, RowKind, write_training_files
+from coding_model_project.errors import ConfigError
+from coding_model_project.types import Problem, Stdin, Test
+
+
+def problem(name, split="train", **fields):
+    tests = (Test(input=Stdin("1"), expected="1"),)
+    statement = f"Do {name}."
+    return Problem(
+        id=name,
+        split=split,
+        **{"statement": statement, "tests": tests, "gold": ("print(1)",)} | fields,
+    )
+
+
+MINE = [problem(f"mine/{n}") for n in range(8)]
+MBPP = [problem(f"mbpp/{n}") for n in range(700, 704)]
+
+
+def ids(path):
+    return [row["reward_model"]["ground_truth"] for row in pq.read_table(path).to_pylist()]
+
+
+def test_rows_name_problems_whose_tests_lie_once(tmp_path):
+    written = write_training_files([*MINE, *MBPP, *MINE], tmp_path, Plan(seed=3))
+    assert written.rows == {"rl_train": 12}
+    rows = pq.read_table(tmp_path / "rl_train.parquet").to_pylist()
+    assert {row["data_source"] for row in rows} == {"mine", "mbpp"}
+    assert rows[0]["extra_info"]["weight"] == 1.0
+    assert "expected" not in json.dumps(rows)
+    assert len(read_problems(tmp_path / "problems.jsonl")) == 12
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["counts"] == {"rl_train": 12}
+    assert manifest["settings"]["seed"] == 3
+    assert set(manifest["sha256"]) == {"problems.jsonl", "rl_train.parquet"}
+
+
+def test_the_same_seed_gives_the_same_order(tmp_path):
+    orders = []
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_training_files(MINE, tmp_path / folder, Plan(seed=seed))
+        orders.append(ids(tmp_path / folder / "rl_train.parquet"))
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2])
+
+
+def test_splits_go_into_files_of_their_own(tmp_path):
+    others = [
+        problem("mine/v", "validation"),
+        problem("mbpp/20", "test"),
+        problem("mine/t", "test"),
+    ]
+    written = write_training_files([*MINE, *others], tmp_path, Plan())
+    assert written.rows == {"rl_train": 8, "rl_validation": 1, "rl_test": 2}
+
+
+def test_sft_shows_gold_and_leaves_out_what_has_none(tmp_path):
+    written = write_training_files(
+        [*MINE, problem("mine/x", gold=())], tmp_path, Plan(kind=RowKind.sft)
+    )
+    assert written.rows == {"sft_train": 8}
+    assert written.left_out == {"no gold solution": 1}
+    (first, *_) = pq.read_table(tmp_path / "sft_train.parquet").to_pylist()
+    assert first["messages"][-1]["content"] == "```python\nprint(1)\n```"
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_what_is_test_only_is_refused_whatever_split_it_claims(tmp_path, split):
+    with pytest.raises(ConfigError, match="test only"):
+        write_training_files([problem("humaneval/1", split)], tmp_path, Plan())
+    with pytest.raises(ConfigError, match="test only"):
+        write_training_files([*MINE, problem("humaneval/1", "train")], tmp_path, Plan())
+    assert not (tmp_path / "rl_train.parquet").exists()
+
+
+def test_one_id_for_two_problems_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="mine/1"):
+        write_training_files([*MINE, problem("mine/1", statement="Other.")], tmp_path, Plan())
+
+
+# ── mixtures, curricula, lengths ──────────────────────────────────────────────────────────────────
+
+
+def test_mixtures_by_weight():
+    chosen = mixed([*MINE, *MBPP], {"mine": 1, "mbpp": 1}, None, 0)
+    assert Counter(p.id.split("/")[0] for p in chosen) == {"mine": 4, "mbpp": 4}
+    assert len({p.id for p in chosen}) == 8, "without a size nothing repeats"
+    chosen = mixed([*MINE, *MBPP], {"mine": 1, "mbpp": 3}, 40, 0)
+    counts = Counter(p.id for p in chosen)
+    assert sum(n for name, n in counts.items() if name.startswith("mbpp")) == 30
+    assert max(counts.values()) - min(n for i, n in counts.items() if i.startswith("mbpp")) <= 1
+    assert mixed(MINE, {"mine": 1}, 5, 7) == mixed(MINE, {"mine": 1}, 5, 7)
+
+
+@pytest.mark.parametrize("text", ["mine", "mine=x", "mine=-1", "mine=0", ""])
+def test_malformed_mixtures(text):
+    with pytest.raises(ConfigError, match="--mixture"):
+        parse_mixture(text)
+
+
+def test_a_mixture_names_every_source():
+    with pytest.raises(ConfigError, match="mbpp has no weight"):
+        mixed([*MINE, *MBPP], {"mine": 1}, None, 0)
+    with pytest.raises(ConfigError, match="taco has no problems"):
+        mixed(MINE, {"mine": 1, "taco": 1}, None, 0)
+    assert {p.id.split("/")[0] for p in mixed([*MINE, *MBPP], {"mine": 1, "mbpp": 0}, None, 0)} == {
+        "mine"
+    }
+
+
+def test_a_curriculum_is_kept_as_it_is(tmp_path):
+    (tmp_path / "o.txt").write_text('mine/5\n\n{"id": "mine/2"}\nmine/5\n')
+    order = read_order(tmp_path / "o.txt")
+    assert [p.id for p in ordered(MINE, order, "o")] == ["mine/5", "mine/2", "mine/5"]
+    written = write_training_files(MINE, tmp_path / "out", Plan(order=tuple(order)))
+    assert ids(tmp_path / "out" / "rl_train.parquet") == ["mine/5", "mine/2", "mine/5"]
+    assert written.left_out == {"not in the order": 6}
+    with pytest.raises(ConfigError, match="mine/99"):
+        ordered(MINE, ["mine/99"], "o")
+    (tmp_path / "o.txt").write_text('mine/5\n{"name": 1}\n')
+    with pytest.raises(ConfigError, match=r"o\.txt:2"):
+        read_order(tmp_path / "o.txt")
+
+
+def test_long_prompts_are_left_out_and_counted(tmp_path):
+    def count(problem):
+        return len(problem.statement)
+
+    long = problem("mine/long", statement="x" * 100)
+    kept, n_long = short_enough([*MINE, long], 50, count)
+    assert (len(kept), n_long) == (8, 1)
+    written = write_training_files(
+        [*MINE, long], tmp_path, Plan(max_prompt_tokens=50), count_tokens=count
+    )
+    assert written.left_out == {"prompt over 50 tokens": 1}
+    with pytest.raises(ConfigError, match="9 × prompt over 2 tokens"):
+        write_training_files([*MINE, long], tmp_path, Plan(max_prompt_tokens=2), count_tokens=count)
+
+
+# ── the command ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_command(tmp_path, capsys):
+    write_problems(tmp_path / "p.jsonl", [*MINE, *MBPP])
+    command = ["data", "rows", str(tmp_path / "p.jsonl"), "--out", str(tmp_path / "out")]
+    assert (
+        cli.main([*command, "--mixture", "mine=1,mbpp=1", "--size", "6", "--prompt", "bare"]) == 0
+    )
+    assert "rl_train.parquet: 6 rows" in capsys.readouterr().out
+    rows = pq.read_table(tmp_path / "out" / "rl_train.parquet").to_pylist()
+    assert "```" not in rows[0]["prompt"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--kind", "dpo"], "--kind=dpo"),
+        (["--max-prompt-tokens", "9"], "--tokenizer"),
+        (["--order", "/nowhere"], "/nowhere"),
+        (["--mixture", "taco=1"], "mine has no weight"),
+    ],
+)
+def test_wrong_usage(tmp_path, more, says, capsys):
+    write_problems(tmp_path / "p.jsonl", MINE)
+    assert cli.main(["data", "rows", str(tmp_path / "p.jsonl"), "--out", str(tmp_path), *more]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_test_only_sets_are_refused_by_name_and_written_for_evaluation(tmp_path, capsys):
+    write_problems(tmp_path / "he.jsonl", [problem("humaneval/1", "test")])
+    command = ["data", "rows", f"humaneval={tmp_path / 'he.jsonl'}", "--out", str(tmp_path / "out")]
+    assert cli.main(command) == 2
+    assert "test only" in capsys.readouterr().err
+    assert cli.main([*command, "--as", "validation"]) == 0
+    assert ids(tmp_path / "out" / "rl_validation.parquet") == ["humaneval/1"]
