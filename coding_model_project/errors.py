@@ -12,6 +12,9 @@
 A program that crashes, hangs or lies is a value (`types.Execution`), never one of these.
 """
 
+INTERRUPTED = 130
+"""Exit code of what a user or a cluster asked to stop; the others are `CodingModelError.exit_code`."""
+
 
 class CodingModelError(Exception):
     """Base of all deliberate errors. The message is one line: what is wrong, and the way out."""

@@ -21,11 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs import schema
 from coding_model_project.data import prepare
-from coding_model_project.errors import CodingModelError
+from coding_model_project.errors import INTERRUPTED, CodingModelError
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
 from coding_model_project.runs.console import output_copied_to
 from coding_model_project.runs.folder import (
-    INTERRUPTED,
     RunFolder,
     State,
     end_attempt,

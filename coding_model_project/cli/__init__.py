@@ -12,9 +12,7 @@ from collections.abc import Sequence
 import typer
 
 from coding_model_project.cli import config, data, doctor, grade, report, runs, sandbox
-from coding_model_project.errors import CodingModelError
-
-INTERRUPTED = 130
+from coding_model_project.errors import INTERRUPTED, CodingModelError
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -28,10 +28,11 @@ from typing import Any
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import INTERRUPTED, ConfigError
 from coding_model_project.runs import provenance
 
-INTERRUPTED = 130
+FATAL = "fatal.txt"
+"""In an attempt's log folder: the one line that says why a run was stopped from within."""
 _FULL_BYTES = 8 * 2**20
 _RESULTS = "# Results\n\nWhat was expected, what was seen, what follows from it.\n"
 

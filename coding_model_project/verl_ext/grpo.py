@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError, TrainingError
-from coding_model_project.runs.folder import RunFolder, full_disk
+from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.checks import check_grpo
 from coding_model_project.verl_ext.platform import check_cpu_plugin, log_into
 
@@ -68,7 +68,7 @@ def train(config: DictConfig) -> None:
             super().run(config)
 
     run = RunFolder(Path(config.coding.run_dir))
-    fatal = run.log_dir(len(run.attempts())) / "fatal.txt"
+    fatal = run.log_dir(len(run.attempts())) / FATAL
     joined = ray.is_initialized()  # a session that somebody else started, and ends
     if not joined:
         start_ray(config)

@@ -18,7 +18,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.verl_ext.checkpoints import CodingCheckpoints
 from coding_model_project.verl_ext.generated import generated_tokens
@@ -29,9 +29,6 @@ from coding_model_project.verl_ext.samples import (
     trained_samples,
     validated_samples,
 )
-
-FATAL_FILE = "fatal.txt"
-"""In an attempt's log folder: the one line that says why a run was stopped from within."""
 
 _POLL_S = 0.05
 _PING_EVERY_S = 10.0
@@ -201,7 +198,7 @@ class CodingTrainer(PPOTrainerSync):
 
     def _fatal(self, reason: str) -> None:
         """End this process from any thread; the driver reports the reason and cleans up."""
-        (self._log_dir / FATAL_FILE).write_text(reason + "\n")
+        (self._log_dir / FATAL).write_text(reason + "\n")
         os._exit(3)
 
 

@@ -12,7 +12,7 @@ writes outputs/demo/{summary.json, model/}. Exit code 1 if the gains are not sig
 
 import sys
 
-from coding_model_project.errors import CodingModelError
+from coding_model_project.errors import INTERRUPTED, CodingModelError
 from recipes.demo import demo
 
 if __name__ == "__main__":
@@ -26,4 +26,4 @@ if __name__ == "__main__":
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
         print("interrupted; run the same command again to resume", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None

@@ -25,8 +25,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from coding_model_project.errors import UngradableError
+from coding_model_project.errors import INTERRUPTED, UngradableError
 from coding_model_project.evaluation.stats import bootstrap_interval, paired_test
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.metrics import read_metrics, series
 from coding_model_project.verl_ext.processes import start_sentinel
 from recipes.demo.memory import PeakMemory
 
@@ -120,9 +122,9 @@ def _recipe(name: str, steps: int, shown: str, overrides: Sequence[str]) -> None
         bar = progress.add_task(name, total=steps, note="starting")
         while process.poll() is None:
             time.sleep(0.5)
-            if series := _series(name, shown):
-                step, value = series[-1]
-                progress.update(bar, completed=int(step), note=f"{shown} {value:.3f}")
+            if logged := _series(name, shown):
+                step, value = logged[-1]
+                progress.update(bar, completed=step, note=f"{shown} {value:.3f}")
 
 
 @contextmanager
@@ -145,7 +147,7 @@ def _process(command: Sequence[str], log: Any = None) -> Iterator[subprocess.Pop
         process.send_signal(signal.SIGINT)
         process.wait()
         raise
-    if process.returncode == 130:
+    if process.returncode == INTERRUPTED:
         raise KeyboardInterrupt
     if process.returncode:
         if log:
@@ -154,11 +156,9 @@ def _process(command: Sequence[str], log: Any = None) -> Iterator[subprocess.Pop
         raise UngradableError(f"{command[0]} failed with exit code {process.returncode}; see above")
 
 
-def _series(phase: str, metric: str) -> list[tuple[str, float]]:
-    """A metric of a phase's run by step; of a step done again after a kill, the later value."""
-    path = OUT / phase / "metrics.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return list({str(r["step"]): r["data"][metric] for r in rows if metric in r["data"]}.items())
+def _series(phase: str, metric: str) -> list[tuple[int, float]]:
+    """A metric of a phase's run by step."""
+    return series(read_metrics(RunFolder(OUT / phase).metrics), metric)
 
 
 def token_proof() -> dict[str, int]:
