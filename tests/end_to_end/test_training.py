@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.timeout(400)]
 WITHIN_S = 60
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_session(cpu_platform):
     import ray
 

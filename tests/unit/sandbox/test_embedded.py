@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
-from coding_model_project.sandbox import conformance
+from coding_model_project.sandbox import conformance, embedded
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
 from coding_model_project.sandbox.embedded.confine import Tier
 from coding_model_project.types import Call, Limits, Opaque, Program, Status, Stdin
@@ -40,7 +40,18 @@ async def sandbox(tier):
 
 
 def below() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """What this process's sandboxes run, parents first. Not all its children: Ray's may be among
+    them when the training tests ran first, and who kills one of those ends the whole test run.
+    """
+    zygotes = [child for child in psutil.Process().children() if is_zygote(child)]
+    return [each for zygote in zygotes for each in (zygote, *zygote.children(recursive=True))]
+
+
+def is_zygote(process: psutil.Process) -> bool:
+    try:
+        return f"{embedded.__name__}.zygote" in process.cmdline()
+    except psutil.Error:
+        return False
 
 
 async def running(n: int) -> list[psutil.Process]:
