@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from coding_model_project.sandbox.embedded import linux
@@ -42,6 +43,9 @@ _SCRATCH = 8 << 20
 _RLIMIT_SIGPENDING = 11  # Python has no name for it
 _PENDING_SIGNALS = 256
 """Queued signals, which timers count as."""
+
+FIRST_KEPT = 200
+"""Of the descriptors that a test keeps: from here on its parent puts them, and they become 0, 1, 2, …"""
 
 _PREFIXES = {"/usr/lib" if prefix == "/usr" else prefix for prefix in (sys.base_prefix, sys.prefix)}
 READABLE = (
@@ -99,7 +103,9 @@ def prepare(tier: Tier) -> Confinement:
         abi = linux.landlock_abi()
         if not abi:
             raise OSError("the kernel has no Landlock, which tier seccomp needs to close files")
-        ruleset = linux.landlock_ruleset(abi, READABLE, writable=["/dev/null"])
+        opened = linux.landlock_ruleset(abi, READABLE, writable=["/dev/null"])
+        ruleset = os.dup2(opened, FIRST_KEPT - 1, inheritable=False)  # out of the way of a test's
+        os.close(opened)
     return Confinement(
         tier=tier,
         base_address_space=base,
@@ -123,9 +129,10 @@ def _enter_namespaces() -> None:
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"1000 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"1000 {gid} 1")
-    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
     root = _mount_point()
-    linux.mount("root", str(root), "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=1m,mode=755")
+    flags = linux.MS_NOSUID | linux.MS_NODEV
+    linux.mount("root", str(root), "tmpfs", flags, "size=1m,mode=755").make()
     bound: list[Path] = []
     for path in map(Path, READABLE):
         if not path.exists() or any(path.is_relative_to(parent) for parent in bound):
@@ -162,58 +169,65 @@ def _bind(path: Path, target: Path) -> None:
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
-    linux.mount(str(path), str(target), "", linux.MS_BIND | linux.MS_REC)
+    linux.mount(str(path), str(target), "", linux.MS_BIND | linux.MS_REC).make()
 
 
-def confine(
-    confinement: Confinement,
-    limits: Limits,
-    descriptors: Sequence[int],
-    files: Mapping[str, bytes],
-) -> None:
-    """Confine this process to one test. Descriptors become 0, 1, 2, …; all others are closed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What confines a process to one test, made ready before it is forked."""
 
-    Raises:
-        OSError: a step failed; the process must not run the program then.
-    """
-    tier = confinement.tier
-    kept = [*descriptors, *([confinement.landlock] if confinement.landlock is not None else [])]
-    high = [os.dup2(fd, 200 + i, inheritable=False) for i, fd in enumerate(kept)]
-    for i, fd in enumerate(high):
-        os.dup2(fd, i)
-    linux.close_range(len(kept))
-    linux.die_with_parent()
-    if tier is Tier.namespaces:
-        size = _SCRATCH + sum(map(len, files.values()))
-        flags = linux.MS_NOSUID | linux.MS_NODEV
-        linux.mount("tmp", "/tmp", "tmpfs", flags, f"size={size},nr_inodes=512")
-        os.chdir("/tmp")
+    enter: tuple[linux.SystemCall, ...]
+    restrict: tuple[linux.SystemCall, ...]
+    filter: linux.Filter | None
+
+    def take(self, files: Mapping[str, bytes]) -> None:
+        """Confine this process, and write the files it may read into its working directory.
+
+        Raises:
+            OSError: a step failed; the process must not run the program then.
+        """
+        for step in self.enter:
+            step.make()
         for name, content in files.items():
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).write_bytes(content)
-    else:
-        os.chdir("/")
-    _limit(resource.RLIMIT_AS, confinement.base_address_space + (limits.memory_mb << 20))
-    _limit(resource.RLIMIT_FSIZE, limits.output_kb << 10)
-    _limit(resource.RLIMIT_CPU, int(limits.cpu_s) + 2)  # behind the exact clock outside
-    _limit(resource.RLIMIT_STACK, _STACK)
-    _limit(resource.RLIMIT_NOFILE, 64)
-    _limit(_RLIMIT_SIGPENDING, _PENDING_SIGNALS)
-    for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE):
-        _limit(kind, 0)
-    if confinement.filter is None:
-        linux.no_new_privileges()
-        return
-    linux.drop_capabilities()
-    linux.no_new_privileges()
+        for step in self.restrict:
+            step.make()
+        if self.filter is not None:
+            self.filter.install()
+
+
+@lru_cache(maxsize=64)
+def steps(
+    confinement: Confinement, limits: Limits, n_descriptors: int, files_bytes: int = 0
+) -> Steps:
+    """The steps for a process that keeps `n_descriptors`; all others are closed."""
+    kept = [FIRST_KEPT + i for i in range(n_descriptors)]
     if confinement.landlock is not None:
-        linux.landlock_restrict(len(descriptors))
-        os.close(len(descriptors))
-    confinement.filter.install()
-
-
-def _limit(kind: int, value: int) -> None:
-    _, hard = resource.getrlimit(kind)
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
-    resource.setrlimit(kind, (value, value))
+        kept.append(confinement.landlock)
+    enter = [linux.duplicate(descriptor, to=i) for i, descriptor in enumerate(kept)]
+    enter += [linux.close_from(len(kept)), linux.die_with_parent()]
+    if confinement.tier is Tier.namespaces:
+        flags = linux.MS_NOSUID | linux.MS_NODEV
+        size = f"size={_SCRATCH + files_bytes},nr_inodes=512"
+        enter += [linux.mount("tmp", "/tmp", "tmpfs", flags, size), linux.change_directory("/tmp")]
+    else:
+        enter += [linux.change_directory("/")]
+    values = {
+        resource.RLIMIT_AS: confinement.base_address_space + (limits.memory_mb << 20),
+        resource.RLIMIT_FSIZE: limits.output_kb << 10,
+        resource.RLIMIT_CPU: int(limits.cpu_s) + 2,  # behind the exact clock outside
+        resource.RLIMIT_STACK: _STACK,
+        resource.RLIMIT_NOFILE: 64,
+        _RLIMIT_SIGPENDING: _PENDING_SIGNALS,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    restrict = [linux.limit(kind, value) for kind, value in values.items()]
+    if confinement.filter is not None:
+        restrict.append(linux.drop_capabilities())
+    restrict.append(linux.no_new_privileges())
+    if confinement.landlock is not None:
+        restrict += [linux.landlock_restrict(n_descriptors), linux.close(n_descriptors)]
+    return Steps(enter=tuple(enter), restrict=tuple(restrict), filter=confinement.filter)

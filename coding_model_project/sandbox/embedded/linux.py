@@ -6,11 +6,13 @@ import ctypes
 import errno
 import os
 import platform
+import resource
 import signal
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from coding_model_project.sandbox.embedded import seccomp, syscalls
 
@@ -41,60 +43,112 @@ def number(name: str) -> int:
     return syscalls.NUMBERS[name][_COLUMN]
 
 
-def call(name: str, *arguments: object) -> int:
-    """Make a system call; raises OSError with its name."""
-    converted = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
-    result = _syscall(ctypes.c_long(number(name)), *converted)
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), name)
-    return result
+@dataclass(frozen=True, slots=True)
+class SystemCall:
+    """A system call made ready: arguments converted, and what they point to in memory.
+
+    A forked process shares its parent's memory until it touches it, and each page it touches is a copy
+    (2 µs). So what every test's process calls is made ready before the fork.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    """The call's number first, as `syscall` takes it."""
+
+    @classmethod
+    def ready(cls, name: str, *arguments: int | str | bytes | None) -> Self:
+        """Args: arguments: numbers; what is to be pointed to, text with a zero behind it; None for NULL.
+
+        Raises:
+            OSError: the machine's architecture is not supported.
+        """
+        return cls(name, (ctypes.c_long(number(name)), *map(_converted, arguments)))
+
+    def make(self) -> int:
+        """Its result. Raises OSError with its name."""
+        result = _syscall(*self.arguments)
+        if result < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), self.name)
+        return result
+
+
+def _converted(argument: int | str | bytes | None) -> Any:
+    match argument:
+        case None:
+            return ctypes.c_void_p(None)
+        case str():
+            return ctypes.create_string_buffer(argument.encode())
+        case bytes():
+            return ctypes.create_string_buffer(argument, len(argument))
+        case int():
+            return ctypes.c_long(argument)
+
+
+def call(name: str, *arguments: int | str | bytes | None) -> int:
+    """Make a system call now; raises OSError with its name."""
+    return SystemCall.ready(name, *arguments).make()
 
 
 def unshare(flags: int) -> None:
     call("unshare", flags)
 
 
-def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    def text(value: str) -> ctypes.c_char_p:
-        return ctypes.c_char_p(value.encode() if value else None)
-
-    call("mount", text(source), text(target), text(kind), flags, text(data))
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> SystemCall:
+    return SystemCall.ready("mount", source or None, target, kind or None, flags, data or None)
 
 
 def pivot_root(new: str, old: str) -> None:
-    call("pivot_root", ctypes.c_char_p(new.encode()), ctypes.c_char_p(old.encode()))
+    call("pivot_root", new, old)
 
 
 def unmount(target: str) -> None:
-    call("umount2", ctypes.c_char_p(target.encode()), MNT_DETACH)
+    call("umount2", target, MNT_DETACH)
 
 
 def make_read_only(target: str) -> None:
     """A mount and all mounts below it: read-only, without set-uid programs."""
     attributes = struct.pack("4Q", _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID, 0, 0, 0)
-    path = ctypes.c_char_p(target.encode())
-    call("mount_setattr", _AT_FDCWD, path, _AT_RECURSIVE, ctypes.c_char_p(attributes), 32)
+    call("mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE, attributes, len(attributes))
 
 
 def sethostname(name: str) -> None:
-    call("sethostname", ctypes.c_char_p(name.encode()), len(name))
+    call("sethostname", name, len(name))
 
 
-def close_range(first: int) -> None:
-    """Close every descriptor from this one up."""
-    call("close_range", first, 0xFFFFFFFF, 0)
+def change_directory(path: str) -> SystemCall:
+    return SystemCall.ready("chdir", path)
 
 
-def die_with_parent(parent: int | None = None) -> None:
-    """Have the kernel kill this process when its parent ends.
+def duplicate(descriptor: int, to: int) -> SystemCall:
+    return SystemCall.ready("dup3", descriptor, to, 0)
 
-    Args:
-        parent: its process id. If it ended before this call, this process ends here: the kernel would
-            never tell. None in a PID namespace of one's own, where the parent has no id.
-    """
-    call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if parent is not None and os.getppid() != parent:
+
+def close(descriptor: int) -> SystemCall:
+    return SystemCall.ready("close", descriptor)
+
+
+def close_from(first: int) -> SystemCall:
+    """Closes every descriptor from this one up."""
+    return SystemCall.ready("close_range", first, 0xFFFFFFFF, 0)
+
+
+def limit(kind: int, value: int) -> SystemCall:
+    """Sets a limit (`resource.RLIMIT_…`), soft and hard, to the value or this process's hard limit."""
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    return SystemCall.ready("prlimit64", 0, kind, struct.pack("QQ", value, value), None)
+
+
+def die_with_parent() -> SystemCall:
+    """Has the kernel kill the process when its parent ends, unless that has ended already."""
+    return SystemCall.ready("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def end_unless_child_of(parent: int) -> None:
+    """End this process if its parent is gone: of an end before `die_with_parent` nobody tells."""
+    if os.getppid() != parent:
         os._exit(1)
 
 
@@ -107,13 +161,12 @@ def adopt_orphans() -> None:
     call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def no_new_privileges() -> None:
-    call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+def no_new_privileges() -> SystemCall:
+    return SystemCall.ready("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def drop_capabilities() -> None:
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    call("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+def drop_capabilities() -> SystemCall:
+    return SystemCall.ready("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
 
 
 def fork(namespaces: int = 0) -> int:
@@ -144,7 +197,7 @@ _WRITE_FILE = 1 << 1 | 1 << 14  # and truncate it
 def landlock_abi() -> int:
     """The kernel's Landlock version; 0 without."""
     try:
-        return call("landlock_create_ruleset", ctypes.c_void_p(None), 0, 1)
+        return call("landlock_create_ruleset", None, 0, 1)
     except OSError:
         return 0
 
@@ -158,7 +211,7 @@ def landlock_ruleset(abi: int, readable: Sequence[str], writable: Sequence[str] 
     rights = _FS_RIGHTS.get(abi, (1 << 16) - 1)
     words = [rights] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])
     attributes = struct.pack(f"{len(words)}Q", *words)
-    ruleset = call("landlock_create_ruleset", ctypes.c_char_p(attributes), len(attributes), 0)
+    ruleset = call("landlock_create_ruleset", attributes, len(attributes), 0)
     for path in readable:
         try:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -168,39 +221,53 @@ def landlock_ruleset(abi: int, readable: Sequence[str], writable: Sequence[str] 
         if path in writable:
             allowed |= rights & _WRITE_FILE
         rule = struct.pack("=QI", allowed, fd)
-        call("landlock_add_rule", ruleset, 1, ctypes.c_char_p(rule), 0)
+        call("landlock_add_rule", ruleset, 1, rule, 0)
         os.close(fd)
     return ruleset
 
 
-def landlock_restrict(ruleset: int) -> None:
-    call("landlock_restrict_self", ruleset, 0)
+def landlock_restrict(ruleset: int) -> SystemCall:
+    return SystemCall.ready("landlock_restrict_self", ruleset, 0)
 
 
 # ── seccomp ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Filter:
     """A filter without processes, exec, sockets, mounts, changes to files' attributes, or signals
     to others (`seccomp`)."""
 
-    template: bytes
+    program: ctypes.Array[ctypes.c_char]
+    own_pid: tuple[ctypes.c_uint32, ...]
+    """The places in the program where the process's own id goes."""
+    call: SystemCall
 
     @classmethod
-    def build(cls) -> Filter:
-        """The filter for this machine, made once; `install` puts in the process's own id.
+    def build(cls) -> Self:
+        """The filter for this machine, made ready.
 
         Raises:
             OSError: the machine's architecture is not supported.
         """
         number("seccomp")
-        return cls(seccomp.program(MACHINE))
+        code = seccomp.program(MACHINE)
+        program = ctypes.create_string_buffer(code, len(code))
+        header = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(program))
+        own_pid = struct.pack("I", seccomp.OWN_PID)
+        return cls(
+            program=program,
+            own_pid=tuple(
+                ctypes.c_uint32.from_buffer(program, at)
+                for at in range(4, len(code), 8)
+                if code[at : at + 4] == own_pid
+            ),
+            call=SystemCall.ready("seccomp", 1, 0, header),
+        )
 
     def install(self) -> None:
         """From here on this process, and its threads, are under the filter."""
-        placeholder, own = (struct.pack("I", pid) for pid in (seccomp.OWN_PID, os.getpid()))
-        program = self.template.replace(placeholder, own)
-        buffer = ctypes.create_string_buffer(program, len(program))
-        header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
-        call("seccomp", 1, 0, ctypes.byref(ctypes.create_string_buffer(header, len(header))))
+        own_pid = os.getpid()
+        for place in self.own_pid:
+            place.value = own_pid
+        self.call.make()

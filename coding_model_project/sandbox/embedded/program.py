@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import _io
+import _thread
 import atexit
 import contextlib
-import io
 import os
-import random
 import sys
-import threading
 import traceback
 import types
 from collections.abc import Callable
@@ -45,7 +44,6 @@ def run_callee(code: types.CodeType) -> NoReturn:
 def _run(body: Callable[[], object]) -> NoReturn:
     exit_code = 0
     try:
-        _reseed()
         body()
     except SystemExit as error:
         exit_code = _exit_code(error.code)
@@ -58,14 +56,6 @@ def _run(body: Callable[[], object]) -> NoReturn:
         with contextlib.suppress(BaseException):
             _print_traceback(error)
     _finish(exit_code)
-
-
-def _reseed() -> None:
-    """Every test would else draw the numbers of its siblings."""
-    random.seed()
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None:
-        numpy.seed()
 
 
 def _namespace(code: types.CodeType, name: str) -> types.ModuleType:
@@ -104,9 +94,11 @@ def _exit_code(code: object) -> int:
 
 def _finish(exit_code: int) -> NoReturn:
     """End as an interpreter would (threads, handlers, buffers), without returning to our frames."""
-    for step in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
-        with contextlib.suppress(BaseException):
-            step()
+    with contextlib.suppress(BaseException):
+        if _thread._count():
+            sys.modules["threading"]._shutdown()
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None and not getattr(stream, "closed", False):
@@ -123,4 +115,5 @@ def _other_streams() -> list[Any]:
     """What an interpreter would flush by freeing it: the first streams, and the program's own."""
     module = sys.modules.get("__main__")
     own = list(module.__dict__.values()) if type(module) is types.ModuleType else []
-    return [sys.__stdout__, sys.__stderr__, *(v for v in own if isinstance(v, io.IOBase))]
+    # Not io.IOBase: what isinstance() does for an abstract class is 60 pages of memory touched.
+    return [sys.__stdout__, sys.__stderr__, *(v for v in own if isinstance(v, _io._IOBase))]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from coding_model_project.sandbox.embedded import asserts, frames, linux, program
-from coding_model_project.sandbox.embedded.confine import Confinement, confine
+from coding_model_project.sandbox.embedded.confine import FIRST_KEPT, Confinement, Steps, steps
 from coding_model_project.types import Limits
 
 _STDERR_TAIL = 2000
@@ -37,13 +37,35 @@ _PROGRAM, _TESTS = 0, 1  # indices in Compiled.confined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """All that can be worked out for a program before it is known; the zygote remembers it."""
+
+    confinement: Confinement
+    limits: Limits
+    program: Steps
+    callee: Steps
+    tests: Steps
+
+
+def ready(confinement: Confinement, limits: Limits, files_bytes: int) -> Ready:
+    """The steps for each kind of process that a program may need."""
+    roomy = replace(limits, memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
+    return Ready(
+        confinement=confinement,
+        limits=limits,
+        program=steps(confinement, limits, 4, files_bytes),
+        callee=steps(confinement, limits, 5, files_bytes),
+        tests=steps(confinement, roomy, 6, files_bytes),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """All that P knows of its program."""
 
     code: types.CodeType
     files: dict[str, bytes]
-    limits: Limits
-    confinement: Confinement
+    ready: Ready
     confined: mmap.mmap
     """Bytes shared with T and A, which set theirs and unmap it before anything of an input runs."""
 
@@ -72,8 +94,8 @@ def _run_program(
             program.run_script(compiled.code)
         program.run_call(compiled.code, function, data)
 
-    pid = _fork(compiled, compiled.limits, [stdin, *outputs.descriptors], _PROGRAM, body)
-    killed = _watch(pid, [pid], compiled.confinement.proc, compiled.limits, started)
+    pid = _fork(compiled, compiled.ready.program, [stdin, *outputs.descriptors], _PROGRAM, body)
+    killed = _watch(pid, [pid], compiled.ready, started)
     _, status, usage = os.wait4(pid, 0)
     os.close(stdin)
     _send(channel, compiled, outputs, status, usage, killed, started)
@@ -89,27 +111,23 @@ def _run_asserts(channel: socket.socket, compiled: Compiled, entry_point: str | 
         program.run_callee(compiled.code)
 
     descriptors = [null, *outputs.descriptors[:2], to_program[0], to_tests[1]]
-    pid = _fork(compiled, compiled.limits, descriptors, _PROGRAM, of_program)
+    pid = _fork(compiled, compiled.ready.callee, descriptors, _PROGRAM, of_program)
 
-    limits = compiled.limits
-    roomy = replace(limits, memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
+    def of_tests() -> NoReturn:
+        asserts.run(source, entry_point, compiled.ready.limits.output_kb << 10)
+
     descriptors = [null, null, null, outputs.answer, to_tests[0], to_program[1]]
-    tester = linux.fork(compiled.confinement.namespaces)
+    _place(descriptors)
+    tester = linux.fork(compiled.ready.confinement.namespaces)
     if tester == 0:
         with suppress(BaseException):
             _, source = frames.receive(channel)
-            max_bytes = limits.output_kb << 10
-            _confined(
-                compiled,
-                roomy,
-                descriptors,
-                _TESTS,
-                lambda: asserts.run(source, entry_point, max_bytes),
-            )
+            _confined(compiled, compiled.ready.tests, _TESTS, of_tests)
         os._exit(1)
+    _unplace(descriptors)
     for fd in (null, *to_tests, *to_program):
         os.close(fd)
-    killed = _watch(tester, [pid, tester], compiled.confinement.proc, limits, started)
+    killed = _watch(tester, [pid, tester], compiled.ready, started)
     os.waitpid(tester, 0)
     if not compiled.confined[_TESTS]:
         raise RuntimeError("the tests could not be confined")  # ends P: not the program's doing
@@ -126,28 +144,44 @@ def _run_asserts(channel: socket.socket, compiled: Compiled, entry_point: str | 
 
 def _fork(
     compiled: Compiled,
-    limits: Limits,
+    steps: Steps,
     descriptors: Sequence[int],
     index: int,
     body: Callable[[], NoReturn],
 ) -> int:
     """Start a confined process; returns its id, in this process only."""
-    pid = linux.fork(compiled.confinement.namespaces)
+    _reseed()
+    _place(descriptors)
+    pid = linux.fork(compiled.ready.confinement.namespaces)
     if pid == 0:
-        _confined(compiled, limits, descriptors, index, body)
+        _confined(compiled, steps, index, body)
+    _unplace(descriptors)
     return pid
 
 
+def _reseed() -> None:
+    """Every test would else draw the numbers of its siblings. Done here, it costs a test nothing."""
+    for name in ("random", "numpy.random"):
+        if name in sys.modules:
+            sys.modules[name].seed()
+
+
+def _place(descriptors: Sequence[int]) -> None:
+    """Put descriptors where a process to be forked expects them (`confine.steps`)."""
+    for i, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, FIRST_KEPT + i)
+
+
+def _unplace(descriptors: Sequence[int]) -> None:
+    os.closerange(FIRST_KEPT, FIRST_KEPT + len(descriptors))
+
+
 def _confined(
-    compiled: Compiled,
-    limits: Limits,
-    descriptors: Sequence[int],
-    index: int,
-    body: Callable[[], NoReturn],
+    compiled: Compiled, steps: Steps, index: int, body: Callable[[], NoReturn]
 ) -> NoReturn:
     """Confine this process, say so, and run the body."""
     try:
-        confine(compiled.confinement, limits, descriptors, compiled.files)
+        steps.take(compiled.files)
         compiled.confined[index] = 1
         compiled.confined.close()
     except BaseException:  # noqa: BLE001 - not confined, for whatever reason: never run it
@@ -166,18 +200,16 @@ def _links(proc: int | None, path: str) -> int:
     return 0
 
 
-def _watch(
-    pid: int, clocked: Sequence[int], proc: int | None, limits: Limits, started: float
-) -> str | None:
+def _watch(pid: int, clocked: Sequence[int], ready: Ready, started: float) -> str | None:
     """Wait until a process ends, and end it when a limit is reached; it is not reaped.
 
     Args:
         clocked: processes whose CPU time, by their own clocks, and threads are limited.
-        proc: `Confinement.proc`.
 
     Returns:
         The limit: "cpu", "wall", "threads", or None if it ended by itself.
     """
+    limits, proc = ready.limits, ready.confinement.proc
     clocks = [(~process << 3) | 2 for process in clocked]  # see clock_getcpuclockid(3)
     tasks = [f"{process}/task" for process in clocked]
     pidfd = os.pidfd_open(pid)
@@ -235,7 +267,7 @@ def _send(
 ) -> None:
     """Send what became of an input, and close its outputs."""
     wall_s = time.monotonic() - started
-    cap = compiled.limits.output_kb << 10
+    cap = compiled.ready.limits.output_kb << 10
     sizes = [os.fstat(fd).st_size for fd in outputs.descriptors]
     printed = os.pread(outputs.out, min(sizes[0], cap), 0)
     answered = os.pread(outputs.answer, min(sizes[2], cap), 0)

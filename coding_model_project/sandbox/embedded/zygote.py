@@ -23,12 +23,13 @@ import socket
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from coding_model_project.sandbox.embedded import frames, linux, trial
-from coding_model_project.sandbox.embedded.confine import Confinement, Tier, prepare
-from coding_model_project.sandbox.embedded.trial import Compiled
+from coding_model_project.sandbox.embedded.confine import Tier, prepare
+from coding_model_project.sandbox.embedded.trial import Compiled, Ready
 from coding_model_project.types import Limits
 
 _PRELOAD = """
@@ -46,9 +47,11 @@ _COMPILE_MEMORY = 2 << 30
 def main() -> None:
     host, descriptor, tier, preload = sys.argv[1:]
     channel = socket.socket(fileno=int(descriptor))
-    linux.die_with_parent(int(host))
-    for name in [*_PRELOAD.split(), *filter(None, preload.split(","))]:
-        importlib.import_module(name)
+    linux.die_with_parent().make()
+    linux.end_unless_child_of(int(host))
+    with _no_fork_handlers():
+        for name in [*_PRELOAD.split(), *filter(None, preload.split(","))]:
+            importlib.import_module(name)
     confinement = prepare(Tier(tier))
     linux.adopt_orphans()
     _forget_the_host()
@@ -59,12 +62,29 @@ def main() -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             head, body = frames.receive(channel)
+            limits = Limits(**head["limits"])
+            ready = trial.ready(confinement, limits, sum(head["sizes"][1:]))
             pid = os.fork()
             if pid == 0:
-                _program(zygote, channel, confinement, head, body)
+                _program(zygote, channel, ready, head, body)
             _, status = os.waitpid(pid, 0)
             _end_orphans()
             frames.send(channel, {"done": os.waitstatus_to_exitcode(status)})
+
+
+@contextlib.contextmanager
+def _no_fork_handlers() -> Iterator[None]:
+    """Modules imported in here run nothing of theirs in a forked process.
+
+    `random` and `threading` would: that touches 150 pages, each a copy, a third of a test's time.
+    Nothing is lost: `trial` reseeds, and with one thread there are no locks to mend.
+    """
+    register = os.register_at_fork
+    os.register_at_fork = lambda **_: None
+    try:
+        yield
+    finally:
+        os.register_at_fork = register
 
 
 def _forget_the_host() -> None:
@@ -95,14 +115,15 @@ def _end_orphans() -> None:
 
 
 def _program(
-    zygote: int, channel: socket.socket, confinement: Confinement, head: dict[str, Any], body: bytes
+    zygote: int, channel: socket.socket, ready: Ready, head: dict[str, Any], body: bytes
 ) -> None:
     """Compile one program and answer for its inputs; ends the process."""
     code = 1
     try:
-        linux.die_with_parent(zygote)
+        linux.die_with_parent().make()
+        linux.end_unless_child_of(zygote)
         linux.hide_memory()
-        compiled = _compile(channel, confinement, head, body)
+        compiled = _compile(channel, ready, head, body)
         while compiled is not None:
             head, data = frames.receive(channel)
             if "end" in head:
@@ -119,7 +140,7 @@ def _program(
 
 
 def _compile(
-    channel: socket.socket, confinement: Confinement, head: dict[str, Any], body: bytes
+    channel: socket.socket, ready: Ready, head: dict[str, Any], body: bytes
 ) -> Compiled | None:
     """Send whether the source compiles; None if not."""
     parts, start = [], 0
@@ -129,7 +150,7 @@ def _compile(
     warnings.simplefilter("ignore")
     kinds = (
         (resource.RLIMIT_CPU, _COMPILE_CPU_S),
-        (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
+        (resource.RLIMIT_AS, ready.confinement.base_address_space + _COMPILE_MEMORY),
     )
     before = [resource.getrlimit(kind) for kind, _ in kinds]
     for (kind, limit), (_, hard) in zip(kinds, before, strict=True):
@@ -145,8 +166,7 @@ def _compile(
     return Compiled(
         code=code,
         files=dict(zip(head["files"], parts[1:], strict=True)),
-        limits=Limits(**head["limits"]),
-        confinement=confinement,
+        ready=ready,
         confined=mmap.mmap(-1, 2),
     )
 

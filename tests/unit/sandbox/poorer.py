@@ -38,9 +38,9 @@ def become_nobody() -> None:
         closed = [p for p in reversed(prefix.parents) if not p.stat().st_mode & 0o001]
         if closed:
             fd = os.open(prefix, os.O_PATH)
-            linux.mount("home", str(closed[0]), "tmpfs", 0, "mode=755")
+            linux.mount("home", str(closed[0]), "tmpfs", 0, "mode=755").make()
             prefix.mkdir(parents=True)
-            linux.mount(f"/proc/self/fd/{fd}", str(prefix), "", linux.MS_BIND | linux.MS_REC)
+            linux.mount(f"/proc/self/fd/{fd}", str(prefix), "", linux.MS_BIND | linux.MS_REC).make()
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
@@ -51,11 +51,11 @@ def main() -> None:
     user, names, *command = sys.argv[1:]
     if user == "nobody":
         become_nobody()
-    linux.no_new_privileges()
+    linux.no_new_privileges().make()
     program = filter_against([name for name in names.split(",") if name])
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
-    linux.call("seccomp", 1, 0, ctypes.byref(ctypes.create_string_buffer(header, len(header))))
+    linux.call("seccomp", 1, 0, header)
     os.execv(command[0], command)
 
 
