@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -79,7 +79,10 @@ class Page:
         return self.driver.execute_script(code, *arguments)
 
     def wait(self, condition):
-        WebDriverWait(self.driver, WAIT_S, poll_frequency=0.05).until(lambda _: condition())
+        # The page may draw a list anew between finding an element and reading it.
+        ignored = [StaleElementReferenceException]
+        wait = WebDriverWait(self.driver, WAIT_S, poll_frequency=0.05, ignored_exceptions=ignored)
+        wait.until(lambda _: condition())
 
     def resize(self, width):
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -99,7 +102,7 @@ class Page:
         return self.one(selector).text
 
     def click(self, selector):
-        self.script("arguments[0].click()", self.one(selector))
+        self.script("document.querySelector(arguments[0]).click()", selector)
 
     def search(self, text, expected):
         """Type into the search field and wait for so many samples."""
