@@ -29,13 +29,13 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/basedpyright --warnings
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -m "not sandbox and not verl and not e2e and not browser and not contract"
+	@$(BIN)/pytest -q -n auto -m "not sandbox and not verl and not e2e and not browser and not contract"
 
 # All of it: what CI runs. The report's page is tested in a browser where there is one.
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 test: check
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
-	@$(BIN)/pytest -q -m "sandbox or verl or e2e or contract$(if $(BROWSER), or browser)"
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "sandbox or verl or e2e or contract$(if $(BROWSER), or browser)"
 
 # Every fault, done to real GRPO runs: about half an hour.
 soak: setup
