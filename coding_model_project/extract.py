@@ -41,8 +41,9 @@ class Extraction:
 
 _TAGS = {
     "python": {"python", "py", "python3"},
-    "cpp": {"cpp", "c++"},
-    "javascript": {"javascript", "js"},
+    "cpp": {"cpp", "c++", "cc", "cxx"},
+    "javascript": {"javascript", "js", "node", "nodejs", "mjs"},
+    "bash": {"bash", "sh", "shell"},
 }
 # A fence opens on a line of its own and closes at the end of any line ("print(1)```" is common).
 _FENCE = re.compile(
@@ -71,7 +72,7 @@ def extract(completion: str, *, language: str = "python", bare: bool = False) ->
         if bare and code.strip():
             return Extraction(code=code, rule=Rule.bare_text)
         return Extraction(code=None, rule=Rule.nothing)
-    tags = _TAGS.get(language, {language})
+    tags = next((known for known in _TAGS.values() if language in known), {language})
     for block in reversed(blocks):
         if _tag(block) in tags and block["code"].strip():
             return _found(block, Rule.tagged_block)

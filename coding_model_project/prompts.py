@@ -13,19 +13,19 @@ class PromptStyle(StrEnum):
     bare = "bare"
     """The completion is the program itself (the embedded tiny model)."""
     fenced = "fenced"
-    """The program stands in a ```python block (instruction-tuned models)."""
+    """The program stands in a block tagged with its language (instruction-tuned models)."""
 
 
-_FENCED_REQUEST = "\n\nAnswer with one ```python code block that holds the whole program."
+_FENCED_REQUEST = "\n\nAnswer with one ```{} code block that holds the whole program."
 
 
 def solve_messages(problem: Problem, *, style: PromptStyle) -> list[dict[str, str]]:
     """The conversation that asks for a solution; no test is shown unless the statement does."""
-    request = _FENCED_REQUEST if style is PromptStyle.fenced else ""
+    request = _FENCED_REQUEST.format(problem.language) if style is PromptStyle.fenced else ""
     return [{"role": "user", "content": problem.statement + request}]
 
 
-def solution_message(code: str, *, style: PromptStyle) -> dict[str, str]:
+def solution_message(code: str, *, style: PromptStyle, language: str = "python") -> dict[str, str]:
     """The answer that `solve_messages` asks for, given its code."""
-    content = f"```python\n{code}\n```" if style is PromptStyle.fenced else code
+    content = f"```{language}\n{code}\n```" if style is PromptStyle.fenced else code
     return {"role": "assistant", "content": content}

@@ -85,7 +85,19 @@ class Asserts:
     entry_point: str | None = None
 
 
-Input = Stdin | Call | Asserts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Run the program as a script whose arguments are the paths of these files, in this order.
+
+    For checkers, which are trusted. The answer is standard output and the exit code.
+    """
+
+    contents: Mapping[str, str]
+    """Text by the file's name, as in {"input": "1 2", "output": "3", "answer": "3"}."""
+
+
+TestInput = Stdin | Call | Asserts
+Input = TestInput | Files
 
 
 class Status(StrEnum):
@@ -128,9 +140,27 @@ class Test:
 
     __test__ = False  # not a pytest class
 
-    input: Input
+    input: TestInput
     expected: Plain = None
     public: bool = False
+
+
+class Protocol(StrEnum):
+    """How a checker is called and how it answers."""
+
+    testlib = "testlib"
+    """`checker input output answer`; exit code 0 accepts, 1, 2 and 7 reject, 3 is its own failure."""
+    score = "score"
+    """`checker input answer output`; prints a number: 1 accepts, less rejects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checker:
+    """A program of the problem's author that judges outputs where several are right."""
+
+    source: str
+    language: str = "python"
+    protocol: Protocol = Protocol.testlib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +176,10 @@ class Problem:
     tests: tuple[Test, ...]
     limits: Limits = field(default_factory=Limits)
     comparison: str = "tokens"
-    """How standard output is compared (`graders.compare`); values of calls compare as data."""
+    """How standard output is compared (`graders.compare`), or "checker"; values of calls compare as
+    data."""
+    checker: Checker | None = None
+    """Judges standard output if `comparison` is "checker"."""
     entry_point: str | None = None
     language: str = "python"
     difficulty: int | None = None

@@ -15,7 +15,7 @@ from coding_model_project.cli.common import (
     embedded_sandbox,
     existing_file,
 )
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
@@ -44,9 +44,15 @@ def grade(
     from coding_model_project.data.problems import read_problems
     from coding_model_project.evaluation.metrics import summarise
 
-    known = {p.id: p for p in read_problems(existing_file(problems, "--problems"))}
+    try:
+        known = {p.id: p for p in read_problems(existing_file(problems, "--problems"))}
+    except DataError as error:
+        raise ConfigError(f"--problems: {error}") from error
+    if not known:
+        raise ConfigError(f"--problems: {problems} is empty")
     rows = _read_completions(existing_file(completions, "--completions"), known)
     sandbox = embedded_sandbox(workers, min_tier)
+    _check_place(out)  # now rather than after an hour of judging
     with progress_bar("judging", len(rows)) as advance:
         outcomes = asyncio.run(_judge(sandbox, rows, bare, stop_early, advance))
     _write(out, rows, outcomes)
@@ -93,28 +99,53 @@ def _read_completions(path: Path, known: Mapping[str, Problem]) -> list[tuple[Pr
         where = f"--completions: {path}:{number}"
         try:
             row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise ConfigError(f"{where}: not JSON: {error}") from error
+        try:
             problem_id, completion = row["problem_id"], row["completion"]
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             raise ConfigError(
                 f'{where}: not an object with "problem_id" and "completion"'
             ) from error
-        if problem_id not in known or not isinstance(completion, str):
-            raise ConfigError(f"{where}: unknown problem {problem_id!r}, or no text to judge")
+        if not isinstance(problem_id, str) or problem_id not in known:
+            raise ConfigError(f"{where}: problem_id: {problem_id!r} is not in --problems")
+        if not isinstance(completion, str):
+            raise ConfigError(f"{where}: completion: not text")
         rows.append((known[problem_id], completion))
     if not rows:
         raise ConfigError(f"--completions: {path} is empty")
     return rows
 
 
+def _check_place(path: Path) -> None:
+    """Make sure that a file can be written there.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise ConfigError(f"--out: {path}: {error.strerror or error}") from error
+    if path.is_dir():
+        raise ConfigError(f"--out: {path}: this is a folder")
+
+
 def _write(path: Path, rows: Sequence[tuple[Problem, str]], outcomes: Sequence[Outcome]) -> None:
     import orjson
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        for (problem, _), outcome in zip(rows, outcomes, strict=True):
-            file.write(orjson.dumps(_row(problem, outcome)) + b"\n")
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            for (problem, _), outcome in zip(rows, outcomes, strict=True):
+                file.write(orjson.dumps(_row(problem, outcome)) + b"\n")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(f"--out: {path}: {error.strerror or error}") from error
 
 
 def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:

@@ -23,7 +23,8 @@ app = typer.Typer(no_args_is_help=True, help="The sandbox that untrusted program
 
 @app.command()
 def check(min_tier: MinTier = "seccomp") -> int:
-    """Say how programs are isolated here, what is missing for more, and test that it holds.
+    """Say how programs are isolated here, what is missing for more, in which languages they may be,
+    and test that it holds.
 
     Exit code 3 if no isolation of the least tier works, or the sandbox does not do what it must.
     """
@@ -33,7 +34,7 @@ def check(min_tier: MinTier = "seccomp") -> int:
 
 async def _check(min_tier: str) -> int:
     from coding_model_project.sandbox.conformance import check as find_faults
-    from coding_model_project.sandbox.embedded import EmbeddedSandbox
+    from coding_model_project.sandbox.embedded import EmbeddedSandbox, languages
     from coding_model_project.sandbox.embedded.confine import Tier
     from coding_model_project.sandbox.embedded.probe import why_not
 
@@ -42,6 +43,7 @@ async def _check(min_tier: str) -> int:
         for tier in Tier:
             if not sandbox.tier.at_least(tier):
                 print(f"missing for {tier}: {why_not(tier, sys.executable)}")
+        print(f"languages: {languages.summary(sandbox.tier)}")
         faults = await find_faults(sandbox)
     for fault in faults:
         print(f"fault: {fault}")
@@ -134,28 +136,40 @@ def serve(
 
 @app.command()
 def bench(
+    url: Annotated[
+        str | None, typer.Option(help="A SandboxFusion server to measure beside it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
     rounds: Annotated[int, typer.Option(help="Rounds; the median counts.", min=1)] = 5,
     workers: Workers = None,
 ) -> None:
-    """Measure the sandbox's speed beside a plain process per test. The last line is JSON."""
+    """Measure the sandbox's speed beside a plain process per test. The last line is JSON.
+
+    With --url also a server's, by this project's client (http: a request per program) and as others
+    use it (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and p99_ms.
+    """
     from coding_model_project.sandbox.bench import measure
 
-    measured = asyncio.run(measure(rounds=rounds, workers=workers))
-    embedded, plain = asdict(measured.embedded), asdict(measured.subprocess)
-    if not as_json:
-        for name, figures in (("embedded", embedded), ("subprocess", plain)):
-            print(f"{name}:", ", ".join(f"{key} {value:.1f}" for key, value in figures.items()))
-    line = {
-        "tier": measured.identity.split("/")[1],
-        "embedded": {key: round(value, 2) for key, value in embedded.items()},
-        "subprocess": {
-            key: round(value, 2)
-            for key, value in plain.items()
-            if key in ("tests_per_s", "cpu_ms_per_test")
-        },
+    measured = asyncio.run(measure(rounds=rounds, workers=workers, url=url))
+    sides = {
+        name: {key: value for key, value in asdict(side).items() if value is not None}
+        for name in ("embedded", "subprocess", "http", "run_code")
+        if (side := getattr(measured, name)) is not None
     }
-    print(json.dumps(line))
+    if not as_json:
+        for name, figures in sides.items():
+            print(f"{name}:", ", ".join(f"{key} {value:.1f}" for key, value in figures.items()))
+    rounded = {
+        name: {
+            key: round(value, 2)
+            for key, value in figures.items()
+            if name in ("embedded", "http") or key in ("tests_per_s", "cpu_ms_per_test")
+        }
+        for name, figures in sides.items()
+    }
+    if "run_code" in rounded:
+        rounded["http"]["run_code"] = rounded.pop("run_code")
+    print(json.dumps({"tier": measured.identity.split("/")[1], **rounded}))
 
 
 @app.command()

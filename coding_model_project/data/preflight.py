@@ -19,7 +19,9 @@ from coding_model_project.data.mutants import Mutant, mutants
 from coding_model_project.data.plain_run import passes_plainly
 from coding_model_project.data.rates import NONE, Rate
 from coding_model_project.errors import CheckerError, DataError
+from coding_model_project.graders.checker import CHECKER
 from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.graders.turns import Turns
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import ErrorType, Limits, Problem, TestResult, Verdict
 
@@ -164,8 +166,8 @@ class _Run:
         progress: Callable[[], None] | None,
     ) -> None:
         self._sandbox = sandbox
-        self._slots = asyncio.Semaphore(max_concurrency)
-        self._grader = ExecutionGrader(sandbox, bare=True, stop_early=True, slots=self._slots)
+        self._turns = Turns(max_concurrency)
+        self._grader = ExecutionGrader(sandbox, bare=True, stop_early=True, turns=self._turns)
         self._progress = progress or (lambda: None)
         self._original = {problem.id: problem for problem in problems}
         self.complaints: list[str] = []
@@ -181,24 +183,27 @@ class _Run:
 
     async def judge(self, work: Iterable[tuple[Problem, str]]) -> list[_Judged]:
         """Judge programs once; those of unusable problems are left out."""
-        done = await _each([self._judge(problem, code) for problem, code in work])
+        done = await each([self._judge(problem, code) for problem, code in work])
         return [judged for judged in done if judged is not None]
 
     async def again(self, work: Sequence[_Judged]) -> None:
         """Judge programs once more."""
-        verdicts = await _each([self._verdict(judged.problem, judged.code) for judged in work])
+        verdicts = await each([self._verdict(judged.problem, judged.code) for judged in work])
         for judged, verdict in zip(work, verdicts, strict=True):
             judged.verdicts.append(verdict)
 
     async def mutants(self, gold: Sequence[_Judged], wanted: int) -> tuple[list[_Judged], Mutation]:
-        """Judge mutants of each problem's first accepted gold solution."""
+        """Judge mutants of each problem's first accepted gold solution.
+
+        Not where a checker judges: there is no second opinion on several right outputs.
+        """
         if not wanted:
             return [], Mutation()
         first: dict[str, _Judged] = {}
         for judged in gold:
-            if judged.accepted and judged.problem.comparison != MATH:
+            if judged.accepted and judged.problem.comparison not in (MATH, CHECKER):
                 first.setdefault(judged.problem.id, judged)
-        found = await _each([self._mutants(judged, wanted) for judged in first.values()])
+        found = await each([self._mutants(judged, wanted) for judged in first.values()])
         kept = [judged for mutated, _, _ in found for judged in mutated]
         return kept, Mutation(
             judged=len(kept),
@@ -210,7 +215,8 @@ class _Run:
 
     async def _mutants(self, gold: _Judged, wanted: int) -> tuple[list[_Judged], int, int]:
         problem = self._original[gold.problem.id]
-        limits = _mutant_limits(problem.limits, gold.verdicts[0])
+        slowest_s = max((result.cpu_s for result in gold.verdicts[0].results), default=0.0)
+        limits = mutant_limits(problem.limits, slowest_s)
         # Twice the judge's: what times out there must not pass here by a judge's grace.
         plain = replace(limits, cpu_s=2 * limits.cpu_s, wall_s=2 * limits.wall_s)
         kept: list[Mutant] = []
@@ -222,7 +228,7 @@ class _Run:
                 break
             if full and mutant.operator in operators:
                 continue
-            async with self._slots:
+            async with self._turns.shared():
                 passes = await passes_plainly(problem, mutant.code, self._sandbox, plain)
             if passes:
                 n_passing += 1
@@ -241,7 +247,7 @@ class _Run:
 
     async def _by_order(self, problem: Problem, code: str, limits: Limits) -> bool:
         """Whether a plain run fails it only by the order of a set, which equal sets need not share."""
-        async with self._slots:
+        async with self._turns.shared():
             return await passes_plainly(problem, code, self._sandbox, limits, rebuilt=True)
 
     async def _judge(self, problem: Problem, code: str) -> _Judged | None:
@@ -279,14 +285,14 @@ def _answer_verdict(problem: Problem, solution: str) -> Verdict:
     )
 
 
-def _mutant_limits(limits: Limits, gold: Verdict) -> Limits:
-    """Ten times what the gold took, but at least a second: many mutants never end."""
-    slowest_s = max((result.cpu_s for result in gold.results), default=0.0)
+def mutant_limits(limits: Limits, slowest_s: float) -> Limits:
+    """Ten times what the gold took on its slowest test, but at least a second: many mutants never end."""
     cpu_s = min(limits.cpu_s, max(1.0, 10 * slowest_s))
     return replace(limits, cpu_s=cpu_s, wall_s=max(3 * cpu_s, limits.wall_s * cpu_s / limits.cpu_s))
 
 
-async def _each(work: Sequence[Coroutine[None, None, _Done]]) -> list[_Done]:
+async def each(work: Sequence[Coroutine[None, None, _Done]]) -> list[_Done]:
+    """Await all at once, in order; what one raises cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]

@@ -5,6 +5,7 @@
                {"stdin": "1 2", "expected": "3"},
                {"asserts": "assert f(1) == 2", "entry_point": "f"}],
      "limits": {"cpu_s": 1.0, …}, "comparison": "tokens", "entry_point": "solve", "language": "python",
+     "checker": {"source": "…", "language": "python", "protocol": "testlib"},
      "difficulty": 2, "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"]}
 
 Only id, split, statement and tests are required. Arguments and expected values are in `codec`'s form,
@@ -22,7 +23,17 @@ import orjson
 
 from coding_model_project.codec import from_json, to_json
 from coding_model_project.errors import DataError
-from coding_model_project.types import Asserts, Call, Input, Limits, Problem, Stdin, Test
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Checker,
+    Limits,
+    Problem,
+    Protocol,
+    Stdin,
+    Test,
+    TestInput,
+)
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
@@ -45,24 +56,29 @@ def read_problems(path: Path | str) -> tuple[Problem, ...]:
     """Read problems.
 
     Raises:
-        DataError: the file is missing or a line is malformed; names file, line and field.
+        DataError: the file is missing, a line is malformed or an id comes twice; names file, line
+            and field.
     """
     path = Path(path)
     if not path.exists():
         raise DataError(f"{path}: no such file of problems")
-    problems = []
+    problems: dict[str, Problem] = {}
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if line.strip():
-                problems.append(_parse(line, f"{path}:{number}"))
-    return tuple(problems)
+            if not line.strip():
+                continue
+            problem = _parse(line, f"{path}:{number}")
+            if problem.id in problems:
+                raise DataError(f"{path}:{number}: id {problem.id!r} was there before")
+            problems[problem.id] = problem
+    return tuple(problems.values())
 
 
 def _parse(line: bytes, where: str) -> Problem:
     try:
         row = orjson.loads(line)
     except ValueError as error:
-        raise DataError(f"{where}: {error}") from error
+        raise DataError(f"{where}: not JSON: {error}") from error
     return problem_from_json(row, where)
 
 
@@ -72,6 +88,8 @@ def problem_from_json(row: Any, where: str) -> Problem:
     Raises:
         DataError: it is malformed; names `where` and the field.
     """
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: not a JSON object")
     try:
         return _problem_from_json(row)
     except KeyError as error:
@@ -88,6 +106,7 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         "tests": [_test_to_json(test) for test in problem.tests],
         "limits": asdict(problem.limits),
         "comparison": problem.comparison,
+        **({"checker": asdict(problem.checker)} if problem.checker else {}),
         "entry_point": problem.entry_point,
         "language": problem.language,
         "difficulty": problem.difficulty,
@@ -98,18 +117,35 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
 
 
 def _problem_from_json(row: dict[str, Any]) -> Problem:
-    unknown = row.keys() - _problem_to_json(_EXAMPLE).keys()
+    unknown = row.keys() - _problem_to_json(_EXAMPLE).keys() - {"checker"}
     if unknown:
         raise ValueError(f"unknown field {', '.join(sorted(unknown))}")
     fields = {**row}
     fields["tests"] = tuple(_test_from_json(test) for test in row["tests"])
-    fields["limits"] = Limits(**row.get("limits", {}))
+    fields["limits"] = _limits_from_json(row.get("limits", {}))
+    if row.get("checker") is not None:
+        fields["checker"] = _checker_from_json(row["checker"])
+        fields.setdefault("comparison", "checker")
     for name in ("tags", "gold", "bad"):
         fields[name] = tuple(row.get(name, ()))
     for name in ("id", "split", "statement"):
         if not isinstance(row[name], str):
             raise ValueError(f"field '{name}' is not text")
     return Problem(**fields)
+
+
+def _checker_from_json(row: dict[str, Any]) -> Checker:
+    checker = Checker(**{**row, "protocol": Protocol(row.get("protocol", Protocol.testlib))})
+    if not isinstance(checker.source, str):
+        raise ValueError("the checker's source is not text")
+    return checker
+
+
+def _limits_from_json(row: dict[str, Any]) -> Limits:
+    for name, value in row.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ValueError(f"limits.{name}: {value!r} is no positive number")
+    return Limits(**row)
 
 
 def _test_to_json(test: Test) -> dict[str, Any]:
@@ -127,8 +163,13 @@ def _test_to_json(test: Test) -> dict[str, Any]:
 
 
 def _test_from_json(row: dict[str, Any]) -> Test:
+    text = next((name for name in ("stdin", "call", "asserts") if name in row), "stdin")
+    if not isinstance(row.get(text, ""), str):
+        raise ValueError(f"a test's field '{text}' is not text")
+    if "stdin" in row and not isinstance(row.get("expected"), str):
+        raise ValueError("the expected output of a test with 'stdin' is not text")
     if "stdin" in row:
-        given: Input = Stdin(row["stdin"])
+        given: TestInput = Stdin(row["stdin"])
     elif "call" in row:
         given = Call(function=row["call"], args=tuple(from_json(a) for a in row["args"]))
     elif "asserts" in row:

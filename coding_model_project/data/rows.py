@@ -51,7 +51,7 @@ def sft_rows(problems: Iterable[Problem], style: PromptStyle) -> list[dict[str, 
             "data_source": source(problem),
             "messages": [
                 *solve_messages(problem, style=style),
-                solution_message(problem.gold[0], style=style),
+                solution_message(problem.gold[0], style=style, language=problem.language),
             ],
             "extra_info": {"split": problem.split, "problem": problem.id},
         }

@@ -16,6 +16,7 @@ from coding_model_project.doctor.software import INSTALL, version
 from coding_model_project.errors import SandboxError
 from coding_model_project.runs import provenance
 from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.sandbox.embedded.languages import summary
 from coding_model_project.sandbox.embedded.probe import strongest, why_not
 from coding_model_project.verl_ext.platform import default_hardware
 
@@ -94,6 +95,14 @@ def sandbox() -> list[Finding]:
     remedy = "allow user namespaces, or use a kernel ≥ 5.13 with Landlock"
     missing = why_not(Tier.seccomp, sys.executable)
     return [problem("sandbox", f"resource limits only; for seccomp: {missing}", remedy)]
+
+
+def languages() -> list[Finding]:
+    """What programs may be written in; only Python is needed."""
+    try:
+        return [ok("languages", summary(strongest(Tier.rlimit, sys.executable)))]
+    except SandboxError:
+        return []  # which the sandbox's own check says
 
 
 def disk(folder: Path) -> list[Finding]:

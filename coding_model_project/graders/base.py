@@ -6,7 +6,7 @@ from typing import Protocol
 
 from coding_model_project.types import Problem, Verdict
 
-GRADER_VERSION = "2"
+GRADER_VERSION = "3"
 """Raised by any change that can change a verdict; see "Scores change" in CHANGELOG.md."""
 
 

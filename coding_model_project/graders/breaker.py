@@ -24,15 +24,17 @@ class CircuitBreaker:
         self._max_rate = max_rate
         self._min_samples = min_samples
         self._open = False
+        self._last_failure = ""
 
     @property
     def failure_rate(self) -> float:
         """The share of failures among the remembered outcomes; 0 before the first."""
         return self._outcomes.count(False) / max(1, len(self._outcomes))
 
-    def record(self, *, worked: bool) -> None:
-        """Remember whether the sandbox did its work; a program that failed is work done."""
-        self._outcomes.append(worked)
+    def record(self, failure: Exception | None = None) -> None:
+        """Remember that the sandbox did its work, or why not; a program that failed is work done."""
+        self._outcomes.append(failure is None)
+        self._last_failure = str(failure) if failure else self._last_failure
         enough = len(self._outcomes) >= self._min_samples
         self._open = self._open or (enough and self.failure_rate > self._max_rate)
 
@@ -45,5 +47,5 @@ class CircuitBreaker:
         if self._open:
             raise SandboxError(
                 f"infrastructure failure rate above {self._max_rate:.0%} over the last "
-                f"{len(self._outcomes)} programs: judging stopped; see `sandbox check`"
+                f"{len(self._outcomes)} programs: judging stopped; the last one: {self._last_failure}"
             )

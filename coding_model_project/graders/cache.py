@@ -66,6 +66,7 @@ class CachedGrader:
         verdict = await self._wait(key, entry)
         if not hit:
             return verdict
+        self._inner.answered_from_memory()
         return replace(verdict, extraction=extraction, cached=True, judge_s=0.0)
 
     async def _wait(self, key: bytes, entry: _Entry) -> Verdict:
@@ -109,5 +110,13 @@ def _digest(problem: Problem) -> bytes:
         (type(test.input).__name__, astuple(test.input), test.expected, test.public)
         for test in problem.tests
     ]
-    content = [problem.id, problem.language, problem.comparison, asdict(problem.limits), tests]
+    checker = asdict(problem.checker) if problem.checker else None
+    content = [
+        problem.id,
+        problem.language,
+        problem.comparison,
+        checker,
+        asdict(problem.limits),
+        tests,
+    ]
     return hashlib.sha256(codec.dumps(content)).digest()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
 
-from coding_model_project.errors import DataError, SandboxError
+from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.extract import extract
+from coding_model_project.graders import checker
+from coding_model_project.graders.attempts import Attempts
 from coding_model_project.graders.base import GRADER_VERSION
 from coding_model_project.graders.breaker import CircuitBreaker
 from coding_model_project.graders.compare import output_rule, same_output, same_value
-from coding_model_project.sandbox.base import Sandbox, StopWhen
+from coding_model_project.graders.turns import Turns
+from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,
     Call,
+    Checker,
     ErrorType,
     Execution,
     Problem,
@@ -38,11 +41,8 @@ _ERRORS = {
     Status.output_limit: ErrorType.output_limit,
 }
 
-_MAYBE_OURS = frozenset({Status.wall_timeout, Status.memory_limit})
-"""Kills that a loaded machine can cause, unlike CPU time: run again once before blame."""
-
-_RERUN_BUDGET = 0.1
-"""Share of the judge's time that re-runs may take: a policy can cause such kills at will."""
+_UNBOUNDED = 1024
+"""Programs handed to a sandbox at once where it has a queue of its own."""
 
 _DETAIL_BYTES = 900
 """Of each of the two values in a `TestResult.detail`, which holds at most 2 kB."""
@@ -51,14 +51,15 @@ _DETAIL_BYTES = 900
 class ExecutionGrader:
     """Grades by hidden tests (or, with `public`, by the public ones), in one sandbox call.
 
-    A time-out by wall clock and a memory kill are run again once before the program is blamed, one
-    at a time and for at most 10% of the time judged so far. Beyond that they are blamed at once.
+    Time-outs and memory kills get the second chance that `attempts` describes.
 
     Args:
         bare: completions are programs without a fence (`prompts.PromptStyle.bare`).
         stop_early: stop at the first failing test. For a sparse reward only: the pass fraction of
             the tests that ran before a stop would be biased.
-        slots: held while a program is in the sandbox; graders may share them. None leaves it to the
+        stop_on_timeout: stop at the first test that a program runs out of time on: it mostly would on
+            the others too, at their full limit. The pass fraction counts those as not passed.
+        turns: held while a program is in the sandbox; graders may share them. None leaves it to the
             sandbox how many run at once.
         breaker: ends judging when the sandbox keeps failing; None never does.
     """
@@ -70,24 +71,23 @@ class ExecutionGrader:
         bare: bool,
         stop_early: bool,
         public: bool = False,
-        slots: asyncio.Semaphore | None = None,
+        stop_on_timeout: bool = False,
+        turns: Turns | None = None,
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self._sandbox = sandbox
         self._bare = bare
         self._stop_early = stop_early
+        self._stop_on_timeout = stop_on_timeout
         self._public = public
-        self._slots = slots
         self._breaker = breaker
-        self._rerunning = asyncio.Lock()
-        self._judged_s = 0.0
-        self._rerun_s = 0.0
+        self._attempts = Attempts(sandbox, turns or Turns(_UNBOUNDED), breaker)
 
     @property
     def identity(self) -> str:
         """All but code and problem that a verdict depends on."""
         tests = "public" if self._public else "hidden"
-        mode = "first" if self._stop_early else "all"
+        mode = "first" if self._stop_early else "timeout" if self._stop_on_timeout else "all"
         return f"{GRADER_VERSION}/{self._sandbox.identity}/{tests}/{mode}"
 
     async def grade(self, problem: Problem, completion: str) -> Verdict:
@@ -107,14 +107,8 @@ class ExecutionGrader:
         results: list[TestResult] = []
         judge_s = 0.0
         if code is not None:
-            async with AsyncExitStack() as stack:
-                if self._slots is not None:
-                    await stack.enter_async_context(self._slots)
-                started = time.monotonic()
-                results = await self._judge(
-                    Program(source=code, language=problem.language), problem, tests
-                )
-                judge_s = time.monotonic() - started
+            program = Program(source=code, language=problem.language)
+            results, judge_s = await self._judge(program, problem, tests)
         return Verdict(
             problem_id=problem.id,
             code=code,
@@ -127,87 +121,85 @@ class ExecutionGrader:
             judge_s=judge_s,
         )
 
+    def answered_from_memory(self) -> None:
+        """Tell the breaker of a sample that was judged without the sandbox.
+
+        Failures are never remembered: once most programs are, the few that always fail would be
+        most of what the sandbox is asked for.
+        """
+        if self._breaker is not None:
+            self._breaker.record()
+
     async def _judge(
         self, program: Program, problem: Problem, tests: Sequence[Test]
-    ) -> list[TestResult]:
-        def failed(index: int, execution: Execution) -> bool:
-            return judge_execution(tests[index], execution, problem.comparison).error is not None
+    ) -> tuple[list[TestResult], float]:
+        """The results, and the seconds they took, waiting apart."""
 
-        stop_when = failed if self._stop_early else None
-        started = time.monotonic()
-        executions = await self._run(program, problem, tests, stop_when)
-        self._judged_s += time.monotonic() - started
-        first = next((i for i, e in enumerate(executions) if e.status in _MAYBE_OURS), None)
-        if first is not None:
-            again = await self._run_again(program, problem, tests, first)
-            executions = [*executions[:first], *again, *executions[first + len(again) :]]
-        return [
+        def ends(index: int, execution: Execution) -> bool:
+            error = judge_execution(tests[index], execution, problem.comparison).error
+            return error is ErrorType.timeout or (self._stop_early and error is not None)
+
+        stop = ends if self._stop_early or self._stop_on_timeout else None
+        inputs = [test.input for test in tests]
+        executions, seconds = await self._attempts.run(program, inputs, problem.limits, stop)
+        results = [
             judge_execution(test, execution, problem.comparison)
             for test, execution in zip(tests, executions, strict=False)
         ]
+        if problem.checker is not None:
+            seconds += await self._check(problem, problem.checker, tests, executions, results)
+        return results, seconds
 
-    async def _run_again(
-        self, program: Program, problem: Problem, tests: Sequence[Test], first: int
-    ) -> list[Execution]:
-        """From the first suspect kill on, until one comes again; nothing once the budget is spent.
-
-        Later tests run again too, since what loaded the machine may have hit them as well.
-        """
-
-        def stop(index: int, execution: Execution) -> bool:
-            test = tests[first + index]
-            return execution.status in _MAYBE_OURS or (
-                self._stop_early
-                and judge_execution(test, execution, problem.comparison).error is not None
-            )
-
-        async with self._rerunning:
-            if self._rerun_s > _RERUN_BUDGET * self._judged_s:
-                return []
-            started = time.monotonic()
-            try:
-                return await self._run(program, problem, tests[first:], stop)
-            finally:
-                self._rerun_s += time.monotonic() - started
-
-    async def _run(
+    async def _check(
         self,
-        program: Program,
         problem: Problem,
+        by: Checker,
         tests: Sequence[Test],
-        stop_when: StopWhen | None,
-    ) -> list[Execution]:
-        if self._breaker is not None:
-            self._breaker.check()
-        inputs = [test.input for test in tests]
-        try:
-            executions = await self._sandbox.run(
-                program, inputs, problem.limits, stop_when=stop_when
+        executions: Sequence[Execution],
+        results: list[TestResult],
+    ) -> float:
+        """Put the checker's rulings in the results of programs that ended well; the seconds it took."""
+        finished = [index for index, result in enumerate(results) if result.error is None]
+        outputs = [
+            checker.Output(
+                input=given.text, output=executions[i].stdout, answer=str(tests[i].expected)
             )
-            stopped = stop_when is not None and executions != []
-            if len(executions) < len(tests) and not stopped:
-                raise SandboxError(
-                    f"{self._sandbox.identity} gave {len(executions)} answers for {len(tests)} "
-                    f"inputs of {problem.id}"
-                )
-        except SandboxError:
-            if self._breaker is not None:
-                self._breaker.record(worked=False)
-            raise
-        if self._breaker is not None:
-            self._breaker.record(worked=True)
-        return executions
+            for i in finished
+            if isinstance(given := tests[i].input, Stdin)
+        ]
+        seconds = 0.0
+
+        async def run(*what: Any) -> list[Execution]:
+            nonlocal seconds
+            found, spent = await self._attempts.run(*what)
+            seconds += spent
+            return found
+
+        try:
+            rulings = await checker.rule(run, by, outputs, stop_early=self._stop_early)
+        except CheckerError as error:
+            raise CheckerError(f"problem {problem.id}: {error}") from error
+        for index, ruling in zip(finished, rulings, strict=False):
+            if not ruling.accepted:
+                detail = clip(ruling.comment, _DETAIL_BYTES)
+                wrong = ErrorType.wrong_answer
+                results[index] = replace(results[index], error=wrong, detail=detail)
+        if len(rulings) < len(finished):  # stopped at a rejection: what follows was not judged
+            del results[finished[len(rulings) - 1] + 1 :]
+        return seconds
 
 
 def judge_execution(test: Test, execution: Execution, comparison: str) -> TestResult:
-    """One test's result from its execution; the only place that looks at an expected output."""
+    """One test's result from its execution. An output that a checker judges has no error so far."""
     error = _ERRORS.get(execution.status)
     if error is not None:
         detail = clip(execution.stderr_tail.strip(), _DETAIL_BYTES)
         return TestResult(error=error, cpu_s=execution.cpu_s, detail=detail)
     match test.input:
         case Stdin():
-            right = same_output(str(test.expected), execution.stdout, comparison)
+            right = comparison == checker.CHECKER or same_output(
+                str(test.expected), execution.stdout, comparison
+            )
             got: object = execution.stdout
         case Call():
             right = same_value(test.expected, execution.value)
@@ -259,8 +251,16 @@ def _checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
     tests = problem.public_tests if public else problem.hidden_tests
     if not tests:
         raise DataError(f"problem {problem.id} has no {'public' if public else 'hidden'} tests")
-    output_rule(problem.comparison)
+    if problem.comparison != checker.CHECKER:
+        output_rule(problem.comparison)
+    if (problem.comparison == checker.CHECKER) is (problem.checker is None):
+        raise DataError(
+            f"problem {problem.id}: a checker and comparison 'checker' come together, not "
+            f"{'without' if problem.checker is None else 'with'} one and {problem.comparison!r}"
+        )
     for number, test in enumerate(tests):
+        if problem.checker is not None and not isinstance(test.input, Stdin):
+            raise DataError(f"problem {problem.id}, test {number}: a checker judges outputs only")
         if isinstance(test.input, Stdin) and not isinstance(test.expected, str):
             raise DataError(f"problem {problem.id}, test {number}: the expected output is no text")
     return tests

@@ -1,4 +1,10 @@
-"""How fast the embedded sandbox is, beside the plainest peer: a `python -I -S` process per test."""
+"""How fast the embedded sandbox is, beside its peers under the same load of the machine.
+
+Peers: a `python -I -S` process per test; and, given a URL, a SandboxFusion server, by this project's
+client (a request per program) and as other clients use it (a plain `/run_code` request per test).
+Two workloads: programs of many tests, for tests per second and CPU time per test, and of one test,
+for programs per second and their latency.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +15,27 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, fields
 
+import httpx
 import psutil
 
+from coding_model_project.errors import SandboxError
+from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.types import Limits, Program, Stdin
+from coding_model_project.sandbox.fusion import FusionSandbox, wire
+from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
+from coding_model_project.types import Limits, Program, Status, Stdin
 
 _SOURCE = "n = int(input())\nprint(sum(int(word) for word in input().split()) + n)"
 _STDIN = "3\n1 2 3\n"
+_REQUESTS_PER_CORE = 4
+"""At a server at once: while one program runs, the next one's request is read."""
+
+_ANSWER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,80 +44,173 @@ class Throughput:
 
     tests_per_s: float
     programs_per_s: float
-    cpu_ms_per_test: float
+    """Of programs with one test."""
+    cpu_ms_per_test: float | None
+    """None where a server's processes cannot be seen from here."""
     p99_ms: float
-    """99th percentile of a program's wall time, all its tests included, once it has a worker."""
+    """99th percentile of the wall time of a program with one test, once it has its turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Both sides under the same load of the machine: their rounds alternate."""
+    """All sides under the same load of the machine: their rounds alternate."""
 
     identity: str
     embedded: Throughput
     subprocess: Throughput
+    http: Throughput | None = None
+    """A server, a request per program."""
+    run_code: Throughput | None = None
+    """The same server, a request per test."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    run: Callable[[int], Awaitable[None]]
+    """Run one program on so many tests."""
+    at_once: int
+    server: psutil.Process | None = None
+    sees_cpu: bool = True
 
 
 async def measure(
-    *, rounds: int = 5, programs: int = 40, tests: int = 8, workers: int | None = None
+    *,
+    rounds: int = 5,
+    programs: int = 40,
+    tests: int = 20,
+    workers: int | None = None,
+    url: str | None = None,
 ) -> Measurement:
-    """Run `programs` × `tests` small tests per round on each side.
+    """Run, per round and side, `programs` programs of `tests` small tests each, and as many of one.
+
+    Args:
+        url: of a SandboxFusion server to measure too.
 
     Raises:
-        SandboxError: the sandbox does not start here.
+        SandboxError: the sandbox does not start here, or the server fails.
+        ConfigError: there is no SandboxFusion server.
     """
     n = workers or len(os.sched_getaffinity(0))
-    gate = asyncio.Semaphore(n)
-    results: tuple[list[Throughput], list[Throughput]] = ([], [])
-    async with EmbeddedSandbox(workers=n) as sandbox:
-        with ThreadPoolExecutor(n) as threads:
+    async with AsyncExitStack() as stack:
+        embedded = await stack.enter_async_context(EmbeddedSandbox(workers=n))
+        threads = stack.enter_context(ThreadPoolExecutor(n))
 
-            async def one(embedded: bool) -> float:
-                async with gate:
-                    started = time.perf_counter()
-                    if embedded:
-                        await sandbox.run(
-                            Program(source=_SOURCE), [Stdin(_STDIN)] * tests, Limits()
-                        )
-                    else:
-                        loop = asyncio.get_running_loop()
-                        await loop.run_in_executor(threads, _peer, tests)
-                    return time.perf_counter() - started
+        async def plain(tests: int) -> None:
+            await asyncio.get_running_loop().run_in_executor(threads, _processes, tests)
 
-            for _ in range(rounds):
-                for embedded, kept in zip((True, False), results, strict=True):
-                    cpu_s, started = _cpu_s(), time.perf_counter()
-                    walls = await asyncio.gather(*(one(embedded) for _ in range(programs)))
-                    wall_s, cpu_s = time.perf_counter() - started, _cpu_s() - cpu_s
-                    kept.append(_throughput(walls, wall_s, cpu_s, programs * tests))
-        embedded, peer = (_median(kept) for kept in results)
-        return Measurement(identity=sandbox.identity, embedded=embedded, subprocess=peer)
+        sides = {
+            "embedded": _Side(run=_by_sandbox(embedded), at_once=n),
+            "subprocess": _Side(run=plain, at_once=n),
+        }
+        if url is not None:
+            sides |= await _server_sides(stack, url, _REQUESTS_PER_CORE * n)
+        kept: dict[str, list[Throughput]] = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, side in sides.items():
+                kept[name].append(await _round(side, programs, tests))
+        medians = {name: _median(found) for name, found in kept.items()}
+        return Measurement(identity=embedded.identity, **medians)
 
 
-def _peer(tests: int) -> None:
+def _by_sandbox(sandbox: Sandbox) -> Callable[[int], Awaitable[None]]:
+    async def run(tests: int) -> None:
+        found = await sandbox.run(Program(source=_SOURCE), [Stdin(_STDIN)] * tests, Limits())
+        if any(execution.status is not Status.finished for execution in found):
+            raise SandboxError(
+                f"{sandbox.identity} gives {found[0].status} for a program that works"
+            )
+
+    return run
+
+
+async def _server_sides(stack: AsyncExitStack, url: str, at_once: int) -> dict[str, _Side]:
+    fusion = await stack.enter_async_context(FusionSandbox([url], max_concurrency=at_once))
+    token = os.environ.get(TOKEN_VARIABLE)
+    client = await stack.enter_async_context(
+        httpx.AsyncClient(
+            base_url=url,
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            timeout=_ANSWER_S,
+            trust_env=False,
+        )
+    )
+    body = wire.run_code(_SOURCE, "python", stdin=_STDIN, run_s=10.0)
+
+    async def request_per_test(tests: int) -> None:
+        for _ in range(tests):
+            try:
+                answer = await client.post("/run_code", json=body)
+                worked = answer.status_code == 200 and answer.json()["status"] == "Success"
+            except (httpx.HTTPError, ValueError, KeyError) as error:
+                raise SandboxError(f"{url}: {type(error).__name__} {error}") from error
+            if not worked:
+                raise SandboxError(f"{url}: HTTP {answer.status_code}, {answer.text[:200]}")
+
+    server = _listening(httpx.URL(url))
+    return {
+        name: _Side(run=run, at_once=at_once, server=server, sees_cpu=server is not None)
+        for name, run in (("http", _by_sandbox(fusion)), ("run_code", request_per_test))
+    }
+
+
+def _listening(url: httpx.URL) -> psutil.Process | None:
+    """The server's process, if it is one of this machine that may be looked at."""
+    if url.host not in ("127.0.0.1", "localhost", "::1"):
+        return None
+    with suppress(psutil.Error):
+        for socket in psutil.net_connections("tcp"):
+            listens = socket.status == psutil.CONN_LISTEN and socket.pid
+            if listens and tuple(socket.laddr)[1:] == (url.port or 80,):
+                return psutil.Process(socket.pid)
+    return None
+
+
+async def _round(side: _Side, programs: int, tests: int) -> Throughput:
+    gate = asyncio.Semaphore(side.at_once)
+
+    async def one(tests: int) -> float:
+        async with gate:
+            started = time.perf_counter()
+            await side.run(tests)
+            return time.perf_counter() - started
+
+    async def all_of(tests: int) -> tuple[list[float], float]:
+        started = time.perf_counter()
+        walls = await asyncio.gather(*(one(tests) for _ in range(programs)))
+        return walls, time.perf_counter() - started
+
+    cpu_s = _cpu_s(side.server)
+    _, many_s = await all_of(tests)
+    cpu_s = _cpu_s(side.server) - cpu_s
+    walls, single_s = await all_of(1)
+    return Throughput(
+        tests_per_s=programs * tests / many_s,
+        programs_per_s=programs / single_s,
+        cpu_ms_per_test=1000 * cpu_s / (programs * tests) if side.sees_cpu else None,
+        p99_ms=1000 * statistics.quantiles(walls, n=100, method="inclusive")[98],
+    )
+
+
+def _processes(tests: int) -> None:
     for _ in range(tests):
         command = [sys.executable, "-I", "-S", "-c", _SOURCE]
         subprocess.run(command, input=_STDIN.encode(), capture_output=True, check=True)
 
 
-def _cpu_s() -> float:
-    """CPU time of this process, its ended children, and its living ones with theirs."""
+def _cpu_s(server: psutil.Process | None) -> float:
+    """CPU time of this process and of a server, their ended children, and the living with theirs."""
     total = 0.0
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         usage = resource.getrusage(who)
         total += usage.ru_utime + usage.ru_stime
-    return total + sum(sum(child.cpu_times()[:4]) for child in psutil.Process().children())
+    living = psutil.Process().children()
+    living += [server, *server.children()] if server else []
+    return total + sum(sum(process.cpu_times()[:4]) for process in living)
 
 
-def _throughput(walls: list[float], wall_s: float, cpu_s: float, tests: int) -> Throughput:
-    return Throughput(
-        tests_per_s=tests / wall_s,
-        programs_per_s=len(walls) / wall_s,
-        cpu_ms_per_test=1000 * cpu_s / tests,
-        p99_ms=1000 * statistics.quantiles(walls, n=100, method="inclusive")[98],
-    )
+def _median(rounds: Sequence[Throughput]) -> Throughput:
+    def median(name: str) -> float | None:
+        values = [getattr(one, name) for one in rounds]
+        return None if None in values else statistics.median(values)
 
-
-def _median(rounds: list[Throughput]) -> Throughput:
-    names = [field.name for field in fields(Throughput)]
-    return Throughput(**{n: statistics.median(getattr(r, n) for r in rounds) for n in names})
+    return Throughput(**{field.name: median(field.name) for field in fields(Throughput)})  # type: ignore[arg-type]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, Request, Response
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from coding_model_project.errors import CodingModelError
@@ -17,6 +20,13 @@ from coding_model_project.server.measures import Measures
 from coding_model_project.server.running import Bounds, run_code
 
 _CLIENT_GONE = 499
+
+
+class AsciiJson(JSONResponse):
+    """JSON that holds whatever came with a request: lone surrogates too, and numbers JSON has not."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +48,7 @@ def create_app(sandbox: Sandbox, settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         strict_content_type=False,  # clients that send none are answered
+        default_response_class=AsciiJson,
     )
     admission = Admission(settings.at_once, settings.max_waiting)
     measures = Measures(admission)
@@ -61,18 +72,23 @@ def _add_errors(app: FastAPI) -> None:
     async def busy(_request: Request, error: Exception) -> Response:
         assert isinstance(error, Busy)
         headers = {"retry-after": str(error.retry_after_s)}
-        return JSONResponse({"detail": str(error)}, 429, headers)
+        return AsciiJson({"detail": str(error)}, 429, headers)
+
+    async def malformed(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return AsciiJson({"detail": jsonable_encoder(error.errors())}, 422)
 
     async def unusable(_request: Request, error: Exception) -> Response:
-        return JSONResponse({"detail": str(error)}, 400)
+        return AsciiJson({"detail": str(error)}, 400)
 
     async def ours(_request: Request, error: Exception) -> Response:
-        return JSONResponse({"detail": str(error)}, 503, {"retry-after": "1"})
+        return AsciiJson({"detail": str(error)}, 503, {"retry-after": "1"})
 
     async def unforeseen(_request: Request, error: Exception) -> Response:
-        return JSONResponse({"detail": type(error).__name__}, 500)  # the log has the traceback
+        return AsciiJson({"detail": type(error).__name__}, 500)  # the log has the traceback
 
     app.add_exception_handler(Exception, unforeseen)
+    app.add_exception_handler(RequestValidationError, malformed)
     app.add_exception_handler(Busy, busy)
     app.add_exception_handler(models.BadRequest, unusable)
     app.add_exception_handler(CodingModelError, ours)
@@ -109,7 +125,7 @@ def _add_datasets(app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Adm
         rows = body.config.provided_data
         if not isinstance(rows, list):
             detail = "request.config.provided_data should be a list of str -> str | int"
-            raise HTTPException(400, detail)
+            raise models.BadRequest(detail)
         return [prompts.prompt(row, body.dataset, body.config) for row in rows]
 
     @app.post("/get_prompt_by_id")
@@ -117,14 +133,14 @@ def _add_datasets(app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Adm
         row = body.config.provided_data
         if not isinstance(row, dict):
             detail = "request.config.provided_data should be a dict with str -> str | int"
-            raise HTTPException(400, detail)
+            raise models.BadRequest(detail)
         return prompts.prompt(row, body.dataset, body.config)
 
     @app.post("/list_ids")
     async def _list_ids(body: models.GetPromptsRequest) -> list[int | str]:
         rows = body.config.provided_data
         if not isinstance(rows, list):
-            raise HTTPException(400, datasets.no_such_dataset(body.dataset))
+            raise models.BadRequest(datasets.no_such_dataset(body.dataset))
         return [row.get("id", number) for number, row in enumerate(rows)]
 
     @app.get("/list_datasets")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, FiniteFloat
 
 
 class BadRequest(Exception):
@@ -22,8 +22,8 @@ PhaseStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
 
 
 class RunCodeRequest(BaseModel):
-    compile_timeout: float = 10.0
-    run_timeout: float = 10.0
+    compile_timeout: FiniteFloat = 10.0
+    run_timeout: FiniteFloat = 10.0
     memory_limit_MB: int = -1
     code: str
     stdin: str | None = None

@@ -51,11 +51,23 @@ class Bounds:
     """Also without a limit of the request's own."""
     output_kb: int = 4096
 
+    def check(self, limits: Limits) -> None:
+        """Refuse limits above these: a verdict must not depend on which server gave it.
+
+        Raises:
+            ConfigError: names the limit.
+        """
+        most = {"wall_s": self.run_s, "memory_mb": self.memory_mb, "output_kb": self.output_kb}
+        for name, bound in most.items():
+            if getattr(limits, name) > bound:
+                asked = f"limits.{name}={getattr(limits, name):g}"
+                raise ConfigError(f"{asked}: the server allows at most {bound:g}")
+
 
 async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
     """Run a request's program; the sandbox's own failures are status SandboxError."""
     if request.language == "python" and request.code.startswith(MARK):
-        return await _run_batch(request.stdin or "", sandbox)
+        return await _run_batch(request.stdin or "", sandbox, bounds)
     (response,) = await run_on_each(request, [request.stdin or ""], sandbox, bounds)
     return response
 
@@ -111,7 +123,7 @@ async def run_asserts(
     return _response(execution, request)
 
 
-async def _run_batch(text: str, sandbox: Sandbox) -> RunCodeResponse:
+async def _run_batch(text: str, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
     """Do what a `FusionSandbox`'s driver would, which starts processes as no program may here."""
     try:
         request = batch.decode_request(text)
@@ -120,6 +132,7 @@ async def _run_batch(text: str, sandbox: Sandbox) -> RunCodeResponse:
     identity = sandbox.identity.partition("/")[2]
     started = time.monotonic()
     try:
+        bounds.check(request.limits)
         executions = await sandbox.run(
             request.program,
             request.inputs,

@@ -18,7 +18,9 @@ from coding_model_project.data.tinycode.generator import generate
 from coding_model_project.data.tinycode.noise import NoiseConfig, noisy_solution
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.graders.turns import Turns
 from coding_model_project.sandbox import conformance
+from coding_model_project.sandbox.bench import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox, batch, endpoint, fleet, probe
 from coding_model_project.types import (
@@ -58,6 +60,14 @@ async def test_conforms_over_sandbox_serve(shared_server):
         assert [str(finding) for finding in await conformance.check(sandbox)] == []
         async with EmbeddedSandbox(workers=1) as embedded:
             assert sandbox.identity == embedded.identity.replace("embedded", "fusion")
+
+
+async def test_a_server_is_measured_beside_the_sandbox(shared_server):
+    found = await measure(rounds=1, programs=4, tests=2, url=shared_server.url)
+    for side in (found.embedded, found.subprocess, found.http, found.run_code):
+        assert side is not None
+        assert min(side.tests_per_s, side.programs_per_s, side.p99_ms) > 0
+        assert side.cpu_ms_per_test  # the server's processes are this machine's
 
 
 async def test_conforms_by_its_driver(plain):
@@ -211,8 +221,8 @@ async def test_verdicts_are_those_of_the_embedded_sandbox(shared_server, stop_ea
     programs = tinycode_programs(100 if stop_early else 300)
 
     async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
-        slots = asyncio.Semaphore(at_once)
-        grader = ExecutionGrader(sandbox, bare=True, stop_early=stop_early, slots=slots)
+        turns = Turns(at_once)
+        grader = ExecutionGrader(sandbox, bare=True, stop_early=stop_early, turns=turns)
         return [
             essence(verdict)
             for verdict in await asyncio.gather(*(grader.grade_code(*p) for p in programs))

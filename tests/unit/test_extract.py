@@ -75,6 +75,9 @@ def test_an_unclosed_fence_is_accepted_and_flagged():
 def test_other_languages_by_their_tags():
     text = f"```c++\nint x;\n```\n```python\n{CODE}```"
     assert extract(text, language="cpp").code == "int x;\n"
+    for language, tag in (("cpp", "cc"), ("c++", "cpp"), ("javascript", "js"), ("bash", "sh")):
+        found = extract(f"```{tag}\nx\n```\n```python\n{CODE}```", language=language)
+        assert (found.code, found.rule) == ("x\n", Rule.tagged_block)
 
 
 LINES = st.text(alphabet=st.characters(exclude_characters="`~<>[]\r"), max_size=60)

@@ -1,3 +1,5 @@
+import pytest
+
 from coding_model_project.extract import extract
 from coding_model_project.prompts import PromptStyle, solution_message, solve_messages
 from tests.fakes import stdin_problem
@@ -12,9 +14,10 @@ def test_no_test_is_shown_and_only_fenced_prompts_ask_for_a_fence():
     assert "secret" not in fenced["content"]
 
 
-def test_what_is_shown_as_an_answer_is_what_extract_finds():
+@pytest.mark.parametrize("language", ["python", "cpp", "javascript", "bash"])
+def test_what_is_shown_as_an_answer_is_what_extract_finds(language):
     for style in PromptStyle:
-        answer = solution_message("print(1)", style=style)["content"]
-        found = extract(answer, bare=style is PromptStyle.bare)
+        answer = solution_message("print(1)", style=style, language=language)["content"]
+        found = extract(answer, language=language, bare=style is PromptStyle.bare)
         assert found.code is not None
         assert found.code.strip() == "print(1)"

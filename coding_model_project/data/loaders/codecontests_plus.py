@@ -1,7 +1,7 @@
 """CodeContests+: problems of CodeContests with generated, verified tests and a checker each.
 
 A checker is a C++ program against testlib. Those that only compare tokens do what our own comparison
-does; problems with any other are set aside until checkers run.
+does. Problems with any other are judged by it where it can be compiled, and set aside elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from coding_model_project.data.loaders.base import Part, Published, Row, Unusabl
 from coding_model_project.data.loaders.cases import pairs, stdin_tests
 from coding_model_project.data.loaders.codecontests import MAX_SOLUTIONS, limits
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.types import Problem
+from coding_model_project.graders.checker import CHECKER
+from coding_model_project.sandbox.embedded import cpp
+from coding_model_project.types import Checker, Problem
 
 SIZES = ("1x", "2x", "3x", "4x", "5x")
 _PLAIN_CHECKER = re.compile(
@@ -26,8 +28,7 @@ _READS_MORE = re.compile(r"\binf\s*\.")
 def problem(row: Row, part: Part, index: int) -> Problem:
     """A row of any of the sizes."""
     statement = text(row, "description")
-    if _needs_checker(row.get("checker")):
-        raise Unusable("needs its checker program")
+    checker = _checker(row.get("checker"))
     title = row.get("title")
     time_limit = number(row, "time_limit")
     return Problem(
@@ -35,6 +36,8 @@ def problem(row: Row, part: Part, index: int) -> Problem:
         split=part.split or "train",
         statement=f"{title}\n\n{statement}" if isinstance(title, str) and title else statement,
         tests=stdin_tests(pairs(row.get("test_cases"))),
+        comparison=CHECKER if checker else "tokens",
+        checker=checker,
         # Milliseconds in the published rows; seconds in some re-uploads.
         limits=limits(
             time_limit / 1000 if time_limit and time_limit >= 100 else time_limit,
@@ -45,10 +48,19 @@ def problem(row: Row, part: Part, index: int) -> Problem:
     )
 
 
-def _needs_checker(checker: Any) -> bool:
-    if not checker:
-        return False
-    return not _PLAIN_CHECKER.search(checker) or bool(_READS_MORE.search(checker))
+def _checker(source: Any) -> Checker | None:
+    """The row's checker, if it does more than compare tokens.
+
+    Raises:
+        Unusable: it cannot be compiled here.
+    """
+    if not source or (_PLAIN_CHECKER.search(source) and not _READS_MORE.search(source)):
+        return None
+    if cpp.find() is None:
+        raise Unusable("needs its checker program, and there is no g++ with static libraries")
+    if "testlib.h" in source and not cpp.has_testlib():
+        raise Unusable(f"needs its checker program: set {cpp.TESTLIB} to the path of testlib.h")
+    return Checker(source=source, language="cpp")
 
 
 def _python(submissions: Any) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""open-r1/codeforces: problems with official tests, some of them cut, some with a generated checker."""
+"""open-r1/codeforces: problems with official tests, some of them cut, some with a generated checker.
+
+A checker is a Python program: `checker.py INPUT ANSWER OUTPUT`, which prints 1 or 0.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from coding_model_project.data.loaders.base import Part, Published, Row, Unusabl
 from coding_model_project.data.loaders.cases import pairs, stdin_tests
 from coding_model_project.data.loaders.codecontests import limits, refuse_any_answer
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.types import Problem
+from coding_model_project.graders.checker import CHECKER
+from coding_model_project.types import Checker, Problem, Protocol
 
 _SECTIONS = (("input_format", "Input"), ("output_format", "Output"), ("note", "Note"))
 
@@ -15,10 +19,11 @@ def problem(row: Row, part: Part, index: int) -> Problem:
     """A row; its examples are its public tests."""
     if row.get("input_mode") not in (None, "stdio"):
         raise Unusable("reads or writes files")
-    if row.get("generated_checker"):
-        raise Unusable("needs its checker program")
+    source = row.get("generated_checker")
+    checker = Checker(source=source, protocol=Protocol.score) if source else None
     statement = _statement(row)
-    refuse_any_answer(statement)
+    if checker is None:
+        refuse_any_answer(statement)
     shown = pairs(row.get("examples"))
     known = set(shown)
     hidden = [pair for pair in pairs(row.get("official_tests")) if pair not in known]
@@ -29,6 +34,8 @@ def problem(row: Row, part: Part, index: int) -> Problem:
         split=part.split or "train",
         statement=statement,
         tests=(*stdin_tests(shown, public=True), *stdin_tests(hidden)),
+        comparison=CHECKER if checker else "tokens",
+        checker=checker,
         limits=limits(number(row, "time_limit"), number(row, "memory_limit")),
         difficulty=int(rating) if rating else None,
         tags=(*(row.get("tags") or ()), *(() if complete else ("official tests cut",))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ def read_cases(path: Path) -> tuple[Case, ...]:
             cases.append(_case(json.loads(line)))
         except _Malformed as error:
             raise ConfigError(f"{path}:{number}: {error}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}:{number}: no JSON: {error}") from None
         if cases[-1].id in {case.id for case in cases[:-1]}:
             raise ConfigError(f"{path}:{number}: id: {cases[-1].id!r} was there before")
@@ -124,7 +125,7 @@ def _get(row: Mapping[str, Any], name: str, kind: type, *, optional: bool = Fals
 
 def _positive(limits: Mapping[str, Any], name: str) -> float:
     value = limits.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise _Malformed(f"limits.{name}: {value!r} is no positive number")
     return value
 

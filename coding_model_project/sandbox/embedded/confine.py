@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -31,6 +31,13 @@ class Tier(StrEnum):
         return order.index(self) >= order.index(other)
 
 
+PROC = "/proc"
+_STREAMS = {
+    "dev/fd": "/proc/self/fd",
+    "dev/stdin": "/proc/self/fd/0",
+    "dev/stdout": "/proc/self/fd/1",
+    "dev/stderr": "/proc/self/fd/2",
+}
 MEMORY_MARGIN = 48 << 20
 """Bytes of address space a test gets above its limit: thread stacks, allocator arenas."""
 
@@ -40,6 +47,7 @@ _STACK = 120 << 20
 _SCRATCH = 8 << 20
 """Bytes a test may write to its own /tmp, which ends with it (tier namespaces)."""
 
+MAX_DESCRIPTORS = 64
 _RLIMIT_SIGPENDING = 11  # Python has no name for it
 _PENDING_SIGNALS = 256
 """Queued signals, which timers count as."""
@@ -85,8 +93,14 @@ class Confinement:
         return 0
 
 
-def prepare(tier: Tier) -> Confinement:
+def prepare(
+    tier: Tier, readable: Sequence[str] = (), granted: Mapping[str, str] | None = None
+) -> Confinement:
     """Enter the tier's namespaces. Called once in a zygote, before any test, after its imports.
+
+    Args:
+        readable: further files and folders of the host that its tests see.
+        granted: further system calls (`seccomp.program`).
 
     Raises:
         OSError: this machine does not allow the tier.
@@ -97,25 +111,26 @@ def prepare(tier: Tier) -> Confinement:
     if tier is Tier.rlimit:
         return Confinement(tier=tier, base_address_space=base, proc=proc)
     ruleset = None
+    readable = (*READABLE, *readable)
     if tier is Tier.namespaces:
-        _enter_namespaces()
+        _enter_namespaces(readable)
     else:
         abi = linux.landlock_abi()
         if not abi:
             raise OSError("the kernel has no Landlock, which tier seccomp needs to close files")
-        opened = linux.landlock_ruleset(abi, READABLE, writable=["/dev/null"])
+        opened = linux.landlock_ruleset(abi, readable, writable=["/dev/null"])
         ruleset = os.dup2(opened, FIRST_KEPT - 1, inheritable=False)  # out of the way of a test's
         os.close(opened)
     return Confinement(
         tier=tier,
         base_address_space=base,
         landlock=ruleset,
-        filter=linux.Filter.build(),
+        filter=linux.Filter.build(granted or {}),
         proc=proc,
     )
 
 
-def _enter_namespaces() -> None:
+def _enter_namespaces(readable: Sequence[str]) -> None:
     """A user namespace with a read-only root of a few bind mounts, and no network."""
     uid, gid = os.getuid(), os.getgid()
     linux.unshare(
@@ -130,11 +145,11 @@ def _enter_namespaces() -> None:
     Path("/proc/self/uid_map").write_text(f"1000 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"1000 {gid} 1")
     linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
-    root = _mount_point()
+    root = _mount_point(readable)
     flags = linux.MS_NOSUID | linux.MS_NODEV
     linux.mount("root", str(root), "tmpfs", flags, "size=1m,mode=755").make()
     bound: list[Path] = []
-    for path in map(Path, READABLE):
+    for path in map(Path, readable):
         if not path.exists() or any(path.is_relative_to(parent) for parent in bound):
             continue
         target = root / path.relative_to("/")
@@ -143,6 +158,9 @@ def _enter_namespaces() -> None:
             continue
         _bind(path, target)
         bound.append(path)
+    if PROC in readable:  # each test mounts its own there
+        for name, target in _STREAMS.items():
+            (root / name).symlink_to(target)
     for name in ("tmp", "old"):
         (root / name).mkdir(exist_ok=True)
     os.chdir(root)
@@ -154,11 +172,11 @@ def _enter_namespaces() -> None:
     linux.sethostname("sandbox")
 
 
-def _mount_point() -> Path:
+def _mount_point(readable: Sequence[str]) -> Path:
     """A directory to build the new root on, which hides nothing that goes into it."""
     for name in ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp", "/dev/shm"):
         path = Path(name)
-        if path.is_dir() and not any(Path(p).resolve().is_relative_to(path) for p in READABLE):
+        if path.is_dir() and not any(Path(p).resolve().is_relative_to(path) for p in readable):
             return path
     raise OSError("no directory to build a root on")
 
@@ -188,9 +206,7 @@ class Steps:
         """
         for step in self.enter:
             step.make()
-        for name, content in files.items():
-            Path(name).parent.mkdir(parents=True, exist_ok=True)
-            Path(name).write_bytes(content)
+        write_files(files)
         for step in self.restrict:
             step.make()
         if self.filter is not None:
@@ -208,26 +224,56 @@ def steps(
     enter = [linux.duplicate(descriptor, to=i) for i, descriptor in enumerate(kept)]
     enter += [linux.close_from(len(kept)), linux.die_with_parent()]
     if confinement.tier is Tier.namespaces:
-        flags = linux.MS_NOSUID | linux.MS_NODEV
-        size = f"size={_SCRATCH + files_bytes},nr_inodes=512"
-        enter += [linux.mount("tmp", "/tmp", "tmpfs", flags, size), linux.change_directory("/tmp")]
+        enter += scratch(files_bytes)
     else:
         enter += [linux.change_directory("/")]
+    memory = confinement.base_address_space + (limits.memory_mb << 20)
+    restrict = [
+        linux.limit(resource.RLIMIT_AS, memory),
+        linux.limit(resource.RLIMIT_STACK, _STACK),
+        *common_limits(limits),
+        *sealing(confinement, n_descriptors if confinement.landlock is not None else None),
+    ]
+    return Steps(enter=tuple(enter), restrict=tuple(restrict), filter=confinement.filter)
+
+
+def scratch(files_bytes: int) -> list[linux.SystemCall]:
+    """A /tmp of the process's own, to work in, with room for its files (tier namespaces)."""
+    flags = linux.MS_NOSUID | linux.MS_NODEV
+    size = f"size={_SCRATCH + files_bytes},nr_inodes=512"
+    return [linux.mount("tmp", "/tmp", "tmpfs", flags, size), linux.change_directory("/tmp")]
+
+
+def write_files(files: Mapping[str, bytes]) -> None:
+    """Into the working directory."""
+    for name, content in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(content)
+
+
+def common_limits(limits: Limits) -> list[linux.SystemCall]:
+    """Those that do not depend on how memory is measured."""
     values = {
-        resource.RLIMIT_AS: confinement.base_address_space + (limits.memory_mb << 20),
         resource.RLIMIT_FSIZE: limits.output_kb << 10,
         resource.RLIMIT_CPU: int(limits.cpu_s) + 2,  # behind the exact clock outside
-        resource.RLIMIT_STACK: _STACK,
-        resource.RLIMIT_NOFILE: 64,
+        resource.RLIMIT_NOFILE: MAX_DESCRIPTORS,
         _RLIMIT_SIGPENDING: _PENDING_SIGNALS,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
     }
-    restrict = [linux.limit(kind, value) for kind, value in values.items()]
+    return [linux.limit(kind, value) for kind, value in values.items()]
+
+
+def sealing(confinement: Confinement, landlock: int | None) -> list[linux.SystemCall]:
+    """Gives up all rights, before the filter is installed.
+
+    Args:
+        landlock: descriptor of the rules, which is closed.
+    """
+    calls = [linux.no_new_privileges()]
     if confinement.filter is not None:
-        restrict.append(linux.drop_capabilities())
-    restrict.append(linux.no_new_privileges())
-    if confinement.landlock is not None:
-        restrict += [linux.landlock_restrict(n_descriptors), linux.close(n_descriptors)]
-    return Steps(enter=tuple(enter), restrict=tuple(restrict), filter=confinement.filter)
+        calls.insert(0, linux.drop_capabilities())
+    if landlock is not None:
+        calls += [linux.landlock_restrict(landlock), linux.close(landlock)]
+    return calls

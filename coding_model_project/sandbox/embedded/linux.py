@@ -9,7 +9,7 @@ import platform
 import resource
 import signal
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -26,9 +26,10 @@ _COLUMN = syscalls.ARCHITECTURES.get(MACHINE)
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x20000, 0x2000000, 0x4000000
 CLONE_NEWIPC, CLONE_NEWUSER = 0x8000000, 0x10000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 4096
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
 MS_REC, MS_PRIVATE, MNT_DETACH = 16384, 1 << 18, 2
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _AT_FDCWD, _AT_RECURSIVE = 1, 2, -100, 0x8000
+_AT_EMPTY_PATH = 0x1000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
 
@@ -41,6 +42,9 @@ def number(name: str) -> int:
     if _COLUMN is None:
         raise OSError(errno.ENOSYS, f"no system call table for {MACHINE}")
     return syscalls.NUMBERS[name][_COLUMN]
+
+
+Argument = int | str | bytes | ctypes.Array[Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class SystemCall:
     """The call's number first, as `syscall` takes it."""
 
     @classmethod
-    def ready(cls, name: str, *arguments: int | str | bytes | None) -> Self:
+    def ready(cls, name: str, *arguments: Argument) -> Self:
         """Args: arguments: numbers; what is to be pointed to, text with a zero behind it; None for NULL.
 
         Raises:
@@ -73,7 +77,7 @@ class SystemCall:
         return result
 
 
-def _converted(argument: int | str | bytes | None) -> Any:
+def _converted(argument: Argument) -> Any:
     match argument:
         case None:
             return ctypes.c_void_p(None)
@@ -83,9 +87,11 @@ def _converted(argument: int | str | bytes | None) -> Any:
             return ctypes.create_string_buffer(argument, len(argument))
         case int():
             return ctypes.c_long(argument)
+        case _:
+            return argument
 
 
-def call(name: str, *arguments: int | str | bytes | None) -> int:
+def call(name: str, *arguments: Argument) -> int:
     """Make a system call now; raises OSError with its name."""
     return SystemCall.ready(name, *arguments).make()
 
@@ -120,6 +126,15 @@ def change_directory(path: str) -> SystemCall:
     return SystemCall.ready("chdir", path)
 
 
+def execute(fd: int, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Become the program in a file: returns only by raising OSError."""
+    argv, envp = (
+        (ctypes.c_char_p * (len(words) + 1))(*(word.encode() for word in words), None)
+        for words in (arguments, [f"{name}={value}" for name, value in environment.items()])
+    )
+    call("execveat", fd, "", argv, envp, _AT_EMPTY_PATH)
+
+
 def duplicate(descriptor: int, to: int) -> SystemCall:
     return SystemCall.ready("dup3", descriptor, to, 0)
 
@@ -128,9 +143,9 @@ def close(descriptor: int) -> SystemCall:
     return SystemCall.ready("close", descriptor)
 
 
-def close_from(first: int) -> SystemCall:
-    """Closes every descriptor from this one up."""
-    return SystemCall.ready("close_range", first, 0xFFFFFFFF, 0)
+def close_from(first: int, last: int = 0xFFFFFFFF) -> SystemCall:
+    """Closes every descriptor from this one up, or up to another one."""
+    return SystemCall.ready("close_range", first, last, 0)
 
 
 def limit(kind: int, value: int) -> SystemCall:
@@ -192,6 +207,7 @@ _FS_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15)
 _READ_ONLY = 1 << 0 | 1 << 2 | 1 << 3  # execute, read file, read directory
 _READ_ONLY_FILE = 1 << 0 | 1 << 2
 _WRITE_FILE = 1 << 1 | 1 << 14  # and truncate it
+_WRITE_FOLDER = _WRITE_FILE | 1 << 5 | 1 << 8  # and remove and make files in it
 
 
 def landlock_abi() -> int:
@@ -206,7 +222,7 @@ def landlock_ruleset(abi: int, readable: Sequence[str], writable: Sequence[str] 
     """A descriptor of rules: only `readable` paths; no TCP; no signals out (ABI 6).
 
     Args:
-        writable: those that may also be written to; no directories.
+        writable: those that may also be written to; files may be made in and removed from folders.
     """
     rights = _FS_RIGHTS.get(abi, (1 << 16) - 1)
     words = [rights] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])
@@ -217,9 +233,10 @@ def landlock_ruleset(abi: int, readable: Sequence[str], writable: Sequence[str] 
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
-        allowed = _READ_ONLY if Path(path).is_dir() else _READ_ONLY_FILE
+        folder = Path(path).is_dir()
+        allowed = _READ_ONLY if folder else _READ_ONLY_FILE
         if path in writable:
-            allowed |= rights & _WRITE_FILE
+            allowed |= rights & (_WRITE_FOLDER if folder else _WRITE_FILE)
         rule = struct.pack("=QI", allowed, fd)
         call("landlock_add_rule", ruleset, 1, rule, 0)
         os.close(fd)
@@ -244,14 +261,18 @@ class Filter:
     call: SystemCall
 
     @classmethod
-    def build(cls) -> Self:
+    def build(cls, granted: Mapping[str, str] = {}) -> Self:
         """The filter for this machine, made ready.
+
+
+        Args:
+            granted: as of `seccomp.program`.
 
         Raises:
             OSError: the machine's architecture is not supported.
         """
         number("seccomp")
-        code = seccomp.program(MACHINE)
+        code = seccomp.program(MACHINE, granted)
         program = ctypes.create_string_buffer(code, len(code))
         header = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(program))
         own_pid = struct.pack("I", seccomp.OWN_PID)

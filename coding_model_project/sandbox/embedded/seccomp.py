@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coding_model_project.sandbox.embedded import syscalls
+
+EXEC_FD = 255
+"""Descriptor of the one file that may be executed. Above the limit on descriptors, so that once it is
+closed, by the execution itself, no other can take its number."""
 
 OWN_PID = 0x5EC0DE5
 """Stands in the program for the process's own id."""
@@ -29,14 +33,19 @@ _IOCTL_ALLOWED = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
 _PRCTL_ALLOWED = (15, 16)  # PR_SET_NAME, PR_GET_NAME
 _AF_UNIX = 1
+_AT_EMPTY_PATH = 0x1000
+_ARCH_SET_FS = 0x1002
 _RLIMIT_STACK = 3
 
 _Code = list[tuple[int, int, int, int]]
 """(operation, jump if true, jump if false, value); jumps count from the next instruction."""
 
 
-def program(machine: str) -> bytes:
+def program(machine: str, granted: Mapping[str, str] = {}) -> bytes:
     """The program for a machine, with `OWN_PID` in it.
+
+    Args:
+        granted: further calls, and what is done with them: `ONE_EXEC` or `MANY_PROCESSES`.
 
     Raises:
         KeyError: no table for this machine.
@@ -50,7 +59,7 @@ def program(machine: str) -> bytes:
     ]
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32), (_RET, 0, 0, _KILL)]
-    search = _Search.over(_actions(column))
+    search = _Search.over(_actions(column, granted))
     blocks: _Code = []
     starts: dict[str, int] = {}
     for name, block in _BLOCKS.items():
@@ -61,10 +70,12 @@ def program(machine: str) -> bytes:
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 
 
-def _actions(column: int) -> list[tuple[int, str]]:
+def _actions(column: int, granted: Mapping[str, str]) -> list[tuple[int, str]]:
     """Where, going up the numbers, what is done with a call changes: (first number, action)."""
     at = {n[column]: "allow" for n in syscalls.ALLOWED.values()}
     at |= {n[column]: name for name, n in syscalls.CONDITIONAL.items()}
+    at |= {syscalls.NUMBERS[name][column]: action for name, action in granted.items()}
+    at.pop(-1, None)
     actions = [(0, "")]
     for number in range(max(at) + 2):
         action = at.get(number) or ("deny" if number < syscalls.FIRST_SHARED else "missing")
@@ -173,4 +184,30 @@ _BLOCKS: dict[str, _Code] = {
     "sendto": _null(4),  # to the other end of a pair, never to an address
     "socketpair": _either(0, [_AF_UNIX], _ALLOW, _EPERM),
     "prctl": _either(0, _PRCTL_ALLOWED, _ALLOW, _EPERM),
+    "execveat": [  # of the file that was opened for it, and of no path
+        _low(0),
+        (_JEQ, 0, 3, EXEC_FD),
+        _low(4),
+        (_JEQ, 0, 1, _AT_EMPTY_PATH),
+        (_RET, 0, 0, _ALLOW),
+        (_RET, 0, 0, _EPERM),
+    ],
+    "arch_prctl": _either(0, [_ARCH_SET_FS], _ALLOW, _ERRNO | errno.EINVAL),
+    "clone of processes": [
+        _low(0),
+        (_JSET, 0, 1, _CLONE_NEW),
+        (_RET, 0, 0, _EPERM),
+        (_RET, 0, 0, _ALLOW),
+    ],
 }
+
+ONE_EXEC = {name: name for name in syscalls.EXECUTION}
+"""Grants the execution of `EXEC_FD`."""
+
+MANY_PROCESSES = {
+    **ONE_EXEC,
+    **dict.fromkeys((*syscalls.PROCESSES, "kill", "tgkill"), "allow"),
+    "clone": "clone of processes",
+}
+"""Grants processes, each under the same filter, and the execution of any file in reach: for a PID
+namespace of their own."""

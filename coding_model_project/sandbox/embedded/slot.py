@@ -23,6 +23,7 @@ from coding_model_project.types import (
     Asserts,
     Call,
     Execution,
+    Files,
     Input,
     Limits,
     Opaque,
@@ -37,7 +38,7 @@ _INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
 """Environment the interpreter needs, or by which a run finds its processes; gone for programs."""
 
 _START_S = 60.0
-_COMPILE_S = 60.0
+COMPILE_S = 60.0
 _MARGIN_S = 15.0
 """Wall seconds above a wait's own limit before the zygote is given up as hanging."""
 
@@ -48,6 +49,8 @@ class ZygoteLost(Exception):
 
 class Slot:
     """Runs programs one after another in one zygote, which it starts when there is none."""
+
+    _MODULE = "zygote"
 
     def __init__(self, tier: Tier, python: str, preload: Sequence[str] = ()) -> None:
         self._tier = tier
@@ -81,10 +84,10 @@ class Slot:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        arguments = [f"{__package__}.zygote", str(os.getpid()), str(theirs.fileno())]
+        arguments = [f"{__package__}.{self._MODULE}", str(os.getpid()), str(theirs.fileno())]
         try:
             self._process = subprocess.Popen(
-                [*self._command, *arguments, self._tier, self._preload],
+                [*self._command, *arguments, self._tier, *self._arguments()],
                 pass_fds=[theirs.fileno()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -179,18 +182,8 @@ class Slot:
         if self._ending:
             self._receive(_MARGIN_S)
             self._ending = False
-        head = {
-            "limits": asdict(limits),
-            "sizes": [len(source), *map(len, program.files.values())],
-            "files": list(program.files),
-        }
-        self._send(head, b"".join([source, *program.files.values()]))
-        head, _ = self._receive(_COMPILE_S)
-        if head.get("done", 0) in (1, -signal.SIGKILL):
-            raise ZygoteLost(f"the process of the program ended with {head['done']}")
-        if "compiled" not in head:  # or the compiler itself crashed on this source
-            self._ending = "done" not in head
-            failed = _syntax_error(head.get("syntax_error", "the compiler crashed"))
+        failed = self._begin(program, source, limits)
+        if failed is not None:
             for index in range(len(executions), len(inputs)):
                 executions.append(failed)
                 if stop(index, failed):
@@ -209,6 +202,26 @@ class Slot:
                 break
         self._send({"end": True})
         self._ending = True
+
+    def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
+        """Have a program compiled; what becomes of each of its inputs if it does not compile."""
+        head = {
+            "limits": asdict(limits),
+            "sizes": [len(source), *map(len, program.files.values())],
+            "files": list(program.files),
+        }
+        self._send(head, b"".join([source, *program.files.values()]))
+        head, _ = self._receive(COMPILE_S)
+        if head.get("done", 0) in (1, -signal.SIGKILL):
+            raise ZygoteLost(f"the process of the program ended with {head['done']}")
+        if "compiled" in head:
+            return None
+        self._ending = "done" not in head  # if it is, the compiler itself crashed on this source
+        return _syntax_error(head.get("syntax_error", "the compiler crashed"))
+
+    def _arguments(self) -> list[str]:
+        """What the zygote's module is started with, after its tier."""
+        return [self._preload]
 
     def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
         channel = self._open_channel()
@@ -241,6 +254,10 @@ def _requests(given: Input) -> list[tuple[dict[str, Any], bytes]]:
             return [({"function": given.function}, codec.encode(given.args))]
         case Asserts():
             return [({"asserts": given.entry_point}, b""), ({}, given.source.encode())]
+        case Files():
+            texts = [text.encode("utf-8", "surrogatepass") for text in given.contents.values()]
+            head = {"arguments": list(given.contents), "sizes": [len(text) for text in texts]}
+            return [(head, b"".join(texts))]
 
 
 def _syntax_error(reason: str) -> Execution:
@@ -327,6 +344,8 @@ def _status(head: dict[str, Any], limits: Limits) -> Status:
         return Status.output_limit
     if head["killed"] == "wall":
         return Status.wall_timeout
+    if head["killed"] == "memory":
+        return Status.memory_limit
     if code == OUT_OF_MEMORY and head["stderr"].endswith("MemoryError\n"):
         return Status.memory_limit
     if code < 0:  # or one thread too many

@@ -15,11 +15,13 @@ from typing import Self
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.embedded import probe
+from coding_model_project.sandbox.embedded import languages, probe
 from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.sandbox.embedded.foreign import ForeignSlot
 from coding_model_project.sandbox.embedded.slot import Slot, ZygoteLost
 from coding_model_project.types import (
     Asserts,
+    Call,
     Execution,
     Input,
     Limits,
@@ -31,7 +33,8 @@ _NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 
 class EmbeddedSandbox:
-    """Runs Python programs in processes forked from warm, confined interpreters.
+    """Runs Python programs in processes forked from warm, confined interpreters, and programs in other
+    `languages` in processes confined as strongly.
 
     Args:
         workers: programs run at the same time; one per CPU core this process may use by default.
@@ -58,6 +61,8 @@ class EmbeddedSandbox:
         self._preload, self._python = preload, python
         self._threads: ThreadPoolExecutor | None = None
         self._slots: list[Slot] = []
+        self._foreign: dict[tuple[Slot, languages.Language], ForeignSlot] = {}
+        """What stands in for a slot where a program is not in Python; made when one comes."""
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._tier: Tier | None = None
         self._python_version = ""
@@ -125,12 +130,12 @@ class EmbeddedSandbox:
         threads, self._threads = self._threads, None
         if threads is None:
             return
-        for slot in self._slots:
+        for slot in [*self._slots, *self._foreign.values()]:
             slot.interrupt()
         await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
-        for slot in self._slots:
+        for slot in [*self._slots, *self._foreign.values()]:
             await asyncio.to_thread(slot.stop)
-        self._slots, self._free = [], queue.SimpleQueue()
+        self._slots, self._foreign, self._free = [], {}, queue.SimpleQueue()
 
     async def run(
         self,
@@ -143,8 +148,9 @@ class EmbeddedSandbox:
         """See `Sandbox.run`. Also:
 
         Raises:
-            ConfigError: a language other than Python, or files at a tier without a place for them.
-            DataError: tests that are no Python source, or a file outside of the working directory.
+            ConfigError: a language that is not run here, or files at a tier without a place for them.
+            DataError: tests that are no Python source, calls into another language, or a file outside
+                of the working directory.
         """
         if self._threads is None:
             raise SandboxError(_NOT_STARTED)
@@ -166,8 +172,11 @@ class EmbeddedSandbox:
 
     def _check(self, program: Program, inputs: Sequence[Input]) -> None:
         if program.language != "python":
-            raise ConfigError(f"the embedded sandbox runs python, not {program.language!r}")
+            languages.toolchain(program.language, self.tier)
         for given in inputs:
+            if program.language != "python" and isinstance(given, Call | Asserts):
+                kind = type(given).__name__
+                raise DataError(f"{kind} inputs are for python, not {program.language!r}")
             if isinstance(given, Asserts):
                 _check_text(given.source)
         if program.files and self._tier is not Tier.namespaces:
@@ -189,7 +198,8 @@ class EmbeddedSandbox:
                 if self._closing.is_set():
                     break
                 try:
-                    slot.run(program, inputs, limits, executions, stop)
+                    use = slot if program.language == "python" else self._speaking(slot, program)
+                    use.run(program, inputs, limits, executions, stop)
                     return executions
                 except ZygoteLost as error:
                     failure = error
@@ -198,6 +208,13 @@ class EmbeddedSandbox:
         if self._closing.is_set():
             raise SandboxError("the sandbox was closed during the run")
         raise SandboxError(f"the sandbox lost a program {_ATTEMPTS} times: {failure}")
+
+    def _speaking(self, slot: Slot, program: Program) -> Slot:
+        """The stand-in of a slot, which runs one program at a time with it."""
+        chain = languages.toolchain(program.language, self.tier)
+        spoken = languages.named(program.language)
+        made = ForeignSlot(self.tier, self._python, spoken, chain)
+        return self._foreign.setdefault((slot, spoken), made)
 
 
 def _check_text(source: str) -> None:

@@ -96,4 +96,15 @@ ALLOWED: Final[dict[str, tuple[int, int]]] = (
 )
 """Allowed with any arguments: what Python, its standard library and numpy use without processes."""
 
-NUMBERS: Final = OURS | CONDITIONAL | ALLOWED
+EXECUTION: Final[dict[str, tuple[int, int]]] = {"execveat": (322, 281), "arch_prctl": (158, -1)}
+"""What it takes to become another program (`seccomp.ONE_EXEC`)."""
+
+PROCESSES: Final[dict[str, tuple[int, int]]] = {
+    "execve": (59, 221), "fork": (57, -1), "vfork": (58, -1), "setpgid": (109, 154),
+    "setsid": (112, 157), "chmod": (90, -1), "fchmod": (91, 52), "fchmodat": (268, 53),
+    "mknod": (133, -1), "mknodat": (259, 33), "truncate": (76, 45), "utime": (132, -1),
+    "utimes": (235, -1), "futimesat": (261, -1), "utimensat": (280, 88), "setpriority": (141, 140),
+}  # fmt: skip
+"""What a shell and its tools use besides, where all of its processes end with it."""
+
+NUMBERS: Final = OURS | CONDITIONAL | ALLOWED | EXECUTION | PROCESSES

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from coding_model_project.sandbox.embedded import asserts, frames, linux, program
+from coding_model_project.sandbox.embedded import arguments, asserts, frames, linux, program
 from coding_model_project.sandbox.embedded.confine import FIRST_KEPT, Confinement, Steps, steps
 from coding_model_project.types import Limits
 
@@ -28,7 +28,7 @@ _STDERR_TAIL = 2000
 _MIN_TESTS_MEMORY_MB = 512
 """The tests are ours, so a program's tight limit is not theirs."""
 
-_MAX_THREADS = 1000
+MAX_THREADS = 1000
 """A bomb of threads with tiny stacks is not stopped by memory, and no limit counts root's threads."""
 
 _THREADS_EVERY_S = 0.05
@@ -75,6 +75,9 @@ def run(channel: socket.socket, compiled: Compiled, head: dict[str, Any], data: 
     compiled.confined[_PROGRAM] = compiled.confined[_TESTS] = 0
     if "asserts" in head:
         _run_asserts(channel, compiled, head["asserts"])
+    elif "arguments" in head:
+        tier = compiled.ready.confinement.tier
+        _run_on_files(channel, compiled, arguments.given(tier, head, data))
     else:
         _run_program(channel, compiled, head.get("function"), data)
 
@@ -83,7 +86,7 @@ def _run_program(
     channel: socket.socket, compiled: Compiled, function: str | None, data: bytes
 ) -> None:
     started = time.monotonic()
-    outputs = _Outputs.create()
+    outputs = Outputs.create()
     stdin = os.memfd_create("in")
     if function is None:
         os.write(stdin, data)
@@ -101,9 +104,31 @@ def _run_program(
     _send(channel, compiled, outputs, status, usage, killed, started)
 
 
+def _run_on_files(channel: socket.socket, compiled: Compiled, given: arguments.Given) -> None:
+    started = time.monotonic()
+    outputs = Outputs.create()
+    null = os.open("/dev/null", os.O_RDONLY)
+
+    def body() -> NoReturn:
+        sys.argv[1:] = given.paths
+        program.run_script(compiled.code)
+
+    descriptors = [null, *outputs.descriptors, *given.descriptors]
+    compiled = replace(compiled, files={**compiled.files, **given.files})
+    n_bytes = sum(map(len, compiled.files.values()))
+    ready = compiled.ready
+    ways = steps(ready.confinement, ready.limits, len(descriptors), n_bytes)
+    pid = _fork(compiled, ways, descriptors, _PROGRAM, body)
+    for fd in (null, *given.descriptors):
+        os.close(fd)
+    killed = _watch(pid, [pid], ready, started)
+    _, status, usage = os.wait4(pid, 0)
+    _send(channel, compiled, outputs, status, usage, killed, started)
+
+
 def _run_asserts(channel: socket.socket, compiled: Compiled, entry_point: str | None) -> None:
     started = time.monotonic()
-    outputs = _Outputs.create()
+    outputs = Outputs.create()
     null = os.open("/dev/null", os.O_RDWR)
     to_tests, to_program = os.pipe(), os.pipe()
 
@@ -191,7 +216,7 @@ def _confined(
     body()
 
 
-def _links(proc: int | None, path: str) -> int:
+def links(proc: int | None, path: str) -> int:
     """Of `PID/task`, which has a link for each thread; 0 if it cannot be seen."""
     if proc is None:
         return 0
@@ -228,7 +253,7 @@ def _watch(pid: int, clocked: Sequence[int], ready: Ready, started: float) -> st
             killed = "wall"
         elif poll.poll(1 + int(1000 * min(wall_left_s, max(cpu_left_s, 0.002), _THREADS_EVERY_S))):
             break
-        elif any(_links(proc, path) > _MAX_THREADS for path in tasks):
+        elif any(links(proc, path) > MAX_THREADS for path in tasks):
             killed = "threads"
     os.close(pidfd)
     if killed:
@@ -240,7 +265,7 @@ def _watch(pid: int, clocked: Sequence[int], ready: Ready, started: float) -> st
 
 
 @dataclass(frozen=True, slots=True)
-class _Outputs:
+class Outputs:
     """Files in memory: limited by size, read when their writer has ended, so nothing can block."""
 
     out: int
@@ -248,40 +273,53 @@ class _Outputs:
     answer: int
 
     @classmethod
-    def create(cls) -> _Outputs:
+    def create(cls) -> Outputs:
         return cls(*(os.memfd_create(name) for name in ("out", "err", "answer")))
 
     @property
     def descriptors(self) -> tuple[int, int, int]:
         return self.out, self.err, self.answer
 
+    def send(
+        self,
+        channel: socket.socket,
+        limits: Limits,
+        confined: bool,
+        status: int,
+        usage: Any,
+        killed: str | None,
+        started: float,
+    ) -> None:
+        """Send what became of an input, and close these."""
+        wall_s = time.monotonic() - started
+        cap = limits.output_kb << 10
+        sizes = [os.fstat(fd).st_size for fd in self.descriptors]
+        printed = os.pread(self.out, min(sizes[0], cap), 0)
+        answered = os.pread(self.answer, min(sizes[2], cap), 0)
+        tail = os.pread(self.err, _STDERR_TAIL, max(0, sizes[1] - _STDERR_TAIL))
+        for fd in self.descriptors:
+            os.close(fd)
+        result = {
+            "confined": confined,
+            "exit": os.waitstatus_to_exitcode(status),
+            "killed": killed,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "wall_s": wall_s,
+            "full": max(sizes) >= cap,
+            "stderr": tail.decode("utf-8", "replace"),
+            "printed": len(printed),
+        }
+        frames.send(channel, result, printed + answered)
+
 
 def _send(
     channel: socket.socket,
     compiled: Compiled,
-    outputs: _Outputs,
+    outputs: Outputs,
     status: int,
     usage: Any,
     killed: str | None,
     started: float,
 ) -> None:
-    """Send what became of an input, and close its outputs."""
-    wall_s = time.monotonic() - started
-    cap = compiled.ready.limits.output_kb << 10
-    sizes = [os.fstat(fd).st_size for fd in outputs.descriptors]
-    printed = os.pread(outputs.out, min(sizes[0], cap), 0)
-    answered = os.pread(outputs.answer, min(sizes[2], cap), 0)
-    tail = os.pread(outputs.err, _STDERR_TAIL, max(0, sizes[1] - _STDERR_TAIL))
-    for fd in outputs.descriptors:
-        os.close(fd)
-    result = {
-        "confined": compiled.confined[_PROGRAM] == 1,
-        "exit": os.waitstatus_to_exitcode(status),
-        "killed": killed,
-        "cpu_s": usage.ru_utime + usage.ru_stime,
-        "wall_s": wall_s,
-        "full": max(sizes) >= cap,
-        "stderr": tail.decode("utf-8", "replace"),
-        "printed": len(printed),
-    }
-    frames.send(channel, result, printed + answered)
+    confined = compiled.confined[_PROGRAM] == 1
+    outputs.send(channel, compiled.ready.limits, confined, status, usage, killed, started)

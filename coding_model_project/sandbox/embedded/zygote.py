@@ -54,7 +54,7 @@ def main() -> None:
             importlib.import_module(name)
     confinement = prepare(Tier(tier))
     linux.adopt_orphans()
-    _forget_the_host()
+    forget_the_host()
     gc.collect()
     gc.freeze()
     frames.send(channel, {"ready": True, "python": platform.python_version()})
@@ -68,7 +68,7 @@ def main() -> None:
             if pid == 0:
                 _program(zygote, channel, ready, head, body)
             _, status = os.waitpid(pid, 0)
-            _end_orphans()
+            end_orphans()
             frames.send(channel, {"done": os.waitstatus_to_exitcode(status)})
 
 
@@ -87,7 +87,7 @@ def _no_fork_handlers() -> Iterator[None]:
         os.register_at_fork = register
 
 
-def _forget_the_host() -> None:
+def forget_the_host() -> None:
     """What a program could look up: the environment, arguments, and the way to this package."""
     package = os.environ.get("PYTHONPATH")
     sys.path[:] = [path for path in sys.path if path != package]
@@ -98,7 +98,7 @@ def _forget_the_host() -> None:
         del sys.modules[name]
 
 
-def _end_orphans() -> None:
+def end_orphans() -> None:
     """Kill and reap what outlived its P: with P gone, anything below here is astray."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     with contextlib.suppress(ChildProcessError):

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import json
+import math
 import time
 import zlib
 from dataclasses import asdict, astuple, dataclass
@@ -23,6 +24,7 @@ from coding_model_project.types import (
     Asserts,
     Call,
     Execution,
+    Files,
     Input,
     Limits,
     Opaque,
@@ -104,7 +106,7 @@ def decode_request(text: str) -> Request:
             secret=bytes.fromhex(content["secret"]),
             program=program,
             inputs=tuple(_input_from_json(picture) for picture in content["inputs"]),
-            limits=Limits(**content["limits"]),
+            limits=_limits(content["limits"]),
             budget_s=content["budget_s"],
         )
     except (KeyError, TypeError, AttributeError, zlib.error) as error:
@@ -182,6 +184,13 @@ def _unpack(packed: bytes) -> Any:
     return json.loads(data)
 
 
+def _limits(picture: dict[str, Any]) -> Limits:
+    for name, value in picture.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"limits.{name}={value}")
+    return Limits(**picture)
+
+
 def _input_to_json(given: Input) -> list[Any]:
     match given:
         case Stdin():
@@ -190,6 +199,8 @@ def _input_to_json(given: Input) -> list[Any]:
             return ["call", given.function, values.to_json(given.args)]
         case Asserts():
             return ["asserts", given.source, given.entry_point]
+        case Files():
+            return ["files", dict(given.contents)]
 
 
 def _input_from_json(picture: list[Any]) -> Input:
@@ -200,6 +211,8 @@ def _input_from_json(picture: list[Any]) -> Input:
             return Call(function=function, args=values.from_json(args))
         case ["asserts", str(source), entry_point]:
             return Asserts(source=source, entry_point=entry_point)
+        case ["files", dict(contents)]:
+            return Files(contents=contents)
     raise ValueError("an unknown input")
 
 

@@ -19,6 +19,7 @@ from coding_model_project.types import (
     Asserts,
     Call,
     Execution,
+    Files,
     Input,
     Limits,
     Program,
@@ -269,6 +270,8 @@ def _size(given: Input) -> int:
             return len(repr(given.args))
         case Asserts():
             return len(given.source)
+        case Files():
+            return sum(map(len, given.contents.values()))
 
 
 def _encodable(text: str) -> bool:

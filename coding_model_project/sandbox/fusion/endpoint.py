@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import httpx
 
 from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.retry_after import retry_after_s
 from coding_model_project.sandbox.fusion import wire
 
 _PING_S = 5.0
@@ -160,17 +159,6 @@ def _tail(data: bytes) -> str:
 
 
 def _retry_after_s(headers: httpx.Headers) -> float | None:
-    """The header's seconds, or seconds until its date; None without a sensible one."""
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        return min(max(float(value), 0.0), _LONGEST_COOLING_S)
-    except ValueError:
-        pass
-    try:
-        when = email.utils.parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    left_s = (when - datetime.now(UTC)).total_seconds()
-    return min(max(left_s, 0.0), _LONGEST_COOLING_S)
+    """When it wants to be asked again, at most so late as a broken one would be."""
+    wanted = retry_after_s(headers)
+    return None if wanted is None else min(wanted, _LONGEST_COOLING_S)

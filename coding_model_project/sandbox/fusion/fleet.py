@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -61,6 +62,8 @@ class Fleet:
         self._limit = asyncio.Semaphore(max_concurrency)
         self._timeout_s, self._retry_s = timeout_s, max(retry_s, 0.001)
         self._probe = probe
+        self._failing_since: float | None = None
+        self._failed_at = -math.inf
         self._client = httpx.AsyncClient(
             headers={"authorization": f"Bearer {token}"} if token else {},
             timeout=None,  # each exchange has a time-out as a whole
@@ -95,6 +98,9 @@ class Fleet:
         Args:
             run_s: wall seconds that the code itself may take.
 
+        Once no server has done any request for `retry_s`, a further one is tried once and not waited
+        for: an outage costs that time once, not once per request that waits for a place.
+
         Raises:
             SandboxError: no server did, for `retry_s`; or the request is refused.
             ConfigError: a server is not what it was said to be.
@@ -103,7 +109,7 @@ class Fleet:
             try:
                 async for attempt in stamina.retry_context(
                     on=self._backoff,
-                    attempts=None,
+                    attempts=1 if self._gave_up() else None,
                     timeout=self._retry_s,
                     wait_initial=_FIRST_WAIT_S,
                     wait_max=_LONGEST_WAIT_S,
@@ -114,6 +120,18 @@ class Fleet:
             except Unavailable as error:
                 raise SandboxError(f"{error}; tried for {self._retry_s:.0f} s") from error
         raise AssertionError("unreachable: the loop ends by an answer or an exception")
+
+    def _gave_up(self) -> bool:
+        now = time.monotonic()
+        lasting = self._failing_since is not None and now - self._failing_since > self._retry_s
+        return lasting and now - self._failed_at <= self._retry_s
+
+    def _failed(self) -> None:
+        """Nothing has worked since the first of these failures, none far from the next."""
+        now = time.monotonic()
+        if self._failing_since is None or now - self._failed_at > self._retry_s:
+            self._failing_since = now
+        self._failed_at = now
 
     def _backoff(self, error: Exception) -> bool | float:
         if not isinstance(error, Unavailable):
@@ -136,11 +154,13 @@ class Fleet:
                 result = accept(response)
         except Unavailable as error:
             endpoint.failed(error)
+            self._failed()
             named = f"{endpoint.url}: {error}"
             raise Unavailable(named, retry_after_s=error.retry_after_s, down=error.down) from error
         finally:
             endpoint.in_flight -= 1
         endpoint.worked()
+        self._failing_since = None
         return result
 
     def _choose(self) -> Endpoint:
@@ -151,13 +171,20 @@ class Fleet:
         return min(self._endpoints, key=lambda endpoint: endpoint.rests_until)
 
     async def _make_sure(self, endpoint: Endpoint) -> None:
-        """A server that failed is asked whether it is back, a new one what it is."""
+        """A server that failed is asked whether it is back, a new one what it is.
+
+        Raises:
+            Unavailable: it cannot be used now; by now, another may.
+        """
         if endpoint.known and endpoint.failures:
             await self._ping(endpoint)
         if not endpoint.known:
             async with endpoint.checking:
                 if not endpoint.known:
-                    await self._examine(endpoint)
+                    try:
+                        await self._examine(endpoint)
+                    except ConfigError as error:
+                        raise Unavailable(str(error), down=True) from error
 
     async def _ping(self, endpoint: Endpoint) -> None:
         try:

@@ -14,7 +14,8 @@ from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.data.loaders.remote import local_copy
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
+from coding_model_project.sandbox.embedded import cpp
+from coding_model_project.types import Asserts, Call, Checker, Problem, Protocol, Stdin, Test
 from tests.unit.data.rows import published as rows
 
 
@@ -98,10 +99,19 @@ def test_codecontests_plus(tmp_path):
     assert problem.limits.cpu_s == 4.0
 
 
-def test_a_checker_that_judges_more_than_equality_is_set_aside(tmp_path):
-    checker = 'int main() { int n = inf.readInt(); quitf(_ok, ""); }'
+def test_a_checker_that_judges_more_than_equality_judges_where_it_compiles(tmp_path, monkeypatch):
+    checker = '#include "testlib.h"\nint main() { int n = inf.readInt(); quitf(_ok, ""); }'
     path = written(tmp_path, "r.jsonl", {**rows.CODECONTESTS_PLUS, "checker": checker})
+    monkeypatch.delenv(cpp.TESTLIB, raising=False)
     assert "checker" in load("codecontests_plus_3x", path=path).set_aside[0].reason
+    if cpp.find() is None:
+        pytest.skip("no g++ here")
+    header = tmp_path / "testlib.h"
+    header.touch()
+    monkeypatch.setenv(cpp.TESTLIB, str(header))
+    (problem,) = load("codecontests_plus_3x", path=path).problems
+    assert problem.comparison == "checker"
+    assert problem.checker == Checker(source=checker, language="cpp")
 
 
 def test_humaneval(tmp_path):
@@ -188,10 +198,14 @@ def test_codeforces(tmp_path):
     assert "One integer." in problem.statement
     for change, reason in (
         ({"input_mode": "file"}, "files"),
-        ({"generated_checker": "x"}, "checker"),
+        ({"note": "Print any of them."}, "checker"),
     ):
         path = written(tmp_path, "r.jsonl", {**rows.CODEFORCES, **change})
         assert reason in load("codeforces", path=path).set_aside[0].reason
+    row = {**rows.CODEFORCES, "note": "Print any of them.", "generated_checker": "print(1)"}
+    checked = one(tmp_path, "codeforces", row, "codeforces_test.jsonl")
+    assert checked.comparison == "checker"
+    assert checked.checker == Checker(source="print(1)", protocol=Protocol.score)
 
 
 def test_verl_rows(tmp_path):

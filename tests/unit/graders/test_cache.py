@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.errors import SandboxError
+from coding_model_project.graders.breaker import CircuitBreaker
 from coding_model_project.graders.cache import CachedGrader
 from coding_model_project.graders.execution import ExecutionGrader
 from coding_model_project.types import Call, Limits, Test
-from tests.fakes import FakeSandbox, stdin_problem
+from tests.fakes import FakeSandbox, echo, stdin_problem
 
 PROBLEM = stdin_problem(("", "1"))
 
@@ -106,3 +107,18 @@ async def test_the_oldest_is_dropped_first():
         await judge.grade(PROBLEM, code)
     assert (await judge.grade(PROBLEM, "1")).cached
     assert not (await judge.grade(PROBLEM, "2")).cached
+
+
+async def test_what_is_known_counts_for_the_breaker():
+    def some_fail(source, given):
+        if source == "lost":
+            raise SandboxError("this one always")
+        return echo(source, given)
+
+    breaker = CircuitBreaker(window=20, max_rate=0.5, min_samples=4)
+    inner = ExecutionGrader(FakeSandbox(some_fail), bare=True, stop_early=False, breaker=breaker)
+    judge = CachedGrader(inner, bare=True)
+    for _ in range(12):
+        assert (await judge.grade(PROBLEM, "1")).passed
+        with pytest.raises(SandboxError, match="always"):
+            await judge.grade(PROBLEM, "lost")

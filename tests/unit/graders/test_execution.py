@@ -7,6 +7,7 @@ import pytest
 from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.graders.breaker import CircuitBreaker
 from coding_model_project.graders.execution import ExecutionGrader, judge_execution
+from coding_model_project.graders.turns import Turns
 from coding_model_project.types import Call, ErrorType, Execution, Opaque, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
 
@@ -49,6 +50,16 @@ async def test_dense_runs_all_and_sparse_stops_at_the_first_failure():
     assert sparse.error is ErrorType.wrong_answer
     assert "'1'" in sparse.results[0].detail
     assert "'2'" in sparse.results[0].detail
+
+
+async def test_a_program_out_of_time_is_not_run_on_further_tests_if_so_asked():
+    statuses = [Status.finished, Status.cpu_timeout, Status.finished]
+    dense = await grader(scripted(*statuses)).grade(PROBLEM, "1")
+    stopped = await grader(scripted(*statuses), stop_on_timeout=True).grade(PROBLEM, "1")
+    assert [len(dense.results), len(stopped.results)] == [3, 2]
+    assert stopped.error is ErrorType.timeout
+    wrong = await grader(FakeSandbox(), stop_on_timeout=True).grade(PROBLEM, "2")
+    assert len(wrong.results) == 3
 
 
 async def test_no_code_runs_nothing():
@@ -137,10 +148,55 @@ async def test_a_kill_that_comes_again_is_the_programs_and_costs_one_more_test()
     assert len(sandbox.calls) == 2
 
 
-async def test_cpu_time_is_the_programs_own():
-    sandbox = scripted(Status.cpu_timeout)
-    assert (await grader(sandbox).grade(PROBLEM, "1")).error is ErrorType.timeout
-    assert len(sandbox.calls) == 1
+@pytest.mark.parametrize("stop_early", [True, False])
+@pytest.mark.parametrize(("needs_s", "error"), [(7.4, None), (7.6, ErrorType.timeout)])
+async def test_half_as_much_cpu_time_again_is_forgiven(stop_early, needs_s, error):
+    verdict = await grader(Busy({"b": needs_s}), stop_early=stop_early).grade(PROBLEM, "1")
+    assert verdict.error is error
+
+
+@pytest.mark.parametrize("stop_early", [True, False])
+async def test_but_only_once_in_a_program(stop_early):
+    sandbox = Busy({"a": 6.0, "b": 6.0})
+    verdict = await grader(sandbox, stop_early=stop_early).grade(PROBLEM, "1")
+    assert [r.error for r in verdict.results[:2]] == [None, ErrorType.timeout]
+
+
+class Busy(FakeSandbox):
+    """Programs that need so many CPU seconds on these inputs, and none on others."""
+
+    def __init__(self, needed_s):
+        super().__init__()
+        self.needed_s = needed_s
+
+    async def run(self, program, inputs, limits, *, stop_when=None):
+        def answer(_source, given):
+            used_s = min(self.needed_s.get(given.text, 0.0), limits.cpu_s)
+            late = self.needed_s.get(given.text, 0.0) > limits.cpu_s
+            status = Status.cpu_timeout if late else Status.finished
+            return Execution(status=status, stdout="1", cpu_s=used_s)
+
+        self.answer = answer
+        return await super().run(program, inputs, limits, stop_when=stop_when)
+
+
+async def test_a_kill_is_run_again_alone():
+    sandbox = FakeSandbox(lambda *_: Execution(status=Status.wall_timeout), delay_s=0.005)
+    together: list[int] = []
+    original = sandbox.run
+
+    async def run(program, inputs, limits, *, stop_when=None):
+        again = len([call for call in sandbox.calls if call[0] == program.source]) > 0
+        executions = await original(program, inputs, limits, stop_when=stop_when)
+        if again:
+            together.append(sandbox.running)
+        return executions
+
+    sandbox.run = run
+    judge = grader(sandbox, turns=Turns(3))
+    await asyncio.gather(*(judge.grade(PROBLEM, str(n)) for n in range(9)))
+    assert together
+    assert set(together) == {0}
 
 
 async def test_reruns_have_a_budget():
@@ -156,7 +212,7 @@ async def test_reruns_have_a_budget():
 
 async def test_one_bound_on_programs_at_once():
     sandbox = FakeSandbox(delay_s=0.002)
-    judge = grader(sandbox, slots=asyncio.Semaphore(3))
+    judge = grader(sandbox, turns=Turns(3))
     await asyncio.gather(*(judge.grade(PROBLEM, "1") for _ in range(12)))
     assert sandbox.most_running == 3
 
@@ -175,12 +231,12 @@ async def test_the_breaker_ends_judging_when_the_sandbox_keeps_failing():
 def test_the_breaker_bears_what_is_within_its_rate_and_stays_open_once_it_opened():
     breaker = CircuitBreaker(window=4, max_rate=0.5, min_samples=4)
     for worked in (False, True, False, True, False, True):
-        breaker.record(worked=worked)
+        breaker.record(None if worked else SandboxError("down"))
         breaker.check()
     for _ in range(2):
-        breaker.record(worked=False)
+        breaker.record(SandboxError("the server is away"))
     for _ in range(4):
-        breaker.record(worked=True)
+        breaker.record()
     with pytest.raises(SandboxError, match="infrastructure failure rate"):
         breaker.check()
 

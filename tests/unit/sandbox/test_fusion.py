@@ -281,6 +281,19 @@ async def test_a_server_that_recovers_is_used_again():
         assert await outputs(sandbox, "b") == ["b"]
 
 
+async def test_an_outage_is_waited_for_once_and_not_by_each_request():
+    server = Server()
+    async with fusion(server, retry_s=0.5, max_concurrency=1) as sandbox:
+        server.always["one"] = broken(httpx.ConnectError)
+        started = time.monotonic()
+        runs = (outputs(sandbox, str(n)) for n in range(20))
+        found = await asyncio.gather(*runs, return_exceptions=True)
+        assert all(isinstance(error, SandboxError) for error in found)
+        assert time.monotonic() - started < 5  # each of them for 0.5 s would be 10
+        server.always.clear()
+        assert await outputs(sandbox, "back") == ["back"]
+
+
 async def test_one_limiter_bounds_what_is_asked_at_once():
     server = Server("one", "two")
     async with fusion(server, "one", "two", max_concurrency=4) as sandbox:

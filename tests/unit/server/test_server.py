@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -11,12 +12,13 @@ import httpx
 import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.sandbox.fusion import batch, probe, wire
 from coding_model_project.server import extraction, fetching
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.server.compare import same_lines
 from coding_model_project.server.running import Bounds
 from coding_model_project.server.serving import check_exposure, listen, serve
-from coding_model_project.types import Asserts, Execution, Status, Stdin
+from coding_model_project.types import Asserts, Execution, Limits, Program, Status, Stdin
 from tests.fakes import FakeSandbox, echo
 
 PRINT = {"code": "hello", "language": "python"}
@@ -359,3 +361,55 @@ def test_a_sandbox_that_does_not_start_is_said():
     app = create_app(sandbox, Settings(at_once=1))  # type: ignore[arg-type]
     with listen("127.0.0.1", 0) as listening, pytest.raises(SandboxError, match="no tier"):
         serve(app, sandbox, listening, lambda: None)  # type: ignore[arg-type]
+
+
+# ── texts and numbers that JSON can spell and few expect ──────────────────────────────────────────
+
+SURROGATE = "x = '\ud800'"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/run_code", PRINT | {"run_timeout": float("nan")}, 422),
+        ("/run_code", PRINT | {"language": SURROGATE}, 422),
+        ("/run_code", PRINT | {"code": SURROGATE}, 200),
+        ("/list_ids", {"dataset": SURROGATE, "config": {}}, 400),
+        ("/get_prompts", {"dataset": SURROGATE, "config": {"provided_data": [{}]}}, 400),
+        ("/submit", {"dataset": SURROGATE, "id": 1, "completion": "", "config": {}}, 400),
+        (
+            "/submit",
+            {
+                "dataset": "x",
+                "id": SURROGATE,
+                "completion": f"```python\n{SURROGATE}\n```",
+                "config": {
+                    "language": "python",
+                    "dataset_type": "CommonOJDataset",
+                    "provided_data": {
+                        "test": [{"input": {"stdin": SURROGATE}, "output": {"stdout": "1"}}]
+                    },
+                },
+            },
+            200,
+        ),
+    ],
+)
+async def test_what_json_can_spell_is_answered(path, body, status):
+    async with client_of(FakeSandbox(ends(status=Status.finished, stdout="1"))) as client:
+        response = await client.post(path, content=json.dumps(body))
+        assert response.status_code == status, response.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"), [({"memory_mb": 9999}, "memory_mb=9999"), ({"cpu_s": -1.0}, "cpu_s=-1")]
+)
+async def test_a_batchs_limits_are_checked(limits, says):
+    request = probe.new_request(Program(source="1"), (Stdin(""),), Limits(**limits))
+    body, _ = probe.ask(request, "rlimit")
+    async with client_of(FakeSandbox()) as client:
+        answer = wire.Response.parse((await client.post("/run_code", json=body)).content)
+    if answer.ran is None:
+        assert says in answer.message
+    else:
+        assert says in batch.decode_answer(answer.ran.stdout, request).error[1]

@@ -1,0 +1,130 @@
+"""Runs a program so that what a loaded machine did to it is not blamed on it.
+
+CPU time-out     the first in a program gets a grace: half as much again, once
+wall, memory     run again once, alone, before it is blamed; for at most 10% of the time judged so
+                 far, since a program can cause such kills at will
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coding_model_project.errors import SandboxError
+from coding_model_project.graders.breaker import CircuitBreaker
+from coding_model_project.graders.turns import Turns
+from coding_model_project.sandbox.base import Sandbox, StopWhen
+from coding_model_project.types import Execution, Input, Limits, Program, Status
+
+CPU_GRACE = 1.5
+"""Factor of the CPU limit, for one execution of a program."""
+
+_MAYBE_OURS = frozenset({Status.wall_timeout, Status.memory_limit})
+"""Kills that a loaded machine can cause, unlike CPU time."""
+
+_RERUN_BUDGET = 0.1
+"""Share of the judge's time."""
+
+
+class Attempts:
+    """Runs programs in a sandbox, each in its turn.
+
+    Args:
+        turns: held while a program is in the sandbox.
+        breaker: ends judging when the sandbox keeps failing; None never does.
+    """
+
+    def __init__(self, sandbox: Sandbox, turns: Turns, breaker: CircuitBreaker | None) -> None:
+        self._sandbox = sandbox
+        self._turns = turns
+        self._breaker = breaker
+        self._judged_s = 0.0
+        self._rerun_s = 0.0
+
+    async def run(
+        self,
+        program: Program,
+        inputs: Sequence[Input],
+        limits: Limits,
+        stop: StopWhen | None,
+    ) -> tuple[list[Execution], float]:
+        """Executions as of `Sandbox.run`, and the seconds they took, waiting apart.
+
+        Args:
+            stop: as `stop_when`; a function of its arguments alone.
+
+        Raises:
+            SandboxError: the sandbox failed, or too often of late.
+        """
+        async with self._turns.shared():
+            started = time.monotonic()
+            executions = await self._with_grace(program, inputs, limits, stop)
+            seconds = time.monotonic() - started
+        self._judged_s += seconds
+        first = next((i for i, e in enumerate(executions) if e.status in _MAYBE_OURS), None)
+        if first is None or self._rerun_s > _RERUN_BUDGET * self._judged_s:
+            return executions, seconds
+
+        def again_or_stop(index: int, execution: Execution) -> bool:
+            return execution.status in _MAYBE_OURS or (
+                stop is not None and stop(first + index, execution)
+            )
+
+        async with self._turns.alone():
+            if self._rerun_s > _RERUN_BUDGET * self._judged_s:
+                return executions, seconds
+            started = time.monotonic()
+            try:  # later inputs too: what loaded the machine may have hit them as well
+                again = await self._with_grace(program, inputs[first:], limits, again_or_stop)
+            finally:
+                rerun_s = time.monotonic() - started
+                self._rerun_s += rerun_s
+        return [*executions[:first], *again, *executions[first + len(again) :]], seconds + rerun_s
+
+    async def _with_grace(
+        self, program: Program, inputs: Sequence[Input], limits: Limits, stop: StopWhen | None
+    ) -> list[Execution]:
+        """The first execution that needs more CPU time than its limit may have the grace as well."""
+        roomy = replace(limits, cpu_s=CPU_GRACE * limits.cpu_s)
+
+        def over(execution: Execution) -> bool:
+            return execution.status is Status.cpu_timeout or execution.cpu_s > limits.cpu_s
+
+        if stop is None:
+            executions = await self._run(program, inputs, limits, None)
+            late = next((i for i, e in enumerate(executions) if over(e)), None)
+            if late is not None:
+                again = await self._run(program, inputs[late : late + 1], roomy, None)
+                executions[late : late + 1] = again
+            return executions
+        executions = await self._run(program, inputs, roomy, lambda i, e: over(e) or stop(i, e))
+        n = len(executions)
+        if n < len(inputs) and not stop(n - 1, executions[-1]):
+            executions += await self._run(program, inputs[n:], limits, lambda i, e: stop(n + i, e))
+        return executions
+
+    async def _run(
+        self,
+        program: Program,
+        inputs: Sequence[Input],
+        limits: Limits,
+        stop: StopWhen | None,
+    ) -> list[Execution]:
+        if self._breaker is not None:
+            self._breaker.check()
+        try:
+            executions = await self._sandbox.run(program, inputs, limits, stop_when=stop)
+            n = len(executions)
+            stopped = stop is not None and n > 0 and stop(n - 1, executions[-1])
+            if n < len(inputs) and not stopped:
+                raise SandboxError(
+                    f"{self._sandbox.identity} gave {n} answers for {len(inputs)} inputs"
+                )
+        except SandboxError as error:
+            if self._breaker is not None:
+                self._breaker.record(error)
+            raise
+        if self._breaker is not None:
+            self._breaker.record()
+        return executions

@@ -1,0 +1,45 @@
+"""Files that a program gets as its arguments: where they lie, by tier."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from coding_model_project.sandbox.embedded.confine import Tier
+
+FIRST = 4
+"""The first of their descriptors; those below are standard streams and the answer's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Files in the working directory, or, where no tier has one, open in memory."""
+
+    paths: list[str]
+    files: dict[str, bytes]
+    descriptors: list[int]
+
+
+def given(tier: Tier, head: dict[str, Any], data: bytes) -> Given:
+    """The files of a request; the caller closes the descriptors."""
+    contents: dict[str, bytes] = {}
+    start = 0
+    for name, size in zip(head["arguments"], head["sizes"], strict=True):
+        contents[name] = data[start : start + size]
+        start += size
+    if tier is Tier.namespaces:
+        return Given(paths=list(contents), files=contents, descriptors=[])
+    descriptors = [in_memory(content) for content in contents.values()]
+    paths = [f"/dev/fd/{FIRST + index}" for index in range(len(descriptors))]
+    return Given(paths=paths, files={}, descriptors=descriptors)
+
+
+def in_memory(content: bytes) -> int:
+    """A descriptor of a file with this content, at its start."""
+    fd = os.memfd_create("file")
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

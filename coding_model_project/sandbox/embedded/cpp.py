@@ -1,0 +1,215 @@
+"""g++: its stages as single commands, a precompiled header, and the cache of what it made.
+
+g++ itself only starts others: the compiler, the assembler and the linker. They are executed one by
+one instead, each confined without the right to start processes. Programs are linked statically, so
+that they need no file to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coding_model_project.sandbox.embedded.binaries import Binaries, cache_folder
+from coding_model_project.sandbox.embedded.launch import Profile
+from coding_model_project.types import Limits, Status
+
+if TYPE_CHECKING:
+    from coding_model_project.sandbox.embedded.languages import Recipe
+
+TESTLIB = "CODING_TESTLIB"
+"""Environment variable with the path of testlib.h, which checkers of several data sets include."""
+
+_SOURCE, _ASSEMBLY, _OBJECT, _PRODUCT = "main.cpp", "main.s", "main.o", "program"
+_HEADER = "bits/stdc++.h"
+_COMPILING = (
+    "-O2", "-std=gnu++17", "-w", "-fmax-errors=5", "-fdiagnostics-color=never", "-DONLINE_JUDGE",
+)  # fmt: skip
+_LINKING = ("-static", "-s", "-fno-use-linker-plugin")
+_HEADER_S = 300.0
+_KEPT_S = 14 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpp:
+    """A g++ that links statically. `languages.Toolchain`."""
+
+    version: str
+    stages: list[list[str]]
+    readable: list[str]
+    headers: Path
+    """A folder of ours that is searched first: the precompiled header, and testlib.h."""
+    maker: str
+    """A digest of compiler, options and headers."""
+    binaries: Binaries
+    profile: Profile = Profile.native
+
+    def prepare(self) -> None:
+        """Compile the header, once for all processes; without room for it, programs compile slower."""
+        target = self.headers / f"{_HEADER}.gch"
+        with contextlib.suppress(OSError):
+            os.utime(self.headers)
+        if target.exists():
+            return
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with (self.headers / ".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not target.exists():
+                    _remove_unused(self.headers.parent)
+                    _precompile(target)
+
+    def recipe(self, limits: Limits) -> Recipe:
+        from coding_model_project.sandbox.embedded.languages import Recipe
+
+        return Recipe(
+            source=_SOURCE,
+            stages=self.stages,
+            failure=Status.compile_error,
+            product=_PRODUCT,
+            run=[_PRODUCT],
+            maker=self.maker,
+        )
+
+
+@lru_cache
+def find() -> Gpp | None:
+    """The g++ of this machine, if it is all there."""
+    gpp = shutil.which("g++")
+    try:
+        if gpp is None or not all(map(_finds, ("libc.a", "libstdc++.a", "libm.a"))):
+            return None
+        version = _said(gpp, "--version").splitlines()[0]
+        folders = _include_folders(_said(gpp, "-E", "-v", "-x", "c++", os.devnull, errors=True))
+        testlib = os.environ.get(TESTLIB, "")
+        content = Path(testlib).read_bytes() if testlib else b""
+        maker = hashlib.sha256(repr((version, _stamp(gpp), _COMPILING, _LINKING)).encode())
+        maker.update(content)
+        cache = cache_folder()
+        headers = cache / f"headers-{maker.hexdigest()[:16]}"
+        headers.mkdir(parents=True, exist_ok=True)
+        if content:
+            (headers / "testlib.h").write_bytes(content)
+        said = _said(
+            gpp,
+            *_COMPILING,
+            *_LINKING,
+            f"-I{headers}",
+            "-###",
+            _SOURCE,
+            "-o",
+            _PRODUCT,
+            errors=True,
+        )
+        stages = _stages(said)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return Gpp(
+        version=version,
+        stages=stages,
+        readable=[*folders, *_library_folders(stages), *(s[0] for s in stages), str(headers)],
+        headers=headers,
+        maker=maker.hexdigest(),
+        binaries=Binaries(cache / "binaries"),
+    )
+
+
+def has_testlib() -> bool:
+    """Whether checkers that include testlib.h can be compiled."""
+    return Path(os.environ.get(TESTLIB, "")).is_file()
+
+
+def _stages(said: str) -> list[list[str]]:
+    """The commands of `g++ -###`, with files of our names, and the linker without its wrapper.
+
+    Raises:
+        ValueError: they are not the three that are known.
+    """
+    commands = [shlex.split(line) for line in said.splitlines() if line.startswith(" ")]
+    compile_, assemble, link = commands
+    names = {
+        compile_[compile_.index("-o") + 1]: _ASSEMBLY,
+        assemble[assemble.index("-o") + 1]: _OBJECT,
+    }
+    assemble[0], link[0] = _tool("as"), _tool("ld")
+    return [[names.get(word, word) for word in command] for command in commands]
+
+
+def _tool(name: str) -> str:
+    """Raises ValueError if it is not there."""
+    found = shutil.which(_said("g++", f"-print-prog-name={name}").strip())
+    if found is None:
+        raise ValueError(f"no {name}")
+    return str(Path(found).resolve())
+
+
+def _finds(library: str) -> bool:
+    return Path(_said("g++", f"-print-file-name={library}").strip()).is_absolute()
+
+
+def _include_folders(said: str) -> list[str]:
+    _, _, rest = said.partition("#include <...> search starts here:")
+    listed, _, _ = rest.partition("End of search list.")
+    return list(
+        dict.fromkeys(
+            str(Path(line.strip()).resolve()) for line in listed.split("\n") if line.strip()
+        )
+    )
+
+
+def _library_folders(stages: list[list[str]]) -> list[str]:
+    """Where the compiler lies, and what the linker is told to link."""
+    compiler, *_, linker = stages
+    paths = [Path(compiler[0]).parent]
+    for word in linker:
+        if word.startswith("-L"):
+            paths.append(Path(word[2:]))
+        elif word.startswith("/") and word.endswith(".o"):
+            paths.append(Path(word).parent)
+    return list(dict.fromkeys(str(path.resolve()) for path in paths if path.is_dir()))
+
+
+def _stamp(gpp: str) -> list[object]:
+    told = Path(gpp).resolve().stat()
+    return [told.st_size, told.st_mtime_ns]
+
+
+def _precompile(target: Path) -> None:
+    """Trusted work on the system's own header: not confined."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        source, made = Path(folder) / "all.h", Path(folder) / "made.gch"
+        source.write_text(f"#include <{_HEADER}>\n")
+        command = ["g++", *_COMPILING, "-x", "c++-header", str(source), "-o", str(made)]
+        subprocess.run(command, capture_output=True, timeout=_HEADER_S, check=True)
+        made.replace(target)
+
+
+def _remove_unused(cache: Path) -> None:
+    """Headers of compilers and options that nobody has used of late."""
+    for folder in cache.glob("headers-*"):
+        if time.time() - folder.stat().st_mtime > _KEPT_S:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _said(*command: str, errors: bool = False) -> str:
+    """What a tool prints.
+
+    Raises:
+        OSError, subprocess.SubprocessError: it cannot be run, or failed.
+    """
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, check=True, env=environment
+    )
+    return done.stderr if errors else done.stdout

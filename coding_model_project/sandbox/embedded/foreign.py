@@ -1,0 +1,116 @@
+"""The host's end of a zygote for one language other than Python."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.sandbox.embedded import languages
+from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.sandbox.embedded.languages import Language, Toolchain
+from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLost
+from coding_model_project.types import Execution, Limits, Program, Status, Stdin
+
+_STAGES_S = 3 * COMPILE_S
+"""Wall seconds for all stages, each of which has limits of its own."""
+
+
+_LOADERS = [str(path.resolve()) for path in map(Path, ("/lib", "/lib64")) if path.exists()]
+"""Where the kernel finds the loader of shared libraries, through links that may lead elsewhere."""
+
+
+_LIMITS = Limits(cpu_s=10.0, wall_s=30.0, memory_mb=512, output_kb=64)
+
+
+def _never(_index: int, _execution: Execution) -> bool:
+    return False
+
+
+class ForeignSlot(Slot):
+    """Runs programs of one language, one after another."""
+
+    _MODULE = "native"
+
+    def __init__(self, tier: Tier, python: str, spoken: Language, toolchain: Toolchain) -> None:
+        super().__init__(tier, python)
+        self._language = spoken
+        self._toolchain = toolchain
+        self._folder: str | None = None
+
+    def start(self) -> None:
+        """See `Slot.start`. Makes ready what the toolchain keeps on disk, too, and runs a program that
+        cannot fail: later, a failure is the program's own.
+
+        Raises:
+            ConfigError: this machine cannot end such programs for certain.
+            SandboxError: nothing starts, or that program fails.
+        """
+        self._toolchain.prepare()
+        if self._tier is not Tier.namespaces and self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix="coding-stages-")
+        super().start()
+        said: list[Execution] = []
+        hello = self._language.hello
+        self._run(Program(source=hello), hello.encode(), [Stdin("")], _LIMITS, said, _never)
+        if said[0].status is not Status.finished or said[0].stdout.strip() != "hello":
+            self.stop()
+            raise SandboxError(
+                f"{self._language} programs do not run at tier {self._tier}: {said[0].status} "
+                f"{said[0].stderr_tail.strip()[-300:]}"
+            )
+
+    def stop(self) -> None:
+        """See `Slot.stop`."""
+        super().stop()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _arguments(self) -> list[str]:
+        setup = {
+            "profile": self._toolchain.profile,
+            "readable": [*_LOADERS, *self._toolchain.readable],
+            "folder": self._folder,
+        }
+        return [json.dumps(setup)]
+
+    def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
+        recipe = self._toolchain.recipe(limits)
+        files = {**program.files, recipe.source: source}
+        key = recipe.key(files)
+        known = self._toolchain.binaries.get(key) if recipe.product else None
+        if known is not None:
+            files = {recipe.product: known}
+        head = {
+            "limits": asdict(limits),
+            "files": list(files),
+            "sizes": [len(content) for content in files.values()],
+            "stages": recipe.stages,
+            "product": recipe.product,
+            "made": known is not None,
+            "source": recipe.source,
+            "run": recipe.run,
+        }
+        self._send(head, b"".join(files.values()))
+        head, product = self._receive(_STAGES_S)
+        if "refused" in head:
+            raise ConfigError(languages.refusal(self._language, head["refused"]))
+        if "broken" in head:
+            raise ZygoteLost(str(head["broken"]))
+        if "done" in head:
+            raise ZygoteLost(f"the process of the program ended with {head['done']}")
+        if "compiled" in head:
+            if recipe.product and known is None:
+                self._toolchain.binaries.put(key, product)
+            return None
+        self._ending = True
+        code = head["exit"]
+        return Execution(
+            status=recipe.failure,
+            stderr_tail=head["failed"],
+            exit_code=code if code > 0 else None,
+        )

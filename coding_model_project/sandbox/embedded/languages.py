@@ -1,0 +1,266 @@
+"""Languages other than Python: what of each is on this machine, and how its programs are run.
+
+    cpp         g++, static; compiled stage by stage in confined processes    every tier
+    javascript  node                                                          every tier
+    bash        bash and common text tools                        tier namespaces, Linux 6.14
+
+A bash program is little without processes, and only a PID namespace ends all of them for certain. That
+they are few is certain only where the namespace has a limit of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.sandbox.embedded import cpp
+from coding_model_project.sandbox.embedded.binaries import Binaries
+from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
+from coding_model_project.types import Limits, Status
+
+_ELSEWHERE = "; a SandboxFusion server can run it (coding.sandbox.name=fusion)"
+
+
+class Language(StrEnum):
+    """A language that the embedded sandbox runs besides Python."""
+
+    cpp = "cpp"
+    javascript = "javascript"
+    bash = "bash"
+
+    @property
+    def hello(self) -> str:
+        """A program that prints "hello"."""
+        return _HELLO[self]
+
+
+_HELLO = {
+    Language.cpp: '#include <bits/stdc++.h>\nint main() { std::cout << "hello"; }',
+    Language.javascript: 'console.log("hello")',
+    Language.bash: "echo hello | cat",
+}
+_ALIASES = {
+    "c++": Language.cpp,
+    "js": Language.javascript,
+    "node": Language.javascript,
+    "nodejs": Language.javascript,
+    "sh": Language.bash,
+    "shell": Language.bash,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a program is made and run. The first word of a command is the file that is executed."""
+
+    source: str
+    """The name of the program's file."""
+    stages: list[list[str]] = field(default_factory=list)
+    """Commands before any of the program runs, in a folder with its files."""
+    failure: Status = Status.syntax_error
+    """What it means if one of them fails."""
+    product: str = ""
+    """The file that they make and that is the program; "" where the source is."""
+    run: list[str]
+    maker: str = ""
+    """All of the toolchain that a product depends on."""
+
+    def key(self, files: dict[str, bytes]) -> str:
+        """The name of the product of these files."""
+        digest = hashlib.sha256(repr((self.maker, self.stages)).encode())
+        for name, content in sorted(files.items()):
+            digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogatepass") + content)
+        return digest.hexdigest()
+
+
+class Toolchain(Protocol):
+    """What runs a language here."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def profile(self) -> Profile: ...
+    @property
+    def readable(self) -> list[str]:
+        """Files and folders of the host that it needs besides `confine.READABLE`."""
+        ...
+
+    @property
+    def binaries(self) -> Binaries: ...
+    def prepare(self) -> None:
+        """Make what it keeps on disk, if it is not there yet."""
+        ...
+
+    def recipe(self, limits: Limits) -> Recipe: ...
+
+
+def named(name: str) -> Language:
+    """The language of this name.
+
+    Raises:
+        ConfigError: none that is run here.
+    """
+    spoken = _ALIASES.get(name, name)
+    if spoken not in list(Language):
+        known = ", ".join(["python", *Language])
+        raise ConfigError(f"the embedded sandbox runs {known}, not {name!r}{_ELSEWHERE}")
+    return Language(spoken)
+
+
+def toolchain(name: str, tier: Tier) -> Toolchain:
+    """What runs a language at a tier.
+
+    Raises:
+        ConfigError: nothing does; says why, and the way out.
+    """
+    spoken = named(name)
+    if problem := why_not(spoken, tier):
+        raise ConfigError(refusal(spoken, problem))
+    found = _found(spoken)
+    assert found is not None
+    return found
+
+
+def refusal(spoken: Language, problem: str) -> str:
+    """What the user is told, and the way out."""
+    return f"{spoken} programs do not run here: {problem}{_ELSEWHERE}"
+
+
+def why_not(spoken: Language, tier: Tier) -> str | None:
+    """What keeps a language from being run at a tier; None if it is."""
+    if spoken is Language.bash and tier is not Tier.namespaces:
+        return f"they start processes, which tier {tier} cannot end for certain (namespaces can)"
+    if spoken is Language.bash and not can_bound_processes():
+        return "nothing limits how many processes they start before Linux 6.14"
+    if _found(spoken) is None:
+        return _MISSING[spoken]
+    return None
+
+
+_MISSING = {
+    Language.cpp: "g++ with static libraries, as and ld are not installed",
+    Language.javascript: "node 16 or later is not installed",
+    Language.bash: "bash is not installed",
+}
+
+
+def summary(tier: Tier) -> str:
+    """One line: what is run at a tier and by what, and why the rest is not."""
+    parts = ["python"]
+    for spoken in Language:
+        problem, chain = why_not(spoken, tier), _found(spoken)
+        if problem or chain is None:
+            parts.append(f"not {spoken} ({problem})")
+        else:
+            parts.append(f"{spoken} ({chain.version})")
+    return ", ".join(parts)
+
+
+@lru_cache
+def _found(spoken: Language) -> Toolchain | None:
+    match spoken:
+        case Language.cpp:
+            return cpp.find()
+        case Language.javascript:
+            return _find_node()
+        case Language.bash:
+            return _find_bash()
+
+
+# ── interpreters ──────────────────────────────────────────────────────────────────────────────────
+
+_OLDEST_NODE = 16
+
+_TOOLS = """
+sh cat cut tr sort uniq head tail wc seq expr printf echo test [ true false tac rev paste join comm nl
+fold fmt shuf factor od tee grep egrep fgrep sed awk gawk mawk bc dc xargs find ls mkdir rmdir rm mv
+cp ln touch mktemp basename dirname date sleep env split csplit md5sum sha1sum sha256sum base64 cmp
+diff column numfmt readlink realpath stat pwd timeout yes expand unexpand tsort chmod id uname
+hostname dd truncate mkfifo getopt hexdump xxd cal ps kill sum cksum wait
+"""
+"""What a bash program finds in its path: tools for text and files, nothing for networks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Interpreter:
+    """A program that checks sources and runs them."""
+
+    version: str
+    profile: Profile
+    readable: list[str]
+    source: str
+    check: list[str]
+    command: list[str]
+    heap_option: str = ""
+    """Followed by megabytes: a heap of its own that is limited too."""
+
+    @property
+    def binaries(self) -> Binaries:
+        raise AssertionError("an interpreted program has no binary")
+
+    def prepare(self) -> None:
+        """Nothing is kept on disk."""
+
+    def recipe(self, limits: Limits) -> Recipe:
+        heap = [f"{self.heap_option}{limits.memory_mb}"] if self.heap_option else []
+        interpreter, *options = self.command
+        return Recipe(
+            source=self.source,
+            stages=[[*self.check, self.source]],
+            run=[interpreter, *heap, *options, self.source],
+        )
+
+
+def _find_node() -> _Interpreter | None:
+    path = _which("node")
+    version = _says(path, "--version") if path else None
+    if not path or not version or int(version.lstrip("v").split(".")[0]) < _OLDEST_NODE:
+        return None
+    return _Interpreter(
+        version=f"node {version.lstrip('v')}",
+        profile=Profile.runtime,
+        readable=[path],
+        source="main.js",
+        check=[path, "--check"],
+        # Recursion as deep as other languages have it; a file in memory has no path to resolve.
+        command=[path, "--stack-size=60000", "--preserve-symlinks-main"],
+        heap_option="--max-old-space-size=",
+    )
+
+
+def _find_bash() -> _Interpreter | None:
+    path = _which("bash")
+    version = _says(path, "-c", "echo $BASH_VERSION") if path else None
+    if not path or not version:
+        return None
+    tools = [found for name in _TOOLS.split() if (found := shutil.which(name))]
+    folders = [name for name in ("/bin", "/usr/bin") if Path(name).is_symlink()]
+    return _Interpreter(
+        version=f"bash {version.split('(')[0]}",
+        profile=Profile.shell,
+        readable=[*folders, path, "/usr/bin/bash", *tools],
+        source="main.sh",
+        check=[path, "-n"],
+        command=[path],
+    )
+
+
+def _which(name: str) -> str | None:
+    found = shutil.which(name)
+    return str(Path(found).resolve()) if found else None
+
+
+def _says(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,332 @@
+"""Becoming another program: what a confined process does in the place of running Python."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+import re
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import NoReturn
+
+from coding_model_project.sandbox.embedded import confine, linux, seccomp, trial
+from coding_model_project.sandbox.embedded.confine import Confinement, Tier
+from coding_model_project.types import Limits
+
+_AS_MARGIN = 64 << 20
+"""Bytes of address space above the memory limit: code, arenas, guard pages."""
+
+_DATA_MARGIN = 1 << 30
+"""Bytes that a runtime may map for writing above its memory limit, used or not."""
+
+_MAX_PROCESSES = 64
+"""Beyond which a program is ended, when next it is looked at."""
+
+_MAX_IDS = 400
+"""Process ids there are at all: the kernel's limit."""
+
+_PAGE = resource.getpagesize()
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "OPENSSL_CONF": "/dev/null",  # which node insists on reading
+}
+
+
+class Profile(StrEnum):
+    """What kind of program is run: decides which calls it may make and how memory is measured."""
+
+    native = "native"
+    """One process. Memory is address space, and exact; the stack may be all of it."""
+    runtime = "runtime"
+    """One process that reserves much more than it uses: memory is what is resident and its own,
+    sampled every 5 ms, with a limit on writable mappings 1 GiB above."""
+    shell = "shell"
+    """Many processes, which end with the PID namespace of the first: memory is the sum of what is
+    resident, sampled as above; each has a limit on its address space."""
+
+    @property
+    def granted(self) -> dict[str, str]:
+        """System calls beyond those that Python programs make."""
+        return seccomp.MANY_PROCESSES if self is Profile.shell else seccomp.ONE_EXEC
+
+    @property
+    def sample_s(self) -> float:
+        """Seconds between two looks at what it uses."""
+        return 0.05 if self is Profile.native else 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A file to execute, by path or descriptor, and its arguments, the program's name first."""
+
+    executable: str | int
+    arguments: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a command runs."""
+
+    confinement: Confinement
+    profile: Profile
+    files: dict[str, bytes]
+    """Laid out in a folder of its own (tier namespaces), unless there is a folder already."""
+    folder: str | None = None
+    landlock: int | None = None
+    """Rules of its own, in the place of the confinement's."""
+    own_proc: bool = False
+    """Mount a /proc that shows its own processes only."""
+
+
+def start(
+    place: Place,
+    command: Command,
+    limits: Limits,
+    descriptors: Sequence[int],
+    confined: mmap.mmap,
+    index: int,
+) -> int:
+    """Start a confined process; returns its id. `confined[index]` is set once it is confined."""
+    pid = linux.fork(place.confinement.namespaces)
+    if pid == 0:
+        _become(place, command, limits, descriptors, confined, index)
+    return pid
+
+
+def _become(
+    place: Place,
+    command: Command,
+    limits: Limits,
+    descriptors: Sequence[int],
+    confined: mmap.mmap,
+    index: int,
+) -> NoReturn:
+    try:
+        executable = command.executable
+        if isinstance(executable, str):
+            executable = os.open(executable, os.O_RDONLY)
+        rules = place.confinement.landlock if place.landlock is None else place.landlock
+        landlock = _arrange(descriptors, rules, executable)
+        linux.die_with_parent().make()
+        if place.profile is Profile.shell:
+            bound_processes(_MAX_IDS)
+        if place.own_proc:
+            mount_proc()
+        if place.folder is not None:
+            os.chdir(place.folder)
+        elif place.confinement.tier is Tier.namespaces:
+            _make(confine.scratch(sum(map(len, place.files.values()))))
+            confine.write_files(place.files)
+        else:
+            os.chdir("/")
+        _limit_memory(place.profile, limits)
+        _make(confine.common_limits(limits))
+        for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+            signal.signal(kind, signal.SIG_DFL)
+        confined[index] = 1
+        _make(confine.sealing(place.confinement, landlock))
+        if place.confinement.filter is not None:
+            place.confinement.filter.install()
+        linux.execute(seccomp.EXEC_FD, command.arguments, ENVIRONMENT)
+    except BaseException:  # noqa: BLE001 - not confined or not executed: not the program's doing
+        confined[index] = 0
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(1)
+
+
+def _arrange(descriptors: Sequence[int], rules: int | None, executable: int) -> int | None:
+    """Descriptors become 0, 1, 2, …, then the Landlock rules; the file to execute gets its own
+    number. All others are closed. Returns the number of the rules."""
+    kept = [*descriptors, *([rules] if rules is not None else [])]
+    high = [os.dup2(fd, confine.FIRST_KEPT + i) for i, fd in enumerate(kept)]
+    os.dup2(executable, seccomp.EXEC_FD, inheritable=False)
+    for i, fd in enumerate(high):
+        os.dup2(fd, i)
+    linux.close_from(len(kept), seccomp.EXEC_FD - 1).make()
+    linux.close_from(seccomp.EXEC_FD + 1).make()
+    return len(descriptors) if rules is not None else None
+
+
+def _make(calls: Sequence[linux.SystemCall]) -> None:
+    for call in calls:
+        call.make()
+
+
+def mount_proc() -> None:
+    """Over the host's: this process's PID namespace, and nothing of the machine.
+
+    Raises:
+        OSError: the kernel does not let an ordinary user mount it here.
+    """
+    flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | linux.MS_RDONLY
+    linux.mount("proc", confine.PROC, "proc", flags, "subset=pid,hidepid=2").make()
+
+
+def bound_processes(most: int) -> None:
+    """Limit the process ids of this new PID namespace, in the kernel: no bomb is faster than that.
+
+    RLIMIT_NPROC does not hold for root, whatever its user namespace, and a sampler does not get to
+    run on the machine that a bomb has filled.
+
+    Args:
+        most: at least 301. Once ids have been used up they are given anew from 300 on.
+
+    Raises:
+        OSError: the limit is not this namespace's own before Linux 6.14, or /proc cannot be mounted.
+    """
+    if not can_bound_processes():
+        raise OSError("a PID namespace has a limit of its own from Linux 6.14 on")
+    flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+    linux.mount("proc", confine.PROC, "proc", flags).make()
+    Path(f"{confine.PROC}/sys/kernel/pid_max").write_text(str(most))
+    Path(f"{confine.PROC}/self/oom_score_adj").write_text("1000")  # the first to go
+    linux.unmount(confine.PROC)
+
+
+def can_bound_processes() -> bool:
+    """Whether `pid_max` is a PID namespace's own. On an older kernel it is the whole machine's."""
+    found = re.match(r"(\d+)\.(\d+)", platform.release())
+    return found is not None and (int(found[1]), int(found[2])) >= (6, 14)
+
+
+def _limit_memory(profile: Profile, limits: Limits) -> None:
+    memory = limits.memory_mb << 20
+    if profile is Profile.runtime:
+        linux.limit(resource.RLIMIT_DATA, memory + _DATA_MARGIN).make()
+    else:
+        linux.limit(resource.RLIMIT_AS, memory + _AS_MARGIN).make()
+    if profile is Profile.shell:
+        linux.limit(resource.RLIMIT_NPROC, 2 * _MAX_PROCESSES).make()
+    # Unlimited stacks are bounded by the address space, and have threads start with small ones.
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
+
+
+# ── watching ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def watch(
+    pid: int, place: Place, limits: Limits, started: float, outputs: Sequence[int] = ()
+) -> str | None:
+    """Wait until a command ends, and end it when a limit is reached; it is not reaped.
+
+    Args:
+        outputs: descriptors of files that it may not fill. The signal that should end it then is not
+            felt by the first process of a PID namespace.
+
+    Returns:
+        The limit: "cpu", "wall", "memory", "output", "threads", "processes", or None if it ended by
+        itself.
+    """
+    proc = place.confinement.proc
+    assert proc is not None
+    pidfd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    killed = None
+    while killed is None:
+        use = _Use.of(proc, pid, place.profile)
+        cpu_left_s = limits.cpu_s - use.cpu_s
+        wall_left_s = limits.wall_s - (time.monotonic() - started)
+        if cpu_left_s <= 0:
+            killed = "cpu"
+        elif wall_left_s <= 0:
+            killed = "wall"
+        elif use.memory > limits.memory_mb << 20:
+            killed = "memory"
+        elif any(os.fstat(fd).st_size >= limits.output_kb << 10 for fd in outputs):
+            killed = "output"
+        elif use.processes > _MAX_PROCESSES:
+            killed = "processes"
+        elif use.threads > trial.MAX_THREADS:
+            killed = "threads"
+        elif poll.poll(
+            1 + int(1000 * min(wall_left_s, max(cpu_left_s, 0.002), place.profile.sample_s))
+        ):
+            break
+    os.close(pidfd)
+    if killed:
+        os.kill(pid, signal.SIGKILL)
+    return killed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """What a process, or a tree of them, uses at a moment."""
+
+    cpu_s: float = 0.0
+    """Children that ended included, as far as their parents waited for them."""
+    memory: int = 0
+    """Bytes resident that are no file's."""
+    processes: int = 0
+    threads: int = 0
+
+    @classmethod
+    def of(cls, proc: int, root: int, profile: Profile) -> _Use:
+        if profile is Profile.native:  # whose memory needs no watching; exact, and cheap
+            cpu_s = 0.0
+            with suppress(OSError):
+                cpu_s = time.clock_gettime((~root << 3) | 2)  # see clock_getcpuclockid(3)
+            return cls(cpu_s=cpu_s, processes=1, threads=trial.links(proc, f"{root}/task"))
+        return cls._of_tree(proc, root, whole_tree=profile is Profile.shell)
+
+    @classmethod
+    def _of_tree(cls, proc: int, root: int, *, whole_tree: bool) -> _Use:
+        ticks = pages = threads = 0
+        pending, seen = [root], 0
+        while pending and seen <= _MAX_PROCESSES:
+            pid = pending.pop()
+            with suppress(OSError, IndexError):  # it ended meanwhile
+                fields = _read(proc, f"{pid}/stat").rpartition(")")[2].split()
+                _, resident, shared, *_ = map(int, _read(proc, f"{pid}/statm").split())
+                ticks += sum(map(int, fields[11:15] if whole_tree else fields[11:13]))
+                threads += int(fields[17])
+                pages += max(0, resident - shared)
+                seen += 1
+                if whole_tree:
+                    pending += _children(proc, pid)
+        return cls(cpu_s=ticks / _TICKS, memory=pages * _PAGE, processes=seen, threads=threads)
+
+
+def _children(proc: int, pid: int) -> list[int]:
+    return list(map(int, _read(proc, f"{pid}/task/{pid}/children").split()))
+
+
+def _read(proc: int, path: str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        return os.read(fd, 1 << 16).decode("ascii", "replace")
+    finally:
+        os.close(fd)
+
+
+_LAST_WORDS = (b"std::bad_alloc", b"JavaScript heap out of memory", b"annot allocate memory")
+"""What programs say as they end for want of memory: C++'s runtime, V8, a shell."""
+
+
+def ran_out_of_memory(status: int, usage: resource.struct_rusage, err: int, limits: Limits) -> bool:
+    """Whether a program that failed did so at its limit: it had nearly all of it, or said so."""
+    if status == 0:
+        return False
+    if usage.ru_maxrss >> 10 >= 0.9 * limits.memory_mb:
+        return True
+    size = os.fstat(err).st_size
+    tail = os.pread(err, 2000, max(0, size - 2000))
+    return any(words in tail for words in _LAST_WORDS)

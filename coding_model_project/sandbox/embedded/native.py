@@ -1,0 +1,378 @@
+"""The process that programs in other languages are started from, as `zygote` is for Python.
+
+    zygote (this module, single-threaded; knows no language)
+      └ P, one per program: has it compiled or checked, as its recipe says
+          ├ one process per stage of that: confined, becomes the compiler
+          └ T, one per input: confined, becomes the program
+
+No process here starts another one but by this code, save at profile "shell": a compiler's stages are
+executed one by one. Started by `foreign` as `-m …native HOST_PID FD TIER SETUP`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import mmap
+import os
+import platform
+import shutil
+import socket
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.sandbox.embedded import arguments, confine, frames, launch, linux, trial
+from coding_model_project.sandbox.embedded.confine import PROC, Tier
+from coding_model_project.sandbox.embedded.launch import Command, Place, Profile
+from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host
+from coding_model_project.types import Limits
+
+_STAGE_LIMITS = Limits(cpu_s=30.0, wall_s=50.0, memory_mb=3072, output_kb=256 << 10)
+"""For compilers, which a source can make work hard."""
+
+_FEWEST_IDS = 301
+"""The lowest limit the kernel takes."""
+
+_STAGE_FOLDER = 512 << 20
+_SPARE = 64 << 20
+"""Bytes of disk below which a compiler's failure may be for want of them."""
+
+_SAID = 4000
+"""Bytes of what a stage said that are kept: the first, since they are what the rest follows from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Zygote:
+    """What all programs here share."""
+
+    refusal: str
+    """Why no program may be run after all; empty if they may."""
+    run: Place
+    stage: Place
+    """Its folder is the host's, but at tier namespaces: /tmp, which each P mounts anew."""
+
+
+def main() -> None:
+    host, descriptor, tier, setup = sys.argv[1:]
+    channel = socket.socket(fileno=int(descriptor))
+    linux.die_with_parent().make()
+    linux.end_unless_child_of(int(host))
+    zygote = _prepare(Tier(tier), json.loads(setup))
+    linux.adopt_orphans()
+    forget_the_host()
+    gc.collect()
+    gc.freeze()
+    frames.send(channel, {"ready": True, "python": platform.python_version()})
+    me = os.getpid()
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            head, body = frames.receive(channel)
+            pid = os.fork()
+            if pid == 0:
+                _program(me, channel, zygote, head, body)
+            _, status = os.waitpid(pid, 0)
+            end_orphans()
+            frames.send(channel, {"done": os.waitstatus_to_exitcode(status)})
+
+
+def _prepare(tier: Tier, setup: dict[str, Any]) -> _Zygote:
+    """Enter the tier.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    profile, folder = Profile(setup["profile"]), setup["folder"]
+    wants_proc = tier is Tier.namespaces and profile is not Profile.native
+    readable = [*setup["readable"], *([PROC] if wants_proc else [])]
+    confinement = confine.prepare(tier, readable, profile.granted)
+    own_proc = wants_proc and _can_mount_proc(confinement.namespaces)
+    if wants_proc and not own_proc:
+        linux.unmount(PROC)
+    landlock = None
+    if confinement.landlock is not None:
+        allowed = [*confine.READABLE, *readable, folder]
+        landlock = linux.landlock_ruleset(
+            linux.landlock_abi(), allowed, writable=["/dev/null", folder]
+        )
+    run = Place(confinement=confinement, profile=profile, files={}, own_proc=own_proc)
+    stage = Place(
+        confinement=confinement,
+        profile=profile,
+        files={},
+        own_proc=own_proc,
+        folder="/tmp" if tier is Tier.namespaces else folder,
+        landlock=landlock,
+    )
+    refusal = ""
+    if profile is Profile.shell and not _bounds_processes(confinement.namespaces):
+        refusal = (
+            "nothing here limits how many processes they start (it takes Linux 6.14 and /proc)"
+        )
+    return _Zygote(refusal=refusal, run=run, stage=stage)
+
+
+def _bounds_processes(namespaces: int) -> bool:
+    """Whether a process that forks is really stopped: proven by 300 that end at once."""
+    pid = linux.fork(namespaces)
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            launch.bound_processes(_FEWEST_IDS)
+            _fork_often()
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _fork_often() -> None:
+    """Ends this process with 0 once a fork is refused."""
+    for _ in range(_FEWEST_IDS):  # unreaped, each keeps its id
+        try:
+            child = os.fork()
+        except BlockingIOError:
+            os._exit(0)
+        if child == 0:
+            os._exit(0)
+
+
+def _can_mount_proc(namespaces: int) -> bool:
+    pid = linux.fork(namespaces)
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            launch.mount_proc()
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+# ── P ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """A program that can be run."""
+
+    place: Place
+    limits: Limits
+    files: dict[str, bytes]
+    confined: mmap.mmap
+    executable: str | int
+    arguments: list[str]
+    source: tuple[str, bytes] | None
+    """The file that an interpreter reads, named in the arguments; none of a compiled program."""
+
+
+def _program(
+    parent: int, channel: socket.socket, zygote: _Zygote, head: dict[str, Any], body: bytes
+) -> None:
+    """Prepare one program and answer for its inputs; ends the process."""
+    code = 1
+    try:
+        linux.die_with_parent().make()
+        linux.end_unless_child_of(parent)
+        linux.hide_memory()
+        try:
+            ready = _ready(channel, zygote, head, body)
+        except (OSError, RuntimeError) as error:  # the host tries again, and says it if that fails
+            frames.send(channel, {"broken": f"{type(error).__name__}: {error}"})
+            raise
+        while ready is not None:
+            head, data = frames.receive(channel)
+            if "end" in head:
+                break
+            _run(channel, ready, head, data)
+        code = 0
+    except (EOFError, ConnectionError):
+        code = 0
+    except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _ready(
+    channel: socket.socket, zygote: _Zygote, head: dict[str, Any], body: bytes
+) -> _Ready | None:
+    """Send whether the program can be run; None if not."""
+    if zygote.refusal:
+        frames.send(channel, {"refused": zygote.refusal})
+        return None
+    contents: list[bytes] = []
+    start = 0
+    for size in head["sizes"]:
+        contents.append(body[start : start + size])
+        start += size
+    files = dict(zip(head["files"], contents, strict=True))
+    product: bytes | None = files.pop(head["product"]) if head["made"] else None
+    confined = mmap.mmap(-1, 1)
+    if product is not None:
+        frames.send(channel, {"compiled": True})
+    else:
+        product = _make(channel, zygote.stage, head, files, confined)
+        if product is None:
+            return None
+    name, limits = head["source"], Limits(**head["limits"])
+    executable: str | int = head["run"][0]
+    if head["product"]:
+        executable = _executable(product, zygote.run.confinement.proc)
+        files = {}
+    namespaces = zygote.run.confinement.tier is Tier.namespaces
+    return _Ready(
+        place=zygote.run,
+        limits=limits,
+        files=files if namespaces else {},
+        confined=confined,
+        executable=executable,
+        arguments=head["run"],
+        source=None if head["product"] else (name, files[name]),
+    )
+
+
+def _executable(content: bytes, proc: int | None) -> int:
+    """A file in memory that nobody can write to any more, as one that is executed must be."""
+    writable = arguments.in_memory(content)
+    fd = os.open(f"{os.getpid()}/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    os.close(writable)
+    return fd
+
+
+def _make(
+    channel: socket.socket,
+    place: Place,
+    head: dict[str, Any],
+    files: dict[str, bytes],
+    confined: mmap.mmap,
+) -> bytes | None:
+    """Run the stages; what they made, which is sent to the host too. None after one that failed.
+
+    Raises:
+        RuntimeError: a stage was not confined, or had not enough of the machine.
+    """
+    assert place.folder is not None
+    with _folder(place) as folder:
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        for stage in head["stages"]:
+            failure = _stage(place, stage, confined)
+            if failure is not None:
+                said, code = failure
+                frames.send(channel, {"failed": said, "exit": code})
+                return None
+        product = (folder / head["product"]).read_bytes() if head["product"] else b""
+    frames.send(channel, {"compiled": True}, product)
+    return product
+
+
+@contextlib.contextmanager
+def _folder(place: Place):
+    """An empty folder for the stages of one program."""
+    assert place.folder is not None
+    folder = Path(place.folder)
+    if place.confinement.tier is Tier.namespaces:
+        linux.unshare(linux.CLONE_NEWNS)
+        flags = linux.MS_NOSUID | linux.MS_NODEV
+        size = f"size={_STAGE_FOLDER},nr_inodes=512"
+        linux.mount("stages", place.folder, "tmpfs", flags, size).make()
+        try:
+            yield folder
+        finally:
+            linux.unmount(place.folder)
+        return
+    _empty(folder)
+    try:
+        yield folder
+    finally:
+        _empty(folder)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _stage(place: Place, words: list[str], confined: mmap.mmap) -> tuple[str, int] | None:
+    """Run a command of a recipe; what it said and its exit code if it failed."""
+    confined[0] = 0
+    null = os.open("/dev/null", os.O_RDWR)
+    said = os.memfd_create("said")
+    command = Command(executable=words[0], arguments=words)
+    started = time.monotonic()
+    pid = launch.start(place, command, _STAGE_LIMITS, [null, said, said], confined, 0)
+    killed = launch.watch(pid, place, _STAGE_LIMITS, started)
+    _, status, usage = os.wait4(pid, 0)
+    text = os.pread(said, _SAID, 0).decode("utf-8", "replace").strip()
+    os.close(said)
+    os.close(null)
+    tool, code = Path(words[0]).name, os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return None
+    if not confined[0]:
+        raise RuntimeError(f"{tool} was not started confined: {text}")
+    if killed == "wall" and usage.ru_utime + usage.ru_stime < _STAGE_LIMITS.cpu_s / 2:
+        raise RuntimeError(
+            f"{tool} did not end within {_STAGE_LIMITS.wall_s} s: too busy a machine"
+        )
+    if place.confinement.tier is not Tier.namespaces and _is_full(place.folder):
+        raise RuntimeError(f"{tool} ended with {code}, and the disk of {place.folder} is full")
+    if killed is not None:
+        text = f"{text}\n{tool} was ended by its {killed} limit".strip()
+    return text or f"{tool} ended with {code}", code
+
+
+def _is_full(folder: str | None) -> bool:
+    told = os.statvfs(folder or "/")
+    return told.f_bavail * told.f_frsize < _SPARE or (told.f_files > 0 and told.f_favail == 0)
+
+
+# ── T ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _run(channel: socket.socket, ready: _Ready, head: dict[str, Any], data: bytes) -> None:
+    """Run the program on one input, and send what became of it."""
+    started = time.monotonic()
+    tier, limits = ready.place.confinement.tier, ready.limits
+    words, files = list(ready.arguments), dict(ready.files)
+    given = []
+    if "arguments" in head:
+        on_files = arguments.given(tier, head, data)
+        words += on_files.paths
+        files.update(on_files.files)
+        given += on_files.descriptors
+        data = b""
+    outputs = trial.Outputs.create()
+    stdin = arguments.in_memory(data)
+    descriptors = [stdin, *outputs.descriptors, *given]
+    if ready.source is not None and tier is not Tier.namespaces:
+        name, content = ready.source
+        words[words.index(name)] = f"/dev/fd/{len(descriptors)}"
+        given.append(arguments.in_memory(content))
+        descriptors.append(given[-1])
+    place = Place(
+        confinement=ready.place.confinement,
+        profile=ready.place.profile,
+        files=files,
+        own_proc=ready.place.own_proc,
+    )
+    command = Command(executable=ready.executable, arguments=words)
+    ready.confined[0] = 0
+    pid = launch.start(place, command, limits, descriptors, ready.confined, 0)
+    for fd in (stdin, *given):
+        os.close(fd)
+    killed = launch.watch(pid, place, limits, started, outputs.descriptors)
+    _, status, usage = os.wait4(pid, 0)
+    if killed is None and launch.ran_out_of_memory(status, usage, outputs.err, limits):
+        killed = "memory"
+    confined = ready.confined[0] == 1
+    outputs.send(channel, limits, confined, status, usage, killed, started)
+
+
+if __name__ == "__main__":
+    main()

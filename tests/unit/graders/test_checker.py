@@ -1,0 +1,133 @@
+"""Problems with several right outputs, judged by the program that they ship."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from coding_model_project.data.problems import problem_from_json, problem_line
+from coding_model_project.errors import CheckerError, DataError
+from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
+from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.types import Checker, ErrorType, Execution, Problem, Protocol, Status
+from tests.fakes import FakeSandbox, stdin_problem
+
+SUMS = """
+import sys
+given, output, answer = (open(path).read().split() for path in sys.argv[1:])
+if "crash" in output: raise ValueError("no such case")
+if "loop" in output:
+    while True: pass
+if len(output) != 2: sys.exit(2)
+sys.exit(0 if sum(map(int, output)) == int(given[0]) else "they do not add up")
+"""
+SCORE = """
+import sys
+given, answer, output = (open(path).read().split() for path in sys.argv[1:])
+print(1 if answer == ["SECRET"] and sum(map(int, output)) == int(given[0]) else 0)
+"""
+
+
+def sums(source: str = SUMS, **fields: object) -> Problem:
+    """Any two numbers with a given sum."""
+    problem = stdin_problem(("5", "SECRET"), ("7", "SECRET"))
+    checker = Checker(source=source, **fields)  # pyright: ignore[reportArgumentType]
+    return replace(problem, comparison="checker", checker=checker)
+
+
+@pytest.fixture(params=[Tier.namespaces, Tier.seccomp])
+async def judge(request):
+    if problem := probe.why_not(request.param, sys.executable):
+        pytest.skip(f"tier {request.param} does not work here: {problem}")
+    async with EmbeddedSandbox(workers=1, tier=request.param) as sandbox:
+        yield ExecutionGrader(sandbox, bare=True, stop_early=False)
+
+
+@pytest.mark.sandbox
+async def test_rulings(judge):
+    for code, errors in (
+        ("print(1, int(input()) - 1)", [None, None]),
+        ("print(2, 3)", [None, ErrorType.wrong_answer]),
+        ("print(2)", [ErrorType.wrong_answer] * 2),
+        ("1 / 0", [ErrorType.runtime_error] * 2),
+    ):
+        verdict = await judge.grade_code(sums(), code)
+        assert [result.error for result in verdict.results] == errors
+        assert verdict.comparison == "checker"
+    scored = sums(SCORE, protocol=Protocol.score)
+    assert (await judge.grade_code(scored, "print(1, int(input()) - 1)")).passed
+    assert not (await judge.grade_code(scored, "print(0)")).passed
+
+
+@pytest.mark.sandbox
+async def test_the_comment_is_the_detail(judge):
+    verdict = await judge.grade_code(sums(), "print(2, 3)")
+    assert verdict.results[1].detail == "they do not add up"
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("source", ["def f(:", "import os\nos._exit(3)", "1 / 0"])
+async def test_a_broken_checker_is_no_verdict(judge, source):
+    with pytest.raises(CheckerError, match="problem fake/1"):
+        await judge.grade_code(sums(source), "print(2, 3)")
+
+
+@pytest.mark.sandbox
+async def test_an_output_that_crashes_the_checker_is_wrong(judge):
+    """Or a policy could learn to print what has no verdict, and so no loss."""
+    tests = stdin_problem(("5", "1 4"), ("7", "3 4")).tests
+    verdict = await judge.grade_code(replace(sums(), tests=tests), "print('crash')")
+    assert [result.error for result in verdict.results] == [ErrorType.wrong_answer] * 2
+    assert "no such case" in verdict.results[0].detail
+    with pytest.raises(CheckerError, match="no such case"):  # nor does it accept the answer, here
+        await judge.grade_code(sums(), "print('crash')")
+
+
+@pytest.mark.sandbox
+async def test_the_answer_is_nowhere_near_the_candidate(judge):
+    code = "import glob, sys\nprint(sys.argv, glob.glob('*'), glob.glob('/tmp/*'), open(0).read())"
+    verdict = await judge.grade_code(sums("import sys\nsys.exit(open(sys.argv[2]).read())"), code)
+    assert verdict.results[0].detail == "['main.py'] [] [] 5"
+
+
+async def test_stopping_early_stops_at_the_checkers_first_rejection():
+    def answer(source: str, given: object) -> Execution:
+        if source == "checker":
+            return Execution(status=Status.raised, exit_code=1, stderr_tail="no")
+        return Execution(status=Status.finished)
+
+    grader = ExecutionGrader(FakeSandbox(answer), bare=True, stop_early=True)
+    verdict = await grader.grade_code(sums("checker"), "program")
+    assert [result.error for result in verdict.results] == [ErrorType.wrong_answer]
+    assert verdict.n_tests == 2
+
+
+async def test_a_time_out_of_the_checker_is_no_verdict():
+    def answer(source: str, given: object) -> Execution:
+        status = Status.cpu_timeout if source == "checker" else Status.finished
+        return Execution(status=status)
+
+    grader = ExecutionGrader(FakeSandbox(answer), bare=True, stop_early=False)
+    with pytest.raises(CheckerError, match="cpu_timeout"):
+        await grader.grade_code(sums("checker"), "program")
+
+
+async def test_a_checker_and_its_comparison_come_together():
+    grader = ExecutionGrader(FakeSandbox(), bare=True, stop_early=False)
+    with pytest.raises(DataError, match="come together"):
+        await grader.grade_code(replace(sums(), comparison="tokens"), "x")
+    with pytest.raises(DataError, match="come together"):
+        await grader.grade_code(replace(sums(), checker=None), "x")
+
+
+def test_a_file_of_problems_keeps_it():
+    import orjson
+
+    problem = sums(SCORE, protocol=Protocol.score)
+    row = orjson.loads(problem_line(problem))
+    assert problem_from_json(row, "here") == problem
+    with pytest.raises(DataError, match="here: 'fuzzy' is not a valid Protocol"):
+        problem_from_json({**row, "checker": {"source": "", "protocol": "fuzzy"}}, "here")
