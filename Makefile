@@ -37,8 +37,12 @@ test: check
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "sandbox or verl or e2e or contract$(if $(BROWSER), or browser)"
 
-# Every fault, done to real GRPO runs: about half an hour.
+# Every fault, done to real GRPO runs and to their judge's server; 100,000 executions and 10,000
+# gradings: about an hour and a half.
 soak: setup
+	@$(BIN)/python -m tests.soak.leaks
+	@$(BIN)/python -m tests.soak.verdicts
+	@$(BIN)/python -m tests.soak.judge_faults
 	@$(BIN)/python -m tests.soak.fault_matrix
 
 bench: setup

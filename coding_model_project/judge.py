@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.graders.breaker import CircuitBreaker
 from coding_model_project.graders.cache import CachedGrader
 from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.graders.turns import Turns
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import ErrorType, Problem, Verdict
 
@@ -72,21 +74,52 @@ class Judge:
         return (await self.public.grade_code(problem, verdict.code)).passed
 
 
+def check_service(sandbox: Mapping[str, Any]) -> None:
+    """Make sure, before anything expensive starts, that a service which is to judge is there.
+
+    The embedded sandbox is not tried: it starts on the nodes that train, maybe not on this one.
+
+    Args:
+        sandbox: the resolved `coding.sandbox`.
+
+    Raises:
+        ConfigError: what answers there is no SandboxFusion, or one that cannot be used.
+        SandboxError: nothing answers.
+    """
+
+    async def start_and_stop() -> None:
+        async with make_sandbox(sandbox):
+            pass
+
+    if sandbox["name"] == "fusion":
+        asyncio.run(start_and_stop())
+
+
 @asynccontextmanager
-async def open_judge(coding: Mapping[str, Any]) -> AsyncIterator[Judge]:
+async def open_judge(
+    coding: Mapping[str, Any], *, stop_on_timeout: bool = False
+) -> AsyncIterator[Judge]:
     """Start the judge that the resolved `coding:` subtree describes; stops it on leaving.
 
     Sparse rewards need only know whether a program passes, so judging stops at the first failure;
     dense ones run every hidden test, since stopping early would bias the pass fraction.
+
+    Args:
+        stop_on_timeout: as of `ExecutionGrader`; for numbers that no policy learns from.
     """
     bare = coding["prompt"] == "bare"
     stop_early = coding["reward"]["kind"] == "sparse"
     # Programs wait for their turn here and not in the sandbox, so that a verdict's judge_s is the time
     # spent on it.
-    slots = asyncio.Semaphore(_programs_at_once(coding["sandbox"]))
+    turns = Turns(_programs_at_once(coding["sandbox"]))
+    # An outage that outlasts every retry must not be waited for again by each of thousands of samples.
+    breaker = CircuitBreaker(max_rate=coding["sandbox"]["max_failure_rate"])
+    shared = {"bare": bare, "turns": turns, "breaker": breaker}
     async with make_sandbox(coding["sandbox"]) as sandbox:
-        hidden = ExecutionGrader(sandbox, bare=bare, stop_early=stop_early, slots=slots)
-        public = ExecutionGrader(sandbox, bare=bare, stop_early=True, public=True, slots=slots)
+        hidden = ExecutionGrader(
+            sandbox, stop_early=stop_early, stop_on_timeout=stop_on_timeout, **shared
+        )
+        public = ExecutionGrader(sandbox, stop_early=True, public=True, **shared)
         yield Judge(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))
 
 

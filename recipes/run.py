@@ -6,6 +6,7 @@ Heavy imports happen after the checks, so that a misspelt key or a missing file 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -28,10 +29,11 @@ from coding_model_project.runs.folder import (
     RunFolder,
     State,
     end_attempt,
-    refuse_changes,
     start_attempt,
 )
+from coding_model_project.runs.inputs import Inputs, inputs_of
 from coding_model_project.runs.provenance import command_line
+from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
 from coding_model_project.runs.stopping import StopSignal
 from coding_model_project.runs.summary import write_summary
 from coding_model_project.verl_ext import checks, processes
@@ -53,10 +55,21 @@ class Recipe:
 
 
 def run_recipe(recipe: Recipe, doc: str) -> None:
+    """Run a training recipe as a program; see `run_main`."""
+    run_main(recipe.name, doc, functools.partial(carry_out, recipe))
+
+
+CarryOut = Callable[[DictConfig, list[str], RunFolder | None], object]
+"""Given a configuration, the command that started this process, and the run that is repeated."""
+
+
+def run_main(name: str, doc: str, carry_out: CarryOut) -> None:
     """Run a recipe as a program and exit with the project's exit codes.
 
     Args:
+        name: its folder under `recipes/`, whose `config/<name>.yaml` is its primary configuration.
         doc: the page that --help prints.
+        carry_out: does the work.
     """
     argv, command = sys.argv[1:], command_line()
     if argv and argv[0] in ("-h", "--help"):
@@ -67,32 +80,37 @@ def run_recipe(recipe: Recipe, doc: str) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a run has a step to end
     if argv and argv[0].startswith("--config="):
         with _one_line_errors(debug):
-            carry_out(recipe, _recorded(argv), command)
+            config, recorded = _recorded(argv)
+            carry_out(config, command, recorded)
         return
     schema.register()
     with _one_line_errors(debug):
         overrides = [search_path(), *_hardware(argv)]
         if not any(argument.startswith("-") for argument in argv):  # not a sweep, not --cfg
-            compose_recipe(recipe.name, [*argv, *overrides])
+            compose_recipe(name, [*argv, *overrides])
 
     def task(config: DictConfig) -> None:
         with _one_line_errors(debug):  # inside Hydra, which would print errors its own way
             if HydraConfig.get().mode is RunMode.MULTIRUN:  # each job in a folder of its own
                 config.coding.run_dir = HydraConfig.get().runtime.output_dir
-            carry_out(recipe, config, command)
+            carry_out(config, command, None)
 
-    sys.argv = [f"recipes.{recipe.name}", *overrides, *argv]
-    hydra.main(
-        version_base=None, config_path=str(config_dir(recipe.name)), config_name=recipe.name
-    )(task)()
+    sys.argv = [f"recipes.{name}", *overrides, *argv]
+    hydra.main(version_base=None, config_path=str(config_dir(name)), config_name=name)(task)()
 
 
-def carry_out(recipe: Recipe, config: DictConfig, command: list[str] | None = None) -> None:
+def carry_out(
+    recipe: Recipe,
+    config: DictConfig,
+    command: list[str] | None = None,
+    repeats: RunFolder | None = None,
+) -> None:
     """Check, prepare what is missing, and train, recorded in the run's folder.
 
     Args:
         command: what started this process, if that is the run's own: its output is then copied to
             the log, and SIGTERM ends it after a checkpoint. None inside of another program.
+        repeats: the run that is done again, by its own data and model.
 
     Raises:
         ConfigError: before anything is trained.
@@ -101,15 +119,18 @@ def carry_out(recipe: Recipe, config: DictConfig, command: list[str] | None = No
     """
     checks.refuse_legacy_keys(config)
     checks.check_memory(config.coding.min_memory_gb)
-    _make_absolute(config)
+    make_absolute(config)
     prepare.prepare(config.coding, OmegaConf.select(config, recipe.model_key), say=print)
     checks.check(config, recipe.model_key)
+    inputs = inputs_of(config, recipe.model_key)
+    if repeats is not None:
+        refuse_other_inputs(repeats, inputs)
     run = RunFolder(Path(config.coding.run_dir))
     if run.attempts() and run.state is State.finished and not config.coding.force:
-        refuse_changes(run, config)
+        refuse_changes(run, config, inputs)
         print(f"{run.path} has finished; for another run set coding.run_dir to a new folder")
         return
-    with _attempt(recipe, config, command) as log_dir:
+    with _attempt(recipe, config, inputs, command) as log_dir:
         _prepare_resume(config)
         prepare_environment(config.trainer.device)
         log_into(Path(config.coding.run_dir))
@@ -129,12 +150,15 @@ def _prepare_resume(config: DictConfig) -> None:
 
 
 @contextlib.contextmanager
-def _attempt(recipe: Recipe, config: DictConfig, command: list[str] | None) -> Iterator[Path]:
+def _attempt(
+    recipe: Recipe, config: DictConfig, inputs: Inputs, command: list[str] | None
+) -> Iterator[Path]:
     """The run's folder knows of this attempt, and how it ended. Gives the attempt's log folder."""
     run = RunFolder(Path(config.coding.run_dir))
     attempt = start_attempt(
         run.path,
         config,
+        inputs=inputs,
         recipe=recipe.name,
         command=command or [],
         force=config.coding.force,
@@ -180,15 +204,16 @@ def _hardware(argv: list[str]) -> list[str]:
     return [f"hardware={chosen}"]
 
 
-def _recorded(argv: list[str]) -> DictConfig:
-    """`--config=RUN/config.yaml coding.run_dir=NEW`: another run's configuration, in a new folder."""
+def _recorded(argv: list[str]) -> tuple[DictConfig, RunFolder]:
+    """`--config=RUN/config.yaml coding.run_dir=NEW`: RUN's configuration for a new folder, and RUN."""
     run_dir = dict(argument.split("=", 1) for argument in argv[1:] if "=" in argument).get(
         "coding.run_dir", "outputs/rerun"
     )
-    return recorded_config(Path(argv[0].partition("=")[2]), run_dir)
+    path = Path(argv[0].partition("=")[2])
+    return recorded_config(path, run_dir), RunFolder(path.parent)
 
 
-def _make_absolute(config: DictConfig) -> None:
+def make_absolute(config: DictConfig) -> None:
     """Ray's workers run elsewhere: the paths of `coding:`, which others refer to, become absolute."""
     for key in ("run_dir", "data_dir"):
         config.coding[key] = _absolute(config.coding[key])

@@ -104,7 +104,8 @@ def rerun(
 ) -> None:
     """Run again what a run's folder records, into another folder.
 
-    Needs nothing but the folder, this package and the data and model that its configuration names.
+    Needs nothing but the folder, this package and the data and model that its configuration names;
+    refused, with the difference, if their contents are not what they were.
     SFT on a CPU gives the same numbers to the last digit. GRPO gives the same data order, but other
     samples: vLLM's batches depend on when requests arrive, and sampling follows the batches.
     """

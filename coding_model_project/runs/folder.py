@@ -4,6 +4,7 @@ config.yaml            the resolved configuration
 run.json               where the run comes from (`provenance`)
 patches/               what the working tree had that the commit has not
 metrics.jsonl          a line per step: {"step", "data": {metric: value}}
+evaluations.jsonl      scores of its checkpoints, if they were watched (`checkpoint_curve`)
 rollouts.jsonl         a line per judged sample (`rollouts`)
 traces/                where a step's time went, to open in Perfetto (`traces`)
 checkpoints/           verl's, each with a manifest (`checkpoints`)
@@ -15,21 +16,25 @@ RESULTS.md             for the reader's own notes
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import os
 import shutil
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import psutil
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from coding_model_project.errors import INTERRUPTED, ConfigError
+from coding_model_project.errors import INTERRUPTED, ConfigError, StorageError
 from coding_model_project.runs import provenance
+from coding_model_project.runs.inputs import Inputs
+from coding_model_project.runs.refusal import comparable, refuse_changes
 
 FATAL = "fatal.txt"
 """In an attempt's log folder: the one line that says why a run was stopped from within."""
@@ -99,6 +104,10 @@ class RunFolder:
         return self.path / "summary.json"
 
     @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations.jsonl"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
@@ -133,6 +142,14 @@ class RunFolder:
         except FileNotFoundError as error:
             raise ConfigError(f"{self.path}: not a run's folder (it has no run.json)") from error
 
+    def inputs(self) -> Inputs:
+        """The data and the model that it was started with (`inputs`); empty if it was not noted.
+
+        Raises:
+            ConfigError: this is not a run's folder.
+        """
+        return self.provenance().get("inputs", {})
+
 
 def full_disk(path: Path) -> str:
     """A remark for errors that are no wonder: empty unless the run's disk is full."""
@@ -151,16 +168,23 @@ def find_runs(root: Path) -> list[RunFolder]:
 
 
 def start_attempt(
-    path: Path, config: DictConfig, *, recipe: str, command: list[str], force: bool
+    path: Path,
+    config: DictConfig,
+    *,
+    inputs: Inputs,
+    recipe: str,
+    command: list[str],
+    force: bool,
 ) -> Attempt:
     """Make or reopen a run's folder and note that an attempt begins.
 
     Args:
         config: saved resolved, and compared with the one the run was started with.
-        force: go on although the configuration has changed; the new one replaces the old.
+        inputs: data and model as they are now; noted, and compared with those it was started with.
+        force: go on although something has changed; the new replaces the old.
 
     Raises:
-        ConfigError: the configuration has changed (with the difference), or the run is running.
+        ConfigError: configuration or inputs have changed (with the difference), or the run is running.
     """
     run = RunFolder(path)
     attempts = run.attempts()
@@ -171,16 +195,18 @@ def start_attempt(
             "choose another folder"
         )
     if not force:
-        refuse_changes(run, config)
+        refuse_changes(run, config, inputs)
     for folder in (run.path, run.checkpoints, run.traces):
         folder.mkdir(parents=True, exist_ok=True)
     if not run.run_json.exists():
         origin = provenance.collect(recipe, command, seeds=provenance.seeds(config))
-        write_json(run.run_json, origin)
+        write_json(run.run_json, origin | {"inputs": inputs})
         provenance.write_patches(run.path / "patches")
+    elif run.inputs() != inputs:
+        write_json(run.run_json, run.provenance() | {"inputs": inputs})
     if not (run.path / "RESULTS.md").exists():
         (run.path / "RESULTS.md").write_text(_RESULTS)
-    write_text(run.config, _comparable(config))
+    write_text(run.config, comparable(config))
     run.summary.unlink(missing_ok=True)
     me = psutil.Process()
     attempt = Attempt(
@@ -208,6 +234,35 @@ def end_attempt(path: Path, attempt: Attempt, error: BaseException | None = None
         _write_attempt(RunFolder(path), ended)
 
 
+@contextlib.contextmanager
+def sole_writer(folder: Path, what: str) -> Iterator[None]:
+    """Meanwhile no other process gets in here; ends with the process, in whatever way that ends.
+
+    Args:
+        what: what writes, for the message.
+
+    Raises:
+        ConfigError: another one is in.
+        StorageError: the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be written ({error.strerror})") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder}: another {what} writes into this folder; wait for it, or choose another "
+                "one (coding.run_dir, --out)"
+            ) from None
+        yield
+    finally:
+        os.close(lock)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     partial = path.with_name(path.name + ".partial")
@@ -224,47 +279,6 @@ def _write_attempt(run: RunFolder, attempt: Attempt) -> None:
     folder = run.log_dir(attempt.number)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "attempt.json", asdict(attempt))
-
-
-def _comparable(config: DictConfig) -> str:
-    """The resolved configuration as YAML, without what only says how to start."""
-    resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
-    resolved.coding.pop("force", None)
-    return OmegaConf.to_yaml(resolved)
-
-
-def refuse_changes(run: RunFolder, config: DictConfig) -> None:
-    """Make sure that a run goes on as it was started. One that has logged nothing may change.
-
-    Raises:
-        ConfigError: its configuration was another one; with the difference.
-    """
-    logged = run.metrics.exists() and run.metrics.stat().st_size > 0
-    if not (logged or any(run.checkpoints.glob("global_step_*"))):
-        return
-    before, after = (
-        _flat(OmegaConf.to_container(OmegaConf.create(yaml)))
-        for yaml in (run.config.read_text(), _comparable(config))
-    )
-    changed = [
-        f"{key}: {before.get(key, 'absent')} → {after.get(key, 'absent')}"
-        for key in [*before, *(key for key in after if key not in before)]
-        if before.get(key, "absent") != after.get(key, "absent")
-    ]
-    if changed:
-        raise ConfigError(
-            f"{run.path} was started with another configuration ({'; '.join(changed)}): set "
-            "coding.run_dir to a new folder, or coding.force=true to go on with the new one"
-        )
-
-
-def _flat(node: Any, prefix: str = "") -> dict[str, str]:
-    """Leaves of nested dictionaries by their full key."""
-    if not isinstance(node, dict) or not node:
-        return {prefix.rstrip("."): str(node)}
-    return {
-        key: leaf for child in node for key, leaf in _flat(node[child], f"{prefix}{child}.").items()
-    }
 
 
 def _is_process(pid: int, started: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,6 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def series(steps: dict[int, dict[str, float]], metric: str) -> list[tuple[int, float]]:
+def series(steps: Mapping[int, dict[str, float]], metric: str) -> list[tuple[int, float]]:
     """One metric by step, where it was logged."""
     return [(step, data[metric]) for step, data in steps.items() if metric in data]

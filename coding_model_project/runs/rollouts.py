@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from coding_model_project.types import Asserts, Call, Input, Stdin, Test, Verdict
+from coding_model_project.types import Asserts, Call, Stdin, Test, TestInput, Verdict
 
 ROTATE_BYTES = 64 * 2**20
 _INPUT_CHARACTERS = 500
@@ -46,6 +46,8 @@ class Rollout:
     generated_at: float
     """Seconds since the epoch, as is `graded_at`."""
     graded_at: float
+    advantage: float | None = None
+    """What it was trained with, as a mean over its tokens; None in validation."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -84,7 +86,7 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
     }
 
 
-def _shown(given: Input) -> str:
+def _shown(given: TestInput) -> str:
     """A test's input as one would write it, cut short."""
     match given:
         case Call():

@@ -9,7 +9,8 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.data.governance import refuse_test_only
-from coding_model_project.errors import ConfigError
+from coding_model_project.data.problems import read_problems
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.judge import make_sandbox
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
@@ -60,6 +61,10 @@ def check_grpo(config: DictConfig) -> None:
     for path in config.coding.problems:
         if not Path(path).is_file():
             raise ConfigError(f"coding.problems: no file {path}")
+        try:
+            read_problems(path)
+        except DataError as error:  # the reward workers would find out, a minute later
+            raise ConfigError(f"coding.problems: {error}") from error
     make_sandbox(OmegaConf.to_container(config.coding.sandbox, enum_to_str=True))  # type: ignore[arg-type]
     _check_rows(config, "data.train_files")
     _check_divides(

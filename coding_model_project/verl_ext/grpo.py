@@ -12,6 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.judge import check_service
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.checks import check_grpo
 from coding_model_project.verl_ext.platform import check_cpu_plugin, log_into
@@ -29,9 +30,11 @@ def train(config: DictConfig) -> None:
 
     Raises:
         ConfigError: batches that do not work out, or verl refuses the configuration; before Ray starts.
+        SandboxError: the service that is to judge is not there; before Ray starts.
         TrainingError: a worker died, a weight sync failed, or the judge is out of order.
     """
     check_grpo(config)
+    check_service(plain(config).coding.sandbox)
     check_cpu_plugin()
     import ray
     from hydra.errors import HydraException

@@ -1,10 +1,11 @@
-"""The loggers of a run that may be resumed, and whose W&B may be out of reach."""
+"""The loggers of a run that may be resumed, and whose W&B may be out of reach or die."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,38 @@ def _start_wandb(config: DictConfig) -> None:
         os.environ["WANDB_MODE"] = "offline"
         wandb.teardown()
         start()
+    _outlive_wandb(config.coding.run_dir)
+
+
+def _outlive_wandb(run_dir: str) -> None:
+    """W&B's service is a process that may die: say so once, and train on without it."""
+    import wandb
+    from wandb.sdk.mailbox import HandleAbandonedError, MailboxClosedError
+
+    lost = False
+
+    def while_it_lives(call: Callable[..., None]) -> Callable[..., None]:
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            nonlocal lost
+            if lost:
+                return
+            try:
+                call(*args, **kwargs)
+            except (OSError, wandb.Error, HandleAbandonedError, MailboxClosedError) as error:
+                lost = True
+                print(  # noqa: T201
+                    f"W&B's service has died ({error}): training goes on without it, "
+                    f"{run_dir}/metrics.jsonl has all there is",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                with contextlib.suppress(OSError, MailboxClosedError):
+                    wandb.teardown()  # or it would be tried, with a traceback, at this process's end
+
+        return guarded
+
+    # verl, which finds the run that is there already, and `log_samples` call these.
+    wandb.log, wandb.finish = while_it_lives(wandb.log), while_it_lives(wandb.finish)
 
 
 _COLUMNS = ("problem", "verdict", "reward", "completion", "detail")

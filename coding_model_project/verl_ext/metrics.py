@@ -10,11 +10,14 @@ CLOCK_KEYS = ("generated_at", "graded_at")
 """Keys of `reward_manager.sample_info` that are clock times, of no meaning as averages."""
 
 
-def step_metrics(samples: Sequence[Mapping[str, float]], expected: int) -> dict[str, float]:
+def step_metrics(
+    samples: Sequence[Mapping[str, float]], rewards: Sequence[float], expected: int
+) -> dict[str, float]:
     """Metrics of one step from its judged samples.
 
     Args:
         samples: `reward_manager.sample_info` of every sample that was judged.
+        rewards: of the same samples.
         expected: samples that were asked for; the missing ones are infrastructure failures.
 
     Returns:
@@ -22,6 +25,8 @@ def step_metrics(samples: Sequence[Mapping[str, float]], expected: int) -> dict[
         judge/public_pass_hidden_fail: share of them that passes the tests the prompt may show and
         fails the others: a rise says that the policy learns the examples.
         judge/infra_rate: share of the expected samples that could not be judged.
+        judge/reward: mean of the judged samples' rewards, which are all that is trained on;
+        judge/reward_if_infra_were_zero: what it would be, had the others been scored 0.
         judge/seconds: sandbox wall seconds spent; judge/cache_hits: share answered from the cache.
         judge/wait_s: wall seconds by which waiting for rewards lengthens the step, from the end of
         the last generation to the last verdict.
@@ -39,6 +44,8 @@ def step_metrics(samples: Sequence[Mapping[str, float]], expected: int) -> dict[
         **{f"judge/{group}": mean(str(group)) for group in ERROR_GROUPS},
         "judge/public_pass_hidden_fail": mean("public_pass_hidden_fail"),
         "judge/infra_rate": max(0.0, 1.0 - n / expected),
+        "judge/reward": sum(rewards) / n,
+        "judge/reward_if_infra_were_zero": sum(rewards) / max(n, expected),
         "judge/seconds": sum(sample["judge_s"] for sample in samples),
         "judge/cache_hits": mean("cached"),
         "judge/wait_s": max(s["graded_at"] for s in samples)

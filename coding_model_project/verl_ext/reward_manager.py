@@ -10,16 +10,18 @@ import asyncio
 import json
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from coding_model_project.errors import DataError
+from coding_model_project.errors import CodingModelError, DataError
 from coding_model_project.judge import Judge, open_judge
 from coding_model_project.rewards.outcome import REWARDS
 from coding_model_project.runs.rollouts import brief
+from coding_model_project.runs.ungradable import Ungradable, note, reason_of
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 
 SAMPLE_KEY = "sample"
@@ -31,7 +33,8 @@ class CodeRewardManager(RewardManagerBase):
 
     A row's `reward_model.ground_truth` is a problem's id; the problem, with its tests, comes from
     the files `coding.problems`, read once per worker. What cannot be judged raises: verl then leaves
-    that session out of the batch, and its group trains on the samples that were judged.
+    that session out of the batch, and its group trains on the samples that were judged. It is noted in
+    the run's ungradable.jsonl.
     """
 
     def __init__(
@@ -56,8 +59,8 @@ class CodeRewardManager(RewardManagerBase):
         self._reward = REWARDS[self._coding["reward"]["kind"]]
         self._check_public = self._coding["reward"]["check_public"]
         self._stack = AsyncExitStack()
-        self._judge: Judge | None = None
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[Judge] | None = None
+        self._run_dir = Path(self._coding["run_dir"])
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Judge one trajectory.
@@ -70,6 +73,23 @@ class CodeRewardManager(RewardManagerBase):
         """
         generated_at = time.time()
         item = cast(Any, data[-1:])[0]  # the last of several outputs
+        try:
+            return await self._judged(item, generated_at)
+        except CodingModelError as error:
+            about = item.non_tensor_batch
+            row = Ungradable(
+                step=int(about["global_steps"]),
+                problem=str(about["reward_model"]["ground_truth"]),
+                sample=f"{about['uid']}_{about['session_id']}",
+                error=type(error).__name__,
+                reason=reason_of(error),
+                at=time.time(),
+            )
+            note(self._run_dir, row)
+            # verl prints a traceback for each such sample: where it came from is in the message.
+            raise error.with_traceback(None) from None
+
+    async def _judged(self, item: Any, generated_at: float) -> dict[str, Any]:
         problem = self._problem(item.non_tensor_batch["reward_model"]["ground_truth"])
         tokens = self._response(item)
         completion = self._decode(tokens, skip_special_tokens=True)
@@ -99,10 +119,18 @@ class CodeRewardManager(RewardManagerBase):
         return responses[:n_valid]
 
     async def _started_judge(self) -> Judge:
-        async with self._starting:
-            if self._judge is None:
-                self._judge = await self._stack.enter_async_context(open_judge(self._coding))
-        return self._judge
+        """The judge; all who wait for a start that fails get its error, and the next tries anew."""
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(
+                self._stack.enter_async_context(open_judge(self._coding))
+            )
+        starting = self._starting
+        try:
+            return await asyncio.shield(starting)
+        except CodingModelError:
+            if self._starting is starting:
+                self._starting = None
+            raise
 
 
 def sample_info(

@@ -28,6 +28,8 @@ class Sampled:
     info: Mapping[str, Any]
     """`reward_manager.CodeRewardManager.run_single`'s reward_extra_info."""
     reward: float
+    advantage: float | None = None
+    """Mean over its tokens."""
 
 
 def trained_samples(
@@ -36,13 +38,13 @@ def trained_samples(
     """Samples of a training step.
 
     Args:
-        fields: TransferQueue's prompts, responses (token ids) and rm_scores (per token), one row a key.
+        fields: TransferQueue's prompts, responses (token ids), rm_scores and advantages (per token),
+            one row a key.
         infos: each sample's reward_extra_info.
     """
     decode = partial(tokenizer.decode, skip_special_tokens=True)
-    rows = zip(
-        keys, fields["prompts"], fields["responses"], fields["rm_scores"], infos, strict=True
-    )
+    names = ("prompts", "responses", "rm_scores", "advantages", "response_mask")
+    rows = zip(keys, *(fields[name] for name in names), infos, strict=True)
     return [
         Sampled(
             key=key,
@@ -50,9 +52,19 @@ def trained_samples(
             completion=partial(decode, response),
             info=info,
             reward=float(scores.sum()),
+            advantage=float((advantages * mask).sum() / mask.sum().clamp(min=1)),
         )
-        for key, prompt, response, scores, info in rows
+        for key, prompt, response, scores, advantages, mask, info in rows
     ]
+
+
+def lone_samples(keys: Sequence[str]) -> list[str]:
+    """Keys (prompt_session_turn) of the prompts of which only one session is there."""
+    sessions: dict[str, set[str]] = {}
+    for key in keys:
+        prompt, session, _ = key.rsplit("_", 2)
+        sessions.setdefault(prompt, set()).add(session)
+    return [key for key in keys if len(sessions[key.rsplit("_", 2)[0]]) == 1]
 
 
 def validated_samples(
@@ -123,6 +135,7 @@ class SampleLog:
                 verdict=about["verdict"],
                 generated_at=sample.info["generated_at"],
                 graded_at=sample.info["graded_at"],
+                advantage=sample.advantage,
             )
 
     def close(self) -> None:

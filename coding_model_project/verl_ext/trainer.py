@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 import transfer_queue as tq
 from omegaconf import open_dict
 from ray.exceptions import GetTimeoutError, RayActorError
@@ -20,12 +21,14 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from coding_model_project.errors import SandboxError
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
+from coding_model_project.runs.ungradable import last_reason
 from coding_model_project.verl_ext.checkpoints import CodingCheckpoints
 from coding_model_project.verl_ext.generated import generated_tokens
 from coding_model_project.verl_ext.metrics import CLOCK_KEYS, step_metrics
 from coding_model_project.verl_ext.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.samples import (
     SampleLog,
+    lone_samples,
     trained_samples,
     validated_samples,
 )
@@ -33,6 +36,13 @@ from coding_model_project.verl_ext.samples import (
 _POLL_S = 0.05
 _PING_EVERY_S = 10.0
 _PING_TIMEOUT_S = 5.0
+_SAMPLE_FIELDS = [
+    *("prompts", "responses", "response_mask", "rm_scores", "advantages", "extra_fields")
+]
+_GROUP_RELATIVE = frozenset(
+    {"grpo", "grpo_vectorized", "grpo_passk", "rloo", "rloo_vectorized", "opo", "gpg"}
+)
+"""Advantage estimators that compare a sample with the others of its prompt."""
 
 
 @register_trainer("coding_sync")
@@ -45,8 +55,8 @@ class CodingTrainer(PPOTrainerSync):
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
-        run = RunFolder(Path(config.coding.run_dir))
-        self._log_dir = run.log_dir(len(run.attempts()))
+        self._run = RunFolder(Path(config.coding.run_dir))
+        self._log_dir = self._run.log_dir(len(self._run.attempts()))
         self._samples = SampleLog(config)
         self._validated: tuple[list[str], list[str], list[float]] = ([], [], [])
         self._generated_before: int | None = None
@@ -57,6 +67,15 @@ class CodingTrainer(PPOTrainerSync):
         if type(buffer) is ReplayBuffer:  # a user's own sampler keeps its own rhythm
             # verl looks for finished trajectories every 2 s; a tiny model's step is shorter.
             buffer.poll_interval = min(buffer.poll_interval, _POLL_S)
+        sample = buffer.sample
+
+        def some(*args: Any, **kwargs: Any) -> Any:
+            batch, metrics = sample(*args, **kwargs)
+            if not batch.keys:  # a validation: verl would stumble over it later
+                raise SandboxError(f"not one sample of the validation could be judged{self._why()}")
+            return batch, metrics
+
+        buffer.sample = some
         return buffer
 
     def fit(self, agent_loop_manager: Any) -> None:
@@ -102,8 +121,7 @@ class CodingTrainer(PPOTrainerSync):
             if "no materializable trajectories" not in str(error):
                 raise
             raise SandboxError(
-                f"step {self.global_steps}: not one sample could be generated and judged; the errors "
-                "of the rollout server and the reward workers above say why"
+                f"step {self.global_steps}: not one sample could be generated and judged{self._why()}"
             ) from error
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -112,6 +130,20 @@ class CodingTrainer(PPOTrainerSync):
         n_judged = len({key.rpartition("_")[0] for key in batch.keys})
         self._stop_on_outage(1 - n_judged / self._expected_samples, "this step's")
         return super()._balance_batch(batch, metrics, *args, **kwargs)
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """verl's, but a sample that is left alone of its group by an outage teaches nothing.
+
+        verl compares it with zero: its whole reward would be its advantage.
+        """
+        batch = super()._compute_advantage(batch, metrics)
+        if self.config.algorithm.adv_estimator not in _GROUP_RELATIVE:
+            return batch
+        if self.config.actor_rollout_ref.rollout.n > 1 and (alone := lone_samples(batch.keys)):
+            place = {"keys": alone, "partition_id": batch.partition_id}
+            fields = tq.kv_batch_get(**place, select_fields=["advantages", "returns"])
+            tq.kv_batch_put(**place, fields=fields.apply(torch.zeros_like))
+        return batch
 
     @property
     def _expected_samples(self) -> int:
@@ -127,17 +159,16 @@ class CodingTrainer(PPOTrainerSync):
             if not tag.get("is_padding", False)
         ]
         fields = tq.kv_batch_get(
-            keys=keys,
-            partition_id=batch.partition_id,
-            select_fields=["extra_fields", "response_mask", "prompts", "responses", "rm_scores"],
+            keys=keys, partition_id=batch.partition_id, select_fields=_SAMPLE_FIELDS
         )
         extras: list[Any] = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
         infos = [extra["reward_extra_info"] for extra in extras]
-        metrics.update(step_metrics(infos, self._expected_samples))
+        samples = trained_samples(self.tokenizer, keys, fields, infos)
+        rewards = [sample.reward for sample in samples]
+        metrics.update(step_metrics(infos, rewards, self._expected_samples))
         metrics["rollout/trained_tokens"] = int(sum(m.sum() for m in fields["response_mask"]))
         if self._generated is not None and self._generated_before is not None:
             metrics["rollout/generated_tokens"] = self._generated - self._generated_before
-        samples = trained_samples(self.tokenizer, keys, fields, infos)
         self._samples.step(self.global_steps, "train", samples, self.logger.logger)
 
     def _maybe_log_val_generations(
@@ -174,8 +205,14 @@ class CodingTrainer(PPOTrainerSync):
             raise SandboxError(
                 f"{infra_rate:.0%} of {whose} samples could not be judged, more than "
                 f"coding.sandbox.max_failure_rate={allowed}: stopped rather than go on with what is "
-                "left; the reward workers' errors above say why"
+                f"left{self._why()}"
             )
+
+    def _why(self) -> str:
+        reason = last_reason(self._run.path)
+        if not reason:  # nothing came as far as the judge
+            return "; the rollout server's errors above say why"
+        return f"; the last reason, all are in ungradable.jsonl: {reason}"
 
     @contextlib.contextmanager
     def _sync_deadline(self) -> Iterator[None]:

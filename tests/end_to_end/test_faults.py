@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from coding_model_project.runs.checkpoints import checkpoints_in, step_of
@@ -76,10 +77,16 @@ def test_sigterm_saves_and_damage_falls_back(world, tmp_path):
     n_lines = len(lines(run))
     second = sft(run, overrides, output, WANDB_MODE="offline")
     wait_for_lines(run, n_lines + 1, second, output)
+    for child in psutil.Process(second.pid).children(recursive=True):
+        if any("wandb-core" in word for word in child.cmdline()):
+            child.kill()
+    wait_for_lines(run, len(lines(run)) + 3, second, output)
     second.send_signal(signal.SIGTERM)
     assert second.wait(60) == 130
     assert f"checkpoint global_step_{last} is damaged" in output.read_text()
     assert lines(run)[n_lines] == before + 1
+    assert output.read_text().count("W&B's service has died") == 1  # and training went on
+    assert "Traceback" not in output.read_text()
 
 
 ON_A_SMALL_DISK = """

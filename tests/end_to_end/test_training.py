@@ -13,6 +13,8 @@ import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.runs.rollouts import read_all_rollouts
+from coding_model_project.runs.ungradable import read_ungradable
 from recipes.compose import compose_recipe
 from recipes.run import carry_out
 
@@ -116,6 +118,13 @@ def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, in_ray)
         assert sum(shares) == pytest.approx(1)  # of those that were judged
         assert 0 < step["rollout/trained_tokens"] < step["rollout/generated_tokens"]
         assert {"judge/seconds", "judge/cache_hits", "judge/wait_s"} <= step.keys()
+        assert step["judge/reward_if_infra_were_zero"] <= step["judge/reward"]
+    lost = list(read_ungradable(tmp_path))
+    assert {row.problem for row in lost} == {"mine/3"}
+    assert {row.reason for row in lost} == {"made to fail on 3000"}
+    trained = [row for row in read_all_rollouts(tmp_path) if row.split == "train"]
+    assert not {row.sample for row in lost} & {row.sample.rpartition("_")[0] for row in trained}
+    assert all(row.advantage is not None for row in trained)
     assert 0 < steps[1]["val-aux/judge/infra_rate"] <= 0.25
     assert list((tmp_path / "tensorboard").rglob("events.*"))
     assert list(tmp_path.glob("wandb/offline-run-*"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -29,23 +28,19 @@ from coding_model_project.runs.checkpoints import checkpoints_in, step_of, verif
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout, read_all_rollouts
 from tests.end_to_end.test_interruption import left_running
+from tests.soak.grpo_runs import PATIENCE_S, prepare_data, start, steps, wait
 
-DATA = Path("data/tinycode")
 SAVE_EVERY = 2
 HIT_AFTER = 3
 """The step in whose successor the fault strikes: one step after a checkpoint."""
-PATIENCE_S = 300
 BALLAST = "ballast"
 SMALL_DISK_MB = 200
 ONE = "--one"
 OVERRIDES = [
-    "data.train_batch_size=8",
-    "actor_rollout_ref.actor.ppo_mini_batch_size=8",
     "trainer.total_training_steps=100",
     f"trainer.save_freq={SAVE_EVERY}",
     "trainer.test_freq=-1",
     "trainer.val_before_train=false",
-    "coding.min_memory_gb=4",
 ]
 
 Strike = Callable[[subprocess.Popen[bytes], RunFolder], None]
@@ -101,6 +96,12 @@ def kill_sandbox(process: subprocess.Popen[bytes], run: RunFolder) -> None:
                 sandboxed.kill()
 
 
+def kill_wandb(process: subprocess.Popen[bytes], run: RunFolder) -> None:
+    for child in psutil.Process(process.pid).children(recursive=True):
+        if any("wandb-core" in word for word in child.cmdline()):
+            child.kill()
+
+
 def kill_driver(process: subprocess.Popen[bytes], run: RunFolder) -> None:
     process.kill()
 
@@ -148,6 +149,14 @@ FAULTS = [
     Fault(name="SIGTERM", strike=send_sigterm, exit_codes=(130,), says="with a checkpoint"),
     Fault(name="disk full", strike=fill_disk, exit_codes=(3,), says="is full", on_small_disk=True),
     Fault(
+        name="W&B's service, kill -9",
+        strike=kill_wandb,
+        exit_codes=(),
+        says="W&B's service has died",
+        environment={"WANDB_MODE": "offline"},
+        overrides=("trainer.logger=[console,file,wandb]",),
+    ),
+    Fault(
         name="W&B out of reach",
         strike=nothing,
         exit_codes=(),
@@ -174,8 +183,8 @@ def try_fault(fault: Fault, folder: Path) -> Outcome:
     if fault.on_small_disk:
         size = f"size={SMALL_DISK_MB}m"
         subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", run.path], check=True)
-    process = _start(fault, run, folder / "first.txt")
-    _wait(process, lambda: _steps(run, 1)[-1:] >= [HIT_AFTER], f"step {HIT_AFTER}")
+    process = start(run, folder / "first.txt", [*OVERRIDES, *fault.overrides], fault.environment)
+    wait(process, lambda: steps(run, 1)[-1:] >= [HIT_AFTER], f"step {HIT_AFTER}")
     fault.strike(process, run)
     ended_s = _ended(fault, process, run)
     exit_code = process.returncode
@@ -186,10 +195,10 @@ def try_fault(fault: Fault, folder: Path) -> Outcome:
     left = left_running(run.path)
     saved = [step_of(c) for c in checkpoints_in(run.checkpoints) if not verify(c)]
     expected = max(saved, default=0) + 1
-    done = max(_steps(run, 1)[-1], expected)
+    done = max(steps(run, 1)[-1], expected)
 
-    process = _start(fault, run, folder / "second.txt")
-    _wait(process, lambda: _steps(run, 2)[-1:] >= [done], f"step {done} after the resume")
+    process = start(run, folder / "second.txt", [*OVERRIDES, *fault.overrides], fault.environment)
+    wait(process, lambda: steps(run, 2)[-1:] >= [done], f"step {done} after the resume")
     process.terminate()
     process.wait(PATIENCE_S)
     rows = list(read_all_rollouts(run.path))
@@ -201,7 +210,7 @@ def _ended(fault: Fault, process: subprocess.Popen[bytes], run: RunFolder) -> fl
     """Seconds from the fault to the end of the run; None if it went on, or would not end."""
     struck = time.monotonic()
     if not fault.exit_codes:
-        _wait(process, lambda: _steps(run, 1)[-1:] >= [HIT_AFTER + 2], "two more steps")
+        wait(process, lambda: steps(run, 1)[-1:] >= [HIT_AFTER + 2], "two more steps")
         return None
     try:
         process.wait(PATIENCE_S)
@@ -244,32 +253,6 @@ def _outcome(
     )
 
 
-def _start(fault: Fault, run: RunFolder, output: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "recipes.grpo", f"coding.run_dir={run.path}", *OVERRIDES]
-    with output.open("wb") as printed:
-        return subprocess.Popen(
-            [*command, *fault.overrides],
-            stdout=printed,
-            stderr=printed,
-            env=os.environ | fault.environment,
-            start_new_session=True,
-        )
-
-
-def _steps(run: RunFolder, attempt: int) -> list[int]:
-    """The steps whose samples an attempt has written."""
-    rows = read_all_rollouts(run.path)
-    return sorted({row.step for row in rows if row.attempt == attempt})
-
-
-def _wait(process: subprocess.Popen[bytes], reached: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not reached():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{what} was not reached")
-        time.sleep(0.2)
-
-
 def _accepted(rows: list[Rollout]) -> float:
     return sum(row.reward for row in rows) / len(rows) if rows else math.nan
 
@@ -289,9 +272,7 @@ def main(names: list[str]) -> int:
         print(json.dumps(asdict(try_fault(fault, Path(names[2])))))
         return 0
     console = Console(width=140)
-    if not (DATA / "base" / "config.json").exists():
-        prepare = ["coding_model_project", "data", "prepare", "tinycode", "--base-model"]
-        subprocess.run([sys.executable, "-m", *prepare], check=True)
+    prepare_data()
     table = Table(title="faults of a GRPO run")
     for column in ("fault", "the run", "exit", "left", "lost", "resumed at"):
         table.add_column(column)

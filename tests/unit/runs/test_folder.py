@@ -20,6 +20,8 @@ from coding_model_project.runs.folder import (
     find_runs,
     start_attempt,
 )
+from coding_model_project.runs.inputs import inputs_of
+from coding_model_project.runs.refusal import refuse_other_inputs
 from coding_model_project.runs.stopping import StopSignal, stop_requested
 
 
@@ -29,8 +31,15 @@ def config(**coding):
     return OmegaConf.create({"coding": values, "trainer": trainer})
 
 
-def start(path, *, force=False, **coding):
-    return start_attempt(path, config(**coding), recipe="grpo", command=["python"], force=force)
+def start(path, *, force=False, inputs=None, **coding):
+    return start_attempt(
+        path,
+        config(**coding),
+        inputs=inputs or {},
+        recipe="grpo",
+        command=["python"],
+        force=force,
+    )
 
 
 def test_an_attempt_is_running_until_it_ends(tmp_path):
@@ -86,6 +95,33 @@ def test_another_configuration_is_refused_with_the_difference(tmp_path):
         start(tmp_path, seed=4)
     assert start(tmp_path, seed=4, force=True).number == 2
     assert OmegaConf.load(RunFolder(tmp_path).config).coding.seed == 4
+
+
+def test_other_data_or_another_model_is_refused_with_the_difference(tmp_path):
+    data, model = tmp_path / "rl.parquet", tmp_path / "model"
+    model.mkdir()
+    data.write_bytes(b"rows")
+    (model / "config.json").write_text("{}")
+    named = OmegaConf.create({"data": {"train_files": str(data)}, "model": {"path": str(model)}})
+    path = tmp_path / "run"
+    before = inputs_of(named, "model.path")
+    end_attempt(path, start(path, inputs=before), KeyboardInterrupt())
+    run = RunFolder(path)
+    run.metrics.write_text('{"step": 1, "data": {}}\n')
+    end_attempt(path, start(path, inputs=inputs_of(named, "model.path")), KeyboardInterrupt())
+
+    data.write_bytes(b"rows, other ones")
+    (model / "model.safetensors").write_bytes(b"weights")
+    after = inputs_of(named, "model.path")
+    changed = (
+        r"data\.train_files rl\.parquet: 4 bytes, sha256 \w+ → 16 bytes, .*model\.path model\.saf"
+    )
+    with pytest.raises(ConfigError, match=changed):
+        start(path, inputs=after)
+    with pytest.raises(ConfigError, match=changed):
+        refuse_other_inputs(run, after)
+    assert start(path, inputs=after, force=True).number == 3
+    assert run.inputs() == after
 
 
 def test_the_same_configuration_goes_on(tmp_path):

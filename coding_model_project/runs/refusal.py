@@ -1,0 +1,79 @@
+"""A run goes on, or is done again, as it was started: the refusal of anything else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.runs.inputs import Inputs, changes
+
+if TYPE_CHECKING:
+    from coding_model_project.runs.folder import RunFolder
+
+
+def comparable(config: DictConfig) -> str:
+    """The resolved configuration as YAML, without what only says how to start."""
+    resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    resolved.coding.pop("force", None)
+    return OmegaConf.to_yaml(resolved)
+
+
+def refuse_changes(run: RunFolder, config: DictConfig, inputs: Inputs) -> None:
+    """Make sure that a run goes on as it was started. One that has logged nothing may change.
+
+    Raises:
+        ConfigError: its configuration, data or model was another one; with the difference.
+    """
+    kept = (run.metrics, run.path / "completions.jsonl")
+    made = any(file.exists() and file.stat().st_size > 0 for file in kept)
+    made = made or any(run.checkpoints.glob("global_step_*"))
+    if not (made and run.config.exists()):
+        return
+    before, after = (
+        _flat(OmegaConf.to_container(OmegaConf.create(yaml)))
+        for yaml in (run.config.read_text(), comparable(config))
+    )
+    changed = [
+        f"{key}: {before.get(key, 'absent')} → {after.get(key, 'absent')}"
+        for key in [*before, *(key for key in after if key not in before)]
+        if before.get(key, "absent") != after.get(key, "absent")
+    ]
+    if changed:
+        raise ConfigError(
+            f"{run.path} was started with another configuration ({'; '.join(changed)}): set "
+            "coding.run_dir to a new folder, or coding.force=true to go on with the new one"
+        )
+    if changed := _changed_inputs(run, inputs):
+        raise ConfigError(
+            f"{run.path} was started with other data or another model ({'; '.join(changed)}): put "
+            "them back, set coding.run_dir to a new folder, or coding.force=true to go on with the new"
+        )
+
+
+def refuse_other_inputs(recorded: RunFolder, inputs: Inputs) -> None:
+    """Make sure that what a run is repeated with is what it was done with.
+
+    Raises:
+        ConfigError: its data or model is not what it was; with the difference.
+    """
+    if changed := _changed_inputs(recorded, inputs):
+        raise ConfigError(
+            f"{recorded.path} cannot be repeated: its data or model has changed "
+            f"({'; '.join(changed)}): put them back, or start a new run of the recipe"
+        )
+
+
+def _changed_inputs(run: RunFolder, inputs: Inputs) -> list[str]:
+    before = run.inputs()
+    return changes(before, inputs) if before else []
+
+
+def _flat(node: Any, prefix: str = "") -> dict[str, str]:
+    """Leaves of nested dictionaries by their full key."""
+    if not isinstance(node, dict) or not node:
+        return {prefix.rstrip("."): str(node)}
+    return {
+        key: leaf for child in node for key, leaf in _flat(node[child], f"{prefix}{child}.").items()
+    }

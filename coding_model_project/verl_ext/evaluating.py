@@ -1,0 +1,45 @@
+"""Evaluation with whatever generates: vLLM in this process, a server, or verl's rollout."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from omegaconf import DictConfig
+
+from coding_model_project.configs.schema import EvaluationMode
+from coding_model_project.evaluation.generation import Backend
+from coding_model_project.phase0 import Settings, evaluate, simple_backend
+from coding_model_project.verl_ext import checks, processes
+from coding_model_project.verl_ext.platform import count_gpus, prepare_environment
+
+
+def run(
+    config: DictConfig, *, command: Sequence[str], say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Evaluate as `coding.evaluation` says, as the main thread's work; see `phase0.evaluate`.
+
+    Raises:
+        ConfigError: also if there is no such model.
+    """
+    asked = config.coding.evaluation
+    if asked.base_url is None:
+        checks.check_model("coding.evaluation.model", asked.model)
+    checks.check_memory(config.coding.min_memory_gb)
+    prepare_environment("cpu" if count_gpus() == 0 else "cuda")
+    processes.start_sentinel()
+    # As Ctrl-C, which asyncio knows to turn into an orderly end.
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        return evaluate(config, _backend(config), command=command, say=say)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _backend(config: DictConfig) -> Backend:
+    if Settings.of(config).mode == EvaluationMode.verl.name:
+        from coding_model_project.verl_ext.rollout_backend import VerlBackend
+
+        return VerlBackend(config)
+    return simple_backend(config, on_cpu=count_gpus() == 0)

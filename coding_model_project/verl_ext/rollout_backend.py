@@ -1,0 +1,179 @@
+"""verl's standalone rollout as a back end of evaluations: the servers that training generates with.
+
+verl.workers.rollout.llm_server.LLMServerManager without a worker group launches replicas of its own,
+balances requests over them and loads the model's weights itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from types import TracebackType
+from typing import Any, Self
+
+from hydra import compose, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig
+
+from coding_model_project.errors import ConfigError, GenerationError, PromptError
+from coding_model_project.evaluation.generation import Completion, Messages, Sampling
+from coding_model_project.verl_ext.grpo import start_ray
+from coding_model_project.verl_ext.platform import check_cpu_plugin, count_gpus
+
+_ON_CPU = (
+    "actor_rollout_ref.rollout.enforce_eager=true",
+    "actor_rollout_ref.rollout.free_cache_engine=false",
+    "+actor_rollout_ref.rollout.enable_sleep_mode=false",
+    # vLLM's CPU build refuses seeds where a prompt is read in parts.
+    "actor_rollout_ref.rollout.enable_chunked_prefill=false",
+    "+ray_kwargs.ray_init.num_gpus=1",  # logical: the one rollout rank
+    "ray_kwargs.ray_init.num_cpus=16",  # logical: verl's small actors each ask for one
+    "+ray_kwargs.ray_init.include_dashboard=false",
+    "+ray_kwargs.ray_init.object_store_memory=300000000",
+)
+_BATCHED_TOKENS = 8192
+"""Prompt tokens of one step of the engine, on a CPU."""
+
+
+class VerlBackend:
+    """See `generation.Backend`.
+
+    Args:
+        config: its `coding.evaluation` names the model; each GPU of this host gets a replica.
+    """
+
+    repeatable = True
+
+    def __init__(self, config: DictConfig) -> None:
+        self.concurrency: int = config.coding.evaluation.concurrency or 256
+        self._model: str = config.coding.evaluation.model
+        self._overrides = _overrides(config, self.concurrency)
+        self._numbers = itertools.count()
+        self._client: Any = None
+        self._tokenizer: Any = None
+        self._max_len = 0
+        self._owns_ray = False
+
+    @property
+    def identity(self) -> str:
+        from importlib import metadata
+
+        return f"verl {metadata.version('verl')} standalone rollout, vLLM"
+
+    async def __aenter__(self) -> Self:
+        check_cpu_plugin()
+        import ray
+        from ray.exceptions import RayError
+        from verl.utils import hf_tokenizer
+        from verl.workers.rollout.llm_server import LLMServerManager
+
+        config = compose_rollout(self._overrides)
+        self._tokenizer = hf_tokenizer(self._model)
+        if self._tokenizer.chat_template is None:
+            raise ConfigError(f"{self._model} has no chat template: save one with its tokenizer")
+        self._owns_ray = not ray.is_initialized()
+        if self._owns_ray:
+            start_ray(config)
+        try:
+            manager = await LLMServerManager.create(config=config)
+        except (RayError, ValueError, RuntimeError) as error:
+            self._stop_ray()
+            lines = str(error).strip().splitlines()
+            raise GenerationError(
+                f"verl's rollout does not start: {lines[-1].strip() if lines else error!r}"
+            ) from error
+        self._max_len = config.actor_rollout_ref.rollout.max_model_len
+        self._client = manager.get_client()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client = None
+        self._stop_ray()
+
+    async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
+        """See `generation.Backend`."""
+        from ray.exceptions import RayError
+
+        prompt_ids = self._tokenizer.apply_chat_template(
+            messages, tokenize=True, add_generation_prompt=True, return_dict=False
+        )
+        room = self._max_len - len(prompt_ids)
+        if room < 1:
+            raise PromptError(
+                f"the prompt has {len(prompt_ids)} tokens and the model takes {self._max_len}"
+            )
+        params = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+            "seed": seed,
+        }
+        try:
+            output = await self._client.generate(
+                f"evaluation-{next(self._numbers)}", prompt_ids=prompt_ids, sampling_params=params
+            )
+        except RayError as error:
+            lines = str(error).strip().splitlines()
+            raise GenerationError(f"verl's rollout failed: {lines[-1].strip()}") from error
+        if output.stop_reason != "completed":  # aborted: never an empty completion
+            raise GenerationError(f"verl's rollout {output.stop_reason} a request")
+        ids = output.token_ids
+        ended = bool(ids) and ids[-1] == self._tokenizer.eos_token_id
+        return Completion(
+            text=self._tokenizer.decode(ids, skip_special_tokens=True),
+            n_tokens=len(ids),
+            # verl does not tell a length from a stop: by the last token, and the room there was.
+            truncated=not ended and len(ids) >= min(sampling.max_tokens, room),
+        )
+
+    def _stop_ray(self) -> None:
+        import ray
+
+        if self._owns_ray:
+            ray.shutdown()
+
+
+def compose_rollout(overrides: list[str]) -> DictConfig:
+    """verl's `ppo_trainer` tree with overrides; also inside of a recipe, which Hydra is running."""
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            return compose("ppo_trainer", overrides=overrides)
+    finally:
+        GlobalHydra.instance().hydra = outer
+
+
+def _overrides(config: DictConfig, concurrency: int) -> list[str]:
+    """verl's configuration of a rollout alone, as overrides of its `ppo_trainer` tree."""
+    asked = config.coding.evaluation
+    rollout = {
+        "name": "vllm",
+        "nnodes": 1,
+        "n_gpus_per_node": max(1, count_gpus()),
+        "tensor_model_parallel_size": 1,
+        "load_format": "auto",
+        "seed": config.coding.seed,
+        "dtype": "bfloat16" if asked.dtype == "auto" else asked.dtype,
+        "max_model_len": asked.max_model_len or _context(asked.model),
+        "max_num_seqs": concurrency,
+    }
+    on_cpu = count_gpus() == 0
+    if on_cpu:
+        rollout["max_num_batched_tokens"] = max(_BATCHED_TOKENS, rollout["max_model_len"])
+    return [
+        f"actor_rollout_ref.model.path={asked.model}",
+        *(f"actor_rollout_ref.rollout.{key}={value}" for key, value in rollout.items()),
+        *(_ON_CPU if on_cpu else ()),
+    ]
+
+
+def _context(model: str) -> int:
+    """The longest text that the model was made for, in tokens."""
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(model).max_position_embeddings

@@ -1,0 +1,200 @@
+"""100,000 executions must leave nothing behind: no process, descriptor, file, mount or memory.
+
+python -m tests.soak.leaks [EXECUTIONS]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+import psutil
+
+from coding_model_project.errors import SandboxError
+from coding_model_project.progress import progress_bar
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.types import Call, Limits, Program, Stdin
+from coding_model_project.verl_ext.processes import TOKEN, carriers
+
+EXECUTIONS = 100_000
+INPUTS = 20
+SAMPLES = 50
+WARM_UP = 0.2
+"""Share of the executions after which memory may not grow: allocators and caches fill first."""
+
+GROWTH_MB = 3.0
+"""Of resident memory, by the trend of what comes after the warm-up, in all that is left of it."""
+
+FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", ".")
+SETTLE_S = 5.0
+LIMITS = Limits(cpu_s=0.2, wall_s=2.0, memory_mb=128, output_kb=64)
+MARK = f"soak{secrets.token_hex(6)}"
+"""In the name of every file that a program tries to leave."""
+
+LITTER = f"""
+import os, socket, tempfile, threading
+kept = []
+for folder in {[*FOLDERS, "/"]!r}:
+    try: kept.append(open(os.path.join(folder, "{MARK}" + str(os.getpid())), "wb"))
+    except OSError: pass
+    try: os.mkdir(os.path.join(folder, "{MARK}dir" + str(os.getpid())))
+    except OSError: pass
+for _ in range(20):
+    try: kept.append(os.dup(1))
+    except OSError: break
+for make in (lambda: os.memfd_create("{MARK}"), lambda: socket.socketpair(), os.fork, os.pipe):
+    try: kept.append(make())
+    except OSError: pass
+try: threading.Thread(target=threading.Event().wait, daemon=True).start()
+except RuntimeError: pass
+print("littered")
+"""
+
+PROGRAMS = {
+    "adds": "print(sum(map(int, input().split())))",
+    "imports": "import collections, heapq, math, re\nprint(math.gcd(12, 18), input())",
+    "raises": "raise ValueError(input())",
+    "prints much": "print('x' * 50_000)",
+    "prints too much": "while True: print('x' * 10_000)",
+    "allocates": "x = bytearray(16 << 20)\nprint(len(x))",
+    "allocates too much": "x = bytearray(1 << 40)",
+    "litters": LITTER,
+    "dies": "import ctypes\nctypes.string_at(0)",
+    "exits": "import os\nos._exit(3)",
+    "does not compile": "def f(:",
+    "recurses": "def f(n): return f(n + 1)\nf(0)",
+}
+SLOW = {"loops": "while True: pass"}
+"""Run on one input only: it takes its whole CPU limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What the sandbox and its host hold at one moment, no program running."""
+
+    host_mb: float
+    zygotes_mb: float
+    descriptors: int
+    """Of host and zygotes."""
+    processes: int
+    mounts: int
+
+
+async def sample(host: psutil.Process, workers: int) -> Sample:
+    """The last program's process may still be ending: that is waited for, but not for long."""
+    deadline = time.monotonic() + SETTLE_S
+    while len(zygotes := host.children(recursive=True)) > workers:
+        if time.monotonic() > deadline:
+            break
+        await asyncio.sleep(0.05)
+    return Sample(
+        host_mb=_resident_mb(host),
+        zygotes_mb=sum(map(_resident_mb, zygotes)),
+        descriptors=host.num_fds() + sum(zygote.num_fds() for zygote in zygotes),
+        processes=len(zygotes),
+        mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
+    )
+
+
+def _resident_mb(process: psutil.Process) -> float:
+    return process.memory_info().rss / 2**20
+
+
+def files_left() -> list[str]:
+    return [str(path) for folder in (*FOLDERS, "/") for path in Path(folder).glob(f"{MARK}*")]
+
+
+async def run_all(executions: int) -> tuple[list[Sample], int, list[str]]:
+    """Run programs in portions, with a look at what is held between them.
+
+    Returns:
+        What was held, how many executions there were, and what the sandbox failed to do.
+    """
+    sources = cycle([*PROGRAMS.values(), "def f(x): return [x] * 3"])
+    samples: list[Sample] = []
+    failures: list[str] = []
+    done, host, workers = 0, psutil.Process(), len(os.sched_getaffinity(0))
+    portion = max(INPUTS, executions // SAMPLES)
+    with progress_bar("executions", executions) as advance:
+        async with EmbeddedSandbox(workers) as sandbox:
+            print(f"sandbox: {sandbox.identity}")
+
+            async def one(source: str, n: int) -> int:
+                inputs = [Call(function="f", args=(i,)) for i in range(n)]
+                if "def f(x)" not in source:
+                    inputs = [Stdin(f"{i} 2\n") for i in range(n)]
+                try:
+                    await sandbox.run(Program(source=source), inputs, LIMITS)
+                except SandboxError as error:
+                    failures.append(str(error))
+                for _ in inputs:
+                    advance()
+                return n
+
+            while done < executions:
+                batch = list(islice(sources, portion // INPUTS))
+                works = [one(source, INPUTS) for source in batch]
+                works += [one(source, 1) for source in SLOW.values()]
+                done += sum(await asyncio.gather(*works))
+                samples.append(await sample(host, workers))
+                if len(samples) % (SAMPLES // 10) == 0:
+                    print(f"{done} executions: {samples[-1]}", flush=True)
+    return samples, done, failures
+
+
+def growth_mb(values: list[float]) -> float:
+    """Over all samples after the warm-up, by their linear trend."""
+    kept = values[int(len(values) * WARM_UP) :]
+    if len(kept) < 3:
+        return 0.0
+    return statistics.linear_regression(range(len(kept)), kept).slope * len(kept)
+
+
+def faults(samples: list[Sample], token: str) -> Iterator[str]:
+    """What was left behind."""
+    settled = samples[int(len(samples) * WARM_UP)]
+    for name in ("descriptors", "processes", "mounts"):
+        before, after = getattr(settled, name), getattr(samples[-1], name)
+        if before != after:
+            yield f"{name}: {before} after the warm-up, {after} at the end"
+    for name in ("host_mb", "zygotes_mb"):
+        grown = growth_mb([getattr(one, name) for one in samples])
+        if grown > GROWTH_MB:
+            yield f"{name} grew by {grown:.1f}"
+    if left := files_left():
+        yield f"files: {left[:5]}"
+    if left := carriers(token):
+        yield f"processes after the sandbox was closed: {left}"
+
+
+def main(executions: int) -> int:
+    token = os.environ[TOKEN] = secrets.token_hex(8)
+    before = psutil.Process().num_fds()
+    samples, done, failures = asyncio.run(run_all(executions))
+    found = list(faults(samples, token))
+    found += [f"{len(failures)} programs lost: {failures[0]}"] if failures else []
+    if (after := psutil.Process().num_fds()) > before + 1:  # psutil keeps /proc open
+        found.append(f"descriptors after the sandbox was closed: {after}, before {before}")
+    first, last = samples[int(len(samples) * WARM_UP)], samples[-1]
+    memory = ", ".join(
+        f"{who} {getattr(first, key):.1f} → {getattr(last, key):.1f} MB "
+        f"(trend {growth_mb([getattr(one, key) for one in samples]):+.2f})"
+        for who, key in (("host", "host_mb"), ("zygotes", "zygotes_mb"))
+    )
+    print(
+        f"{done} executions: {memory}; {last.descriptors} descriptors, {last.processes} processes, "
+        f"{last.mounts} mounts as before: {'; '.join(found) or 'ok'}"
+    )
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(int(sys.argv[1]) if sys.argv[1:] else EXECUTIONS))

@@ -1,0 +1,173 @@
+"""10,000 gradings of a mixed set at concurrency 64, the machine under load: no verdict may change.
+
+python -m tests.soak.verdicts [GRADINGS]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+
+from coding_model_project.data.tinycode.generator import generate
+from coding_model_project.errors import UngradableError
+from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.progress import progress_bar
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.types import Asserts, ErrorType, Limits, Problem, Stdin, Test, Verdict
+
+GRADINGS = 10_000
+AT_ONCE = 64
+TASKS = 20
+"""Of tinycode, each with a gold and a known-bad solution."""
+
+LIMITS = Limits(cpu_s=0.5, wall_s=4.0, memory_mb=128, output_kb=64)
+ECHO = Problem(
+    id="soak/echo",
+    split="test",
+    statement="Print each line of the input twice.",
+    tests=tuple(Test(input=Stdin(f"{n}\n"), expected=f"{n}\n{n}\n") for n in range(3)),
+    limits=LIMITS,
+)
+CHECKED = Problem(
+    id="soak/checked",
+    split="test",
+    statement="f(n) is n squared.",
+    tests=(Test(input=Asserts(source="assert f(3) == 9\nassert f(0) == 0", entry_point="f")),),
+    limits=LIMITS,
+)
+HASTY = replace(CHECKED, id="soak/hasty", limits=replace(LIMITS, wall_s=1.0))
+RIGHT = "x = input()\nprint(x)\nprint(x)"
+
+Expected = ErrorType | None
+WRONG = (ErrorType.wrong_answer, ErrorType.runtime_error)
+"""What a known-bad solution may be."""
+
+BY_HAND: list[tuple[Problem, str, Expected]] = [
+    (ECHO, RIGHT, None),
+    (ECHO, "import time\ntime.sleep(0.3)\n" + RIGHT, None),
+    (ECHO, "import time\nwhile time.process_time() < 0.2: pass\n" + RIGHT, None),
+    (ECHO, "x = bytearray(48 << 20)\n" + RIGHT, None),
+    (ECHO, "print('y' * 40_000, file=__import__('sys').stderr)\n" + RIGHT, None),
+    (ECHO, "print(input())", ErrorType.wrong_answer),
+    (ECHO, "x = input()\nif x == '2': x = 5\nprint(x, x, sep='\\n')", ErrorType.wrong_answer),
+    (ECHO, "print('y' * 60_000)", ErrorType.wrong_answer),
+    (ECHO, "import os\nos._exit(0)", ErrorType.wrong_answer),
+    (ECHO, "raise ValueError", ErrorType.runtime_error),
+    (ECHO, RIGHT + "\nexit(1)", ErrorType.runtime_error),
+    (ECHO, "import ctypes\nctypes.string_at(0)", ErrorType.runtime_error),
+    (ECHO, "def f(n): return f(n + 1)\nf(0)", ErrorType.runtime_error),
+    (ECHO, RIGHT + "\nwhile True: pass", ErrorType.timeout),
+    (ECHO, "x = bytearray(1 << 33)", ErrorType.memory_limit),
+    (ECHO, "x = []\nwhile True: x.append(bytearray(1 << 20))", ErrorType.memory_limit),
+    (ECHO, "while True: print('y' * 1000)", ErrorType.output_limit),
+    (ECHO, "def f(:", ErrorType.syntax_error),
+    (ECHO, RIGHT + "\0", ErrorType.syntax_error),
+    (ECHO, "x = '\ud800'", ErrorType.syntax_error),
+    (CHECKED, "def f(n): return n * n", None),
+    (CHECKED, "def f(n): return 4 * n", ErrorType.wrong_answer),
+    (CHECKED, "def f(n): exit(0)", ErrorType.runtime_error),
+    (CHECKED, "def f(n):\n  while True: pass", ErrorType.timeout),
+    (HASTY, "import time\ndef f(n): time.sleep(60)", ErrorType.timeout),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A program and what must be said of it, every time."""
+
+    problem: Problem
+    code: str
+    errors: tuple[Expected, ...]
+    """One of them, but the same every time."""
+
+
+def cases() -> list[Case]:
+    draw = random.Random(0)
+    made = [Case(problem=problem, code=code, errors=(error,)) for problem, code, error in BY_HAND]
+    for task in draw.sample(generate().tasks, TASKS):
+        problem = replace(task.problem, limits=LIMITS)
+        made.append(Case(problem=problem, code=problem.gold[0], errors=(None,)))
+        made.append(Case(problem=problem, code=problem.bad[0], errors=WRONG))
+    draw.shuffle(made)
+    return made
+
+
+@contextmanager
+def load() -> Iterator[None]:
+    """Another process per core that never rests."""
+    spawn = multiprocessing.get_context("spawn")
+    burning = [spawn.Process(target=_burn, daemon=True) for _ in os.sched_getaffinity(0)]
+    for process in burning:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in burning:
+            process.terminate()
+            process.join()
+
+
+def _burn() -> None:
+    while True:
+        sum(range(10_000))
+
+
+def essence(verdict: Verdict) -> tuple[str | None, ...]:
+    """All of a verdict that must not change: each test's error, or what the first of all was."""
+    return (verdict.error, *(result.error for result in verdict.results))
+
+
+async def grade_all(made: list[Case], gradings: int) -> list[Counter[tuple[str | None, ...]]]:
+    """What was said of each case, and how often."""
+    found: list[Counter[tuple[str | None, ...]]] = [Counter() for _ in made]
+    turns = iter(list(islice(cycle(range(len(made))), gradings)))
+    with progress_bar("gradings", gradings) as advance:
+        async with EmbeddedSandbox() as sandbox:
+            print(f"sandbox: {sandbox.identity}")
+            grader = ExecutionGrader(sandbox, bare=True, stop_early=False)
+
+            async def work() -> None:
+                for number in turns:
+                    case = made[number]
+                    try:
+                        verdict = await grader.grade_code(case.problem, case.code)
+                        found[number][essence(verdict)] += 1
+                    except UngradableError as error:
+                        found[number][f"ungradable: {error}",] += 1
+                    advance()
+
+            await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    return found
+
+
+def main(gradings: int) -> int:
+    made = cases()
+    started = time.monotonic()
+    with load():
+        found = asyncio.run(grade_all(made, gradings))
+    bad = 0
+    for case, verdicts in zip(made, found, strict=True):
+        if len(verdicts) > 1 or any(said[0] not in case.errors for said in verdicts):
+            bad += 1
+            print(f"{case.problem.id}, expected {case.errors}: {dict(verdicts)}\n{case.code!r}")
+    kinds = Counter(str(case.errors[0] or "accepted") for case in made)
+    result = f"{bad} programs whose verdict is wrong or changes" if bad else "all right, each time"
+    print(
+        f"{gradings} gradings of {len(made)} programs ({dict(kinds)}) at concurrency {AT_ONCE}, "
+        f"{len(os.sched_getaffinity(0))} other processes at full load, "
+        f"{time.monotonic() - started:.0f} s: {result}"
+    )
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(int(sys.argv[1]) if sys.argv[1:] else GRADINGS))
