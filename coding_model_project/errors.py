@@ -4,10 +4,13 @@
     ├── ConfigError        wrong usage: a key, path or combination the user can correct   exit 2
     ├── CheckpointError    a checkpoint could not be recorded, uploaded or restored       exit 3
     ├── TrainingError      a process of a training failed or died                         exit 3
+    ├── GenerationError    a model's engine or server does not answer, after retries      exit 3
+    ├── StorageError       what was to be kept could not be written: a full disk          exit 3
     └── UngradableError    no truthful verdict can be given; never becomes a score        exit 3
         ├── SandboxError   the sandbox itself could not do its work, after retries
         ├── CheckerError   a problem's checker program failed
         └── DataError      the problem's own data is unusable
+            └── PromptError    its prompt is more than the model can take
 
 A program that crashes, hangs or lies is a value (`types.Execution`), never one of these.
 """
@@ -36,6 +39,14 @@ class TrainingError(CodingModelError):
     """A process of a training failed or died. The message is the one that says why."""
 
 
+class GenerationError(CodingModelError):
+    """A model's engine or server does not answer. Never an empty completion."""
+
+
+class StorageError(CodingModelError):
+    """Something could not be written. Names the file; what was written before is whole."""
+
+
 class UngradableError(CodingModelError):
     """No truthful verdict can be given. Infrastructure failures are never scores."""
 
@@ -50,3 +61,7 @@ class CheckerError(UngradableError):
 
 class DataError(UngradableError):
     """A problem's data is malformed: no tests, an unknown comparison, a missing field."""
+
+
+class PromptError(DataError):
+    """A model cannot be asked: the prompt is more than it can take."""

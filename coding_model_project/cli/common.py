@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 Workers = Annotated[
     int | None, typer.Option(help="Programs judged at once; one per CPU core by default.", min=1)
 ]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where to look for data sets by name: $CODING_DATA_DIR, else ./data."),
+]
 MinTier = Annotated[
     str, typer.Option(help="Refuse weaker isolation: rlimit, seccomp or namespaces.")
 ]

@@ -9,7 +9,7 @@ from enum import Enum
 from importlib.resources import files
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from coding_model_project.configs.schema import CodingConfig
+from coding_model_project.configs.schema import BaselineConfig
 
 COMMAND = "python -m coding_model_project config reference --write docs/configuration.md"
 """Makes the page anew."""
@@ -37,7 +37,7 @@ class Preset:
 
 def all_keys() -> tuple[Key, ...]:
     """Every key of the `coding:` subtree, in the schema's order."""
-    return tuple(_keys(CodingConfig, "coding"))
+    return tuple(_keys(BaselineConfig, "coding"))
 
 
 def presets() -> tuple[Preset, ...]:
@@ -146,6 +146,7 @@ A preset of your own is a file in `coding_model_project/configs/experiment/` tha
 ## Keys under `coding:`
 
 Hardware profiles and recipes set some of these (`recipes/*/config/`). What is `???` every recipe sets.
+Those under `coding.evaluation` are for `recipes.baseline` only.
 
 | key | type or choices | default | unit | meaning |
 |---|---|---|---|---|

@@ -92,12 +92,13 @@ class SandboxConfig:
     retry_s: float = key(
         180.0,
         "How long a request that a server failed to answer is tried again before its sample counts "
-        "as ungradable.",
+        "as ungradable. Once nothing has worked for so long, further ones are tried once.",
         unit="s",
     )
     max_failure_rate: float = key(
         0.5,
-        "A training step with a larger share of ungradable samples stops the run.",
+        "A larger share of ungradable samples in a training step stops the run; in the last 200 "
+        "programs it stops the judge, and so the run.",
         unit="share",
     )
     kwargs: dict[str, Any] = key(
@@ -171,8 +172,95 @@ class CodingConfig:
     min_memory_gb: float = key(0.0, "Free memory needed to start; 0 does not ask.", unit="GiB")
 
 
-def register() -> None:
-    """Make `coding_schema` known to Hydra; recipes list it in their defaults."""
-    ConfigStore.instance().store(
-        name="coding_schema", node={"coding": CodingConfig}, package="_global_"
+class EvaluationMode(Enum):
+    """What generates in an evaluation."""
+
+    simple = "simple"
+    verl = "verl"
+
+
+@dataclass
+class EvaluationConfig:
+    """Of `recipes.baseline` only."""
+
+    model: str = key(
+        "???",
+        "The model: a folder or a hub name; with `base_url`, the name it is served by.",
     )
+    datasets: list[str] = key(
+        ["tinycode_test"],
+        "Data sets by name (`humaneval`, `mbpp_reg`, `codecontests_valid`), as `NAME=PATH`, or as the "
+        "path of a file of problems.",
+    )
+    data_dir: str | None = key(
+        None,
+        "Where to look for data sets by name. null: the environment variable `CODING_DATA_DIR`, else "
+        "`./data`.",
+    )
+    protocol: str = key(
+        "greedy",
+        "How is sampled: `greedy` (EVAL@1), `sampled` (EVAL@k: 16 samples) or `budget` (EVAL@budget: "
+        "32 samples). The next four keys change it, and with it the hash that is compared.",
+    )
+    n: int | None = key(None, "Samples per problem. null: the protocol's.", unit="samples")
+    temperature: float | None = key(
+        None, "Sampling temperature; 0 is greedy. null: the protocol's.", unit="1"
+    )
+    top_p: float | None = key(
+        None, "Sample from the likeliest tokens of this mass. null: the protocol's.", unit="share"
+    )
+    max_tokens: int | None = key(None, "Longest completion. null: the protocol's.", unit="tokens")
+    stop_early: bool = key(
+        False,
+        "Judge a program until its first failing test only: much faster where problems have many slow "
+        "tests, but there is no pass ratio.",
+    )
+    limit: int | None = key(None, "Only the first problems of each data set.", unit="problems")
+    max_tests: int | None = key(
+        None, "Judge by at most this many hidden tests of each problem.", unit="tests"
+    )
+    mode: EvaluationMode = key(
+        EvaluationMode.simple,
+        "What generates: `simple` is vLLM in this process, or the server at `base_url`; `verl` is "
+        "verl's standalone rollout.",
+    )
+    base_url: str | None = key(
+        None,
+        "An OpenAI-compatible server, such as `http://localhost:8000/v1`. A key that it asks for is "
+        "read from the environment variable `OPENAI_API_KEY`.",
+    )
+    send_seeds: bool = key(
+        True, "Send that server each sample's seed; false for one that refuses the field."
+    )
+    timeout_s: float = key(600.0, "How long that server may take for an answer.", unit="s")
+    retry_s: float = key(
+        300.0,
+        "How long a request that it failed to answer is tried again before the evaluation ends, to be "
+        "resumed.",
+        unit="s",
+    )
+    concurrency: int | None = key(
+        None, "Requests at once. null: 256, or 32 to a server.", unit="requests"
+    )
+    max_model_len: int | None = key(
+        None, "Tokens of prompt and completion together. null: the model's limit.", unit="tokens"
+    )
+    dtype: str = key("auto", "Of the model's weights in vLLM: `auto`, `float32`, `bfloat16`.")
+    shard: str | None = key(
+        None, "Only a part of the problems: `0/4` is the first of four parts. null: all."
+    )
+    wandb: bool = key(
+        False, "Log metrics and a table of samples to W&B (offline unless `WANDB_MODE` says else)."
+    )
+
+
+@dataclass
+class BaselineConfig(CodingConfig):
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+
+def register() -> None:
+    """Make the schemas known to Hydra; recipes list one of them in their defaults."""
+    store = ConfigStore.instance()
+    store.store(name="coding_schema", node={"coding": CodingConfig}, package="_global_")
+    store.store(name="baseline_schema", node={"coding": BaselineConfig}, package="_global_")

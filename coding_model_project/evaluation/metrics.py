@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from coding_model_project.data.rates import Rate
 from coding_model_project.errors import UngradableError
+from coding_model_project.evaluation.stats import N_RESAMPLES, bootstrap_interval
 from coding_model_project.types import ERROR_GROUPS, Verdict
 
 Outcome = Verdict | UngradableError
@@ -30,6 +32,16 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 def rates(groups: Sequence[Sequence[Verdict]], k: int = 1) -> list[float]:
     """pass@k per problem, from each problem's verdicts."""
     return [pass_at_k(len(group), sum(v.passed for v in group), k) for group in groups]
+
+
+def rate_interval(rates: Sequence[float], *, n: int = N_RESAMPLES) -> tuple[float, float]:
+    """The 95% interval of a mean of rates in [0, 1], one per problem: problems resampled.
+
+    Where all are 0 or all are 1, resampling shows no doubt though there is some: Wilson's then.
+    """
+    if set(rates) in ({0.0}, {1.0}):
+        return Rate(hits=round(sum(rates)), total=len(rates)).interval
+    return bootstrap_interval(rates, n=n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,48 @@
 """An evaluation's folder as other code reads it: a line per judged sample, and what was evaluated how.
 
+completions.jsonl  a `Generated` per line, in the order in which generation ended
 results.jsonl      a `Result` per line, in the order of judging
-run_info.json      {"model", "seed", "protocol": {"name", "hash", ...its settings}, "datasets", ...}
+metrics.json       rates, shares and costs by data set (`scores.dataset_metrics`)
+run_info.json      {"model", "seed", "protocol": {"name", "hash", ...its settings},
+                    "datasets": {name: {"version", ...}}, ...}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from coding_model_project.errors import DataError
 
+COMPLETIONS = "completions.jsonl"
 RESULTS = "results.jsonl"
 RUN_INFO = "run_info.json"
+METRICS = "metrics.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """One completion, before it is judged."""
+
+    dataset: str
+    problem: str
+    sample: int
+    seed: int
+    completion: str
+    tokens: int
+    truncated: bool
+    """Ended by the token limit and not by the model."""
+    refused: str | None = None
+    """Why the model could not be asked; there is no completion then, and no score."""
+    seconds: float
+    """From the request to its answer, waiting beside others included."""
+    at: float
+    """When it ended, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +66,12 @@ class Result:
     """The completion was ended by the token limit and not by the model."""
     judge_s: float
     """Wall seconds of judging; 0 for a verdict from the cache."""
+    at: float = 0.0
+    """When it was judged, in seconds since the epoch."""
+    program: str | None = None
+    """A hash of the code that was found: equal for equal programs; None without one."""
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    """What else is known, as `runs.rollouts.brief` gives it; empty if ungradable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +84,8 @@ class Evaluation:
     protocol: str
     protocol_hash: str
     """Equal for two evaluations whose numbers may be compared."""
+    settings: Mapping[str, object]
+    """The protocol's, and the versions of the data: to say in what two evaluations differ."""
     results: tuple[Result, ...]
 
     def datasets(self) -> list[str]:
@@ -67,8 +101,8 @@ class Evaluation:
         return groups
 
 
-def to_line(result: Result) -> bytes:
-    """One line of results.jsonl."""
+def to_line(result: Result | Generated) -> bytes:
+    """One line of results.jsonl or completions.jsonl."""
     return orjson.dumps(asdict(result)) + b"\n"
 
 
@@ -97,17 +131,35 @@ def read_evaluation(path: Path) -> Evaluation:
     """
     try:
         info = json.loads((path / RUN_INFO).read_text())
+        results = tuple(read_results(path / RESULTS))
         return Evaluation(
             path=path,
             model=info["model"],
             seed=info["seed"],
             protocol=info["protocol"]["name"],
             protocol_hash=info["protocol"]["hash"],
-            results=tuple(read_results(path / RESULTS)),
+            settings={
+                **{k: v for k, v in info["protocol"].items() if k not in ("name", "hash")},
+                "data": info["datasets"],
+            },
+            results=_once(results, path / RESULTS),
         )
     except FileNotFoundError as error:
         raise DataError(
             f"{path}: not an evaluation's folder (it has no {error.filename})"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path / RUN_INFO}: damaged ({error!r})") from error
+
+
+def _once(results: tuple[Result, ...], path: Path) -> tuple[Result, ...]:
+    """Raises:
+    DataError: a sample is there twice, and would count twice.
+    """
+    seen = set()
+    for result in results:
+        key = result.dataset, result.problem, result.sample
+        if key in seen:
+            raise DataError(f"{path}: sample {result.sample} of {result.problem} is there twice")
+        seen.add(key)
+    return results

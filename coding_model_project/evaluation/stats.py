@@ -52,6 +52,70 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A 95% interval, and the standard error that goes with it."""
+
+    low: float
+    high: float
+    error: float
+
+
+def hierarchical_interval(
+    first_SP: NDArray[np.float64],
+    second_SP: NDArray[np.float64],
+    *,
+    n: int = N_RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """A percentile bootstrap interval for the second side's mean rate minus the first's.
+
+    Seeds are resampled within each side, then problems, which all seeds of both sides share: the
+    bootstrap of crossed factors of Owen 2007 ("The pigeonhole bootstrap"). Seeds' means are first
+    spread by √(S/(S−1)), since resampling S of them gives a variance too small by that factor's
+    square (Davison and Hinkley 1997, 3.8). With one seed a side it is the paired bootstrap over
+    problems. Simulated coverage of "95%" with 3 seeds a side: 90% (seeds that differ much) to 99%.
+
+    Args:
+        first_SP, second_SP: rates, a row per seed and a column per problem; zeros for `first_SP`
+            give the interval of the second side's own mean.
+
+    Raises:
+        ValueError: not the same problems, none, or a rate that is not finite.
+    """
+    if first_SP.shape[1:] != second_SP.shape[1:]:
+        raise ValueError("both sides need the same problems, a column each")
+    first_SP, second_SP = _spread(first_SP), _spread(second_SP)
+    n_problems = first_SP.shape[1]
+    rng = np.random.default_rng(seed)
+    draws = []
+    for size in _chunks(n):
+        differences = _seeds_drawn(second_SP, size, rng) - _seeds_drawn(first_SP, size, rng)
+        problems = rng.integers(n_problems, size=(size, n_problems))
+        draws.append(np.take_along_axis(differences, problems, axis=1).mean(axis=1))
+    means = np.concatenate(draws)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(low=float(low), high=float(high), error=float(means.std()))
+
+
+def _spread(rates_SP: NDArray[np.float64]) -> NDArray[np.float64]:
+    _finite(rates_SP.ravel())
+    n_seeds = len(rates_SP)
+    if n_seeds == 1:
+        return rates_SP
+    means = rates_SP.mean(axis=1, keepdims=True)
+    return rates_SP + (np.sqrt(n_seeds / (n_seeds - 1)) - 1) * (means - means.mean())
+
+
+def _seeds_drawn(
+    rates_SP: NDArray[np.float64], size: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Rates by problem, averaged over as many seeds as there are, drawn anew in each of `size` rows."""
+    n_seeds = len(rates_SP)
+    counts = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=size)
+    return counts @ rates_SP / n_seeds
+
+
 def paired_test(
     first: Sequence[float], second: Sequence[float], *, n: int = N_RESAMPLES, seed: int = 0
 ) -> PairedTest:
@@ -88,7 +152,7 @@ def paired_test(
     )
 
 
-def _finite(rates: Sequence[float]) -> NDArray[np.float64]:
+def _finite(rates: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.asarray(rates, dtype=np.float64)
     if values.size == 0 or not np.isfinite(values).all():
         raise ValueError("rates must be finite numbers, one per problem, and at least one")

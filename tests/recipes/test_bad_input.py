@@ -114,7 +114,7 @@ def test_test_only_rows_are_refused_whatever_the_file_is_called(own_files, tmp_p
     assert "test only" in result.stderr
 
 
-@pytest.mark.parametrize("recipe", ["sft", "grpo", "demo"])
+@pytest.mark.parametrize("recipe", ["baseline", "sft", "grpo", "demo"])
 def test_help_teaches(recipe):
     result = run("--help", recipe=recipe)
     assert result.returncode == 0

@@ -5,6 +5,7 @@ from omegaconf import OmegaConf
 
 from coding_model_project.configs.reference import presets
 from coding_model_project.errors import ConfigError
+from coding_model_project.phase0 import Settings
 from recipes.compose import compose_recipe
 
 PROFILES = ["cpu", "gpu_1x", "gpu_8x"]
@@ -19,6 +20,16 @@ def test_composes_and_resolves(recipe, hardware):
     resolved = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     assert resolved["coding"]["prompt"] == ("bare" if hardware == "cpu" else "fenced")
     assert resolved["data"]["train_files"].startswith(resolved["coding"]["data_dir"])
+
+
+@pytest.mark.parametrize("hardware", PROFILES)
+def test_the_baseline_composes_to_settings(hardware):
+    settings = Settings.of(compose_recipe("baseline", [f"hardware={hardware}", "coding.seed=7"]))
+    assert settings.seed == 7
+    assert settings.protocol.name == "greedy"
+    assert settings.protocol.prompt == ("bare" if hardware == "cpu" else "fenced")
+    with pytest.raises(ConfigError, match=r"did you mean coding\.evaluation\.protocol\?"):
+        compose_recipe("baseline", [f"hardware={hardware}", "coding.evaluation.protocl=greedy"])
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

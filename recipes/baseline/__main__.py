@@ -1,0 +1,39 @@
+"""How good is a model, and how sure is that? Evaluation by running what it writes (Phase 0).
+
+    python -m recipes.baseline [key=value ...]
+
+Without arguments, on a machine without an accelerator: makes the tiny base model if it is missing, and
+evaluates it greedily on the embedded task set's test split. Run it again to resume.
+
+    coding.evaluation.model=MODEL                     another model: a folder or a hub name
+    coding.evaluation.datasets=[humaneval,mbpp_reg]   by name, NAME=PATH, or the path of a file
+    coding.evaluation.protocol=sampled                greedy, sampled (pass@k) or budget
+    coding.evaluation.base_url=http://host:8000/v1    a server of OpenAI's API, such as vLLM's
+    coding.evaluation.mode=verl                       verl's standalone rollout generates
+    coding.seed=2                                     other samples
+    hardware=gpu_1x                                   Qwen2.5-Coder-1.5B-Instruct on one GPU
+    --cfg job                                         print the whole configuration
+    -m coding.seed=1,2                                one evaluation per seed
+
+Every `coding.evaluation` key: docs/configuration.md. Protocols, metrics and files: docs/evaluate.md.
+Results: outputs/baseline/{metrics.json, results.jsonl, completions.jsonl, qa_logs/, report.html}.
+"""
+
+from pathlib import Path
+
+from recipes.run import make_absolute, run_main
+
+
+def carry_out(config, command, _repeats):  # type: ignore[no-untyped-def]
+    from coding_model_project.data.prepare import prepare
+    from coding_model_project.verl_ext import evaluating
+
+    make_absolute(config)
+    model = config.coding.evaluation.model
+    if Path(model).absolute() == Path(config.coding.data_dir) / "base":
+        prepare(config.coding, model, say=print)
+    evaluating.run(config, command=command, say=print)
+
+
+if __name__ == "__main__":
+    run_main("baseline", __doc__ or "", carry_out)

@@ -1,0 +1,12 @@
+"""The named protocols and data sets of Phase 0, for study scripts. Settings: evaluation/protocols.py."""
+
+from __future__ import annotations
+
+from coding_model_project.evaluation.protocols import BUDGET, GREEDY, SAMPLED
+
+EVAL_AT_1 = GREEDY
+EVAL_AT_K = SAMPLED
+EVAL_AT_BUDGET = BUDGET
+
+PHASE0_SETS = ("humaneval", "mbpp_reg", "codecontests_valid")
+"""A final number, a quick regression check, and what hyper-parameters are chosen on."""

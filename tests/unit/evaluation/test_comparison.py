@@ -1,0 +1,188 @@
+"""`eval compare`: what it says of evaluations whose outcomes are known, and what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+from coding_model_project import cli
+from coding_model_project.evaluation.results import RESULTS, RUN_INFO
+from tests.synthetic_evaluations import write_evaluation
+from tests.synthetic_runs import write_run
+
+N = 40
+
+
+def outcomes(solved, n=N):
+    return {f"toy/{i}": [i in solved] for i in range(n)}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """`before` solves 0-9, `after` 2-25."""
+    write_evaluation(tmp_path / "before", outcomes(range(10)), model="sft")
+    write_evaluation(tmp_path / "after", outcomes(range(2, 26)), model="grpo")
+    return tmp_path
+
+
+def compare(capsys, *words):
+    code = cli.main(["eval", "compare", *map(str, words)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def pairs(capsys, *words):
+    code, out, err = compare(capsys, *words, "--json")
+    assert code == 0, err
+    return json.loads(out)["pairs"]
+
+
+def test_what_changed_is_listed_and_tested(runs, capsys):
+    (pair,) = pairs(capsys, runs / "before", runs / "after")
+    assert pair["gained"] == [f"toy/{i}" for i in range(10, 26)]
+    assert pair["lost"] == ["toy/0", "toy/1"]
+    assert pair["delta"] == pytest.approx(14 / N)
+    assert pair["low"] < pair["delta"] < pair["high"]
+    assert pair["mcnemar_p"] == pytest.approx(0.0013, abs=1e-4)
+    assert pair["p"] == pair["permutation_p"] == pytest.approx(0.0013, abs=2e-3)
+    assert pair["first_cost"] == {
+        "samples": N, "tokens": 10.0 * N, "judge_s": 0.5 * N, "truncated": 0, "ungradable": 0,
+    }  # fmt: skip
+    code, out, _ = compare(capsys, runs / "before", f"grpo={runs / 'after'}")
+    assert code == 0
+    assert "+35.0%" in out
+    assert "toy, grpo: 2 lost: toy/0, toy/1" in out
+
+
+def test_only_problems_that_all_have_are_compared_and_the_rest_is_counted(runs, capsys):
+    short = outcomes(range(2, 26), n=30)
+    short |= {"toy/3": [None], "toy/extra": [True]}  # one that could not be graded is no failure
+    write_evaluation(runs / "short", short)
+    (pair,) = pairs(capsys, runs / "before", runs / "short")
+    assert (pair["n_problems"], pair["not_shared"]) == (29, 12)
+    assert "toy/3" not in pair["lost"]
+    assert pair["second_cost"]["ungradable"] == 1
+    _, out, _ = compare(capsys, runs / "before", runs / "short")
+    assert "12 problems left out" in out
+
+
+def test_several_comparisons_are_corrected_together(runs, capsys):
+    write_evaluation(runs / "same", outcomes(range(10)))
+    after, same = pairs(capsys, *(runs / name for name in ("before", "after", "same")))
+    assert after["corrected_p"] == pytest.approx(2 * after["p"])
+    assert same["p"] == same["corrected_p"] == same["mcnemar_p"] == 1.0
+    assert (same["delta"], same["gained"], same["lost"]) == (0, [], [])
+    assert after["least_changes"] == 7
+    assert same["detectable"] == 7 / N, "that nothing changed does not mean that all would show"
+
+
+def seeds(folder, name, shift, n_seeds=4, spread=0.04):
+    rng = np.random.default_rng(len(name))
+    chance = np.random.default_rng(0).random(60)
+    for seed in range(n_seeds):
+        p = chance + shift + rng.normal(0, spread)
+        samples = {f"toy/{i}": [bool(x) for x in rng.random(4) < q] for i, q in enumerate(p)}
+        write_evaluation(folder / f"{name}_seed{seed}", samples, model=f"{name}{seed}", seed=seed)
+    return f"{folder / name}_seed*"
+
+
+def test_over_seeds_the_p_value_and_interval_speak_of_other_seeds(tmp_path, capsys):
+    sides = seeds(tmp_path, "old", 0.0), seeds(tmp_path, "newer", 0.2)
+    (pair,) = pairs(capsys, *sides)
+    by_seed = pair["second_score"]["by_seed"]
+    assert len(by_seed) == 4
+    assert pair["second_score"]["std"] == pytest.approx(np.std(by_seed, ddof=1))
+    assert pair["permutation_p"] < pair["seeds_p"] == pair["p"] < 0.05
+    (single,) = pairs(capsys, tmp_path / "old_seed0", tmp_path / "newer_seed0")
+    assert single["seeds_p"] is None
+    _, out, _ = compare(capsys, *sides)
+    assert "old_seed" in out
+    assert f"± {pair['second_score']['std']:.1%}" in out
+    _, out, _ = compare(capsys, sides[0], tmp_path / "newer_seed0")
+    assert "newer_seed0: one run each" in " ".join(out.split())
+
+
+def test_copies_are_told_from_seeds(runs, capsys):
+    write_evaluation(runs / "again", outcomes(range(10)), model="sft")
+    _, out, _ = compare(capsys, f"twice={runs / 'before'},{runs / 'again'}", runs / "after")
+    assert "no seeds, but copies" in out
+
+
+def test_pass_at_k_needs_k_graded_samples(tmp_path, capsys):
+    samples = {"toy/0": [True, False, False, False], "toy/1": [False] * 4, "toy/2": [True, None]}
+    write_evaluation(tmp_path / "a", samples)
+    write_evaluation(tmp_path / "b", samples | {"toy/1": [True] * 4})
+    (pair,) = pairs(capsys, tmp_path / "a", tmp_path / "b", "--k", 2)
+    assert (pair["n_problems"], pair["not_shared"]) == (2, 1)
+    assert pair["first_score"]["mean"] == pytest.approx(0.25)  # 1 − C(3,2)/C(4,2), halved
+    code, _, err = compare(capsys, tmp_path / "a", tmp_path / "b", "--k", 5)
+    assert code == 2
+    assert "smaller --k" in err
+
+
+def test_other_protocols_are_refused_by_what_differs(runs, capsys):
+    write_evaluation(runs / "hot", outcomes([1]), protocol="sampled", sampling={"temperature": 1})
+    code, _, err = compare(capsys, runs / "before", runs / "hot")
+    assert code == 2
+    assert "protocol: greedy → sampled" in err
+    assert "sampling.temperature: absent → 1" in err
+    info = json.loads((runs / "before" / RUN_INFO).read_text())
+    info["protocol"]["hash"], info["datasets"]["toy"]["version"] = "new", "2"
+    write_evaluation(runs / "new", outcomes([1]))
+    (runs / "new" / RUN_INFO).write_text(json.dumps(info))
+    assert "data.toy.version: 1 → 2" in compare(capsys, runs / "before", runs / "new")[2]
+    code, _, err = compare(capsys, runs / "before", runs / "hot", "--force")
+    assert code == 0
+    assert "not evaluated alike" in err
+
+
+def test_the_plot_is_one_page(runs, capsys):
+    page = runs / "new" / "plot.html"
+    assert compare(capsys, runs / "before", runs / "after", "--plot", page)[0] == 0
+    text = page.read_text()
+    assert "toy: after" in text
+    assert "<script src" not in text
+    code, _, err = compare(capsys, runs / "before", runs / "after", "--plot", runs / "plot.png")
+    assert code == 2
+    assert ".html" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["before"], 2, "give two"),
+        (["before", "nowhere*"], 2, "no folder of an evaluation"),
+        (["before", "x/before"], 2, "called alike"),
+        (["before", "other"], 2, "no data set in common: toy and other"),
+        (["before", "cut"], 3, "line 3: not a result"),
+        (["before", "twice"], 3, "sample 0 of toy/1 is there twice"),
+        (["before", "no_results"], 3, "results.jsonl"),
+    ],
+)
+def test_bad_input_is_named(runs, capsys, words, code, said):
+    write_evaluation(runs / "x" / "before", outcomes([]))
+    write_evaluation(runs / "other", {"other": outcomes([])})
+    results = write_evaluation(runs / "cut", outcomes([])) / RESULTS
+    lines = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(b"".join([*lines[:2], lines[2][:20] + b"\n", *lines[3:]]))
+    twice = write_evaluation(runs / "twice", outcomes([])) / RESULTS
+    twice.write_bytes(twice.read_bytes() + twice.read_bytes().splitlines(keepends=True)[1])
+    (write_evaluation(runs / "no_results", outcomes([])) / RESULTS).unlink()
+    got, _, err = compare(capsys, *(runs / word for word in words), *(["--force"] * (code == 3)))
+    assert (got, said in err) == (code, True), err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_an_evaluation_that_was_cut_short_is_named(runs, capsys):
+    write_run(runs / "after", recipe="baseline", exit_code=130)
+    _, _, err = compare(capsys, runs / "before", runs / "after")
+    assert (
+        err == f"note: {runs / 'after'} ended early (interrupted); what it has so far is compared\n"
+    )
+
+
+def test_a_folder_with_an_equals_sign_is_a_folder(runs, capsys):
+    write_evaluation(runs / "coding.seed=1", outcomes([1]))
+    (pair,) = pairs(capsys, runs / "before", runs / "coding.seed=1")
+    assert pair["second"] == "coding.seed=1"

@@ -1,0 +1,60 @@
+from dataclasses import replace
+
+import pytest
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.generation import Sampling
+from coding_model_project.evaluation.protocols import GREEDY, SAMPLED, data_version, protocol
+from coding_model_project.prompts import PromptStyle
+from tests.fakes import stdin_problem
+
+PROBLEM = stdin_problem(("1", "2"))
+
+
+def described(chosen=SAMPLED, problem=PROBLEM):
+    return chosen.described({"toy": data_version([problem])})
+
+
+def test_the_hash_changes_with_all_that_a_number_depends_on_and_with_nothing_else():
+    changed = [
+        replace(SAMPLED, sampling=replace(SAMPLED.sampling, temperature=0.7)),
+        replace(SAMPLED, sampling=replace(SAMPLED.sampling, n=8)),
+        replace(SAMPLED, sampling=replace(SAMPLED.sampling, max_tokens=10)),
+        replace(SAMPLED, sampling=replace(SAMPLED.sampling, top_p=1.0)),
+        replace(SAMPLED, prompt=PromptStyle.bare),
+        replace(SAMPLED, stop_early=True),
+        replace(SAMPLED, grader_version="other"),
+    ]
+    hashes = [described(other)["hash"] for other in changed]
+    hashes += [
+        described(problem=replace(PROBLEM, statement="!"))["hash"],
+        described(problem=stdin_problem(("1", "3")))["hash"],
+        described(problem=replace(PROBLEM, limits=replace(PROBLEM.limits, cpu_s=1.0)))["hash"],
+        described()["hash"],
+    ]
+    assert len(set(hashes)) == len(hashes)
+    assert described(problem=replace(PROBLEM, gold=("print(2)",)))["hash"] == described()["hash"]
+
+
+def test_the_hash_is_the_same_in_every_process():
+    chosen = replace(GREEDY, grader_version="1")
+    assert chosen.described({"a": "1", "b": "2"})["hash"] == "43fb819b2a6b96f2"
+    assert chosen.described({"b": "2", "a": "1"}) == chosen.described({"a": "1", "b": "2"})
+
+
+def test_settings_are_recorded_with_it():
+    assert described()["sampling"] == {
+        "n": 16,
+        "temperature": 0.8,
+        "top_p": 0.95,
+        "max_tokens": 2048,
+    }
+    assert SAMPLED.ks == (1, 2, 4, 8, 16)
+    assert replace(SAMPLED, sampling=Sampling(n=10, temperature=1.0)).ks == (1, 2, 4, 8, 10)
+
+
+def test_named_protocols_take_changes():
+    changed = protocol("sampled", prompt=PromptStyle.bare, stop_early=False, n=4, top_p=None)
+    assert (changed.sampling.n, changed.sampling.top_p) == (4, 0.95)
+    with pytest.raises(ConfigError, match="all the same"):
+        protocol("greedy", prompt=PromptStyle.bare, stop_early=False, n=2)

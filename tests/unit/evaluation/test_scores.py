@@ -1,0 +1,88 @@
+import math
+
+import pytest
+
+from coding_model_project.evaluation.results import Result
+from coding_model_project.evaluation.scores import dataset_metrics
+
+
+def result(problem, sample, passed, **changes):
+    fields = {
+        "dataset": "toy",
+        "problem": problem,
+        "sample": sample,
+        "passed": passed,
+        "pass_fraction": None if passed is None else (1.0 if passed else 0.5),
+        "error": None if passed in (True, None) else "memory_limit",
+        "ungradable": "SandboxError: down" if passed is None else None,
+        "tokens": 10,
+        "truncated": False,
+        "judge_s": 1.0,
+    }
+    return Result(**fields | changes)
+
+
+def test_what_is_counted_and_what_is_left_out():
+    results = [
+        result("a", 0, True),
+        result("a", 1, False, truncated=True),
+        result("b", 0, False, error="no_code", pass_fraction=0.0),
+        result("b", 1, None),
+        result("c", 0, None, ungradable="PromptError: too long"),
+        result("c", 1, None),
+    ]
+    found = dataset_metrics(results, ks=(1, 2))
+    counts = ("problems", "samples", "graded", "ungradable", "refused", "problems_ungradable")
+    assert [found[count] for count in counts] == [3, 6, 3, 3, 1, 1]
+    assert found["accepted"] == pytest.approx(1 / 3)
+    assert found["errors"]["runtime_error"] == pytest.approx(1 / 3)  # memory_limit's group
+    assert found["error_types"] == {"memory_limit": 1, "no_code": 1}
+    assert found["pass@k"]["1"]["value"] == pytest.approx((0.5 + 0.0) / 2)
+    assert found["pass@k"]["2"]["problems"] == 1
+    assert found["pass_ratio"]["value"] == pytest.approx((0.75 + 0.0) / 2)
+    assert (found["truncated"], found["tokens"]["total"]) == (1, 60)
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_rate_without_exception_still_has_its_doubt(passed):
+    found = dataset_metrics([result(str(i), 0, passed) for i in range(100)], ks=(1,))
+    rate = found["pass@k"]["1"]
+    assert rate["value"] == float(passed)
+    assert rate["high"] - rate["low"] == pytest.approx(0.037, abs=0.001)  # Wilson, 0 of 100
+
+
+def test_no_pass_ratio_where_judging_stopped_early():
+    results = [result("a", 0, False, pass_fraction=None), result("a", 1, True)]
+    assert dataset_metrics(results, ks=(1,))["pass_ratio"] is None
+
+
+def test_the_budget_curve_is_the_chance_to_have_found_an_accepted_sample():
+    n, c = 4, 1
+    results = [result("a", i, i < c, program=str(i)) for i in range(n)]
+    budget = dataset_metrics(results, ks=(1,))["budget"]
+    for curve, each in (("tokens", 10), ("judge_s", 1.0)):
+        for point in budget[curve]:
+            drawn = math.floor(point["budget"] / each + 1e-6)
+            assert point["pass_rate"] == pytest.approx(drawn * c / n, abs=0.12)  # 200 orders
+        assert budget[curve][-1]["pass_rate"] == 1.0
+    rates = [point["pass_rate"] for point in budget["tokens"]]
+    assert rates == sorted(rates)
+
+
+def test_a_duplicate_costs_what_judging_it_cost():
+    results = [
+        result("a", 0, False, program="x"),
+        result("a", 1, False, program="x", judge_s=0.0, verdict={"cached": True}),
+        result("a", 2, True, program="y"),
+    ]
+    found = dataset_metrics(results, ks=(1,))
+    assert found["cached"] == 1
+    assert found["budget"]["judge_s"][-1]["budget"] == 3.0
+
+
+def test_nothing_accepted_and_nothing_graded():
+    nothing = dataset_metrics([result("a", i, False) for i in range(2)], ks=(1, 2))
+    assert nothing["budget"]["tokens"][-1]["pass_rate"] == 0.0
+    ungraded = dataset_metrics([result("a", 0, None)], ks=(1,))
+    assert ungraded["pass@k"] == {}
+    assert ungraded["budget"] is None

@@ -1,0 +1,143 @@
+"""`src/phase0_eval.py` as a program: killed, on a full disk, asked wrongly. A toy server generates."""
+
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.data.problems import write_problems
+from coding_model_project.evaluation.results import read_evaluation
+from coding_model_project.types import Call, Problem, Test
+from tests.completion_server import CompletionServer, serving
+
+SCRIPT = Path(__file__).parents[3] / "src" / "phase0_eval.py"
+N_PROBLEMS, N_SAMPLES = 20, 4
+HEAVY = {"torch", "verl", "ray", "vllm", "transformers", "omegaconf", "numpy"}
+
+
+@pytest.fixture
+def problems(tmp_path):
+    def problem(number):
+        tests = tuple(
+            Test(input=Call(function="f", args=(x,)), expected=x + number) for x in (1, 2)
+        )
+        return Problem(id=f"toy/{number}", split="test", statement=f"add {number}", tests=tests)
+
+    write_problems(tmp_path / "toy.jsonl", [problem(number) for number in range(N_PROBLEMS)])
+
+
+def answer(prompt, seed):
+    """Right for every other seed."""
+    number = int(prompt.split()[1]) + seed % 2
+    return f"```python\ndef f(x):\n    return x + {number}  # {seed}\n```"
+
+
+def command(url, out, *more):
+    sampling = ["--protocol", "sampled", "--n", str(N_SAMPLES)]
+    arguments = ["--model", "toy", "--base-url", url, "--datasets", "toy.jsonl", *sampling]
+    return [sys.executable, str(SCRIPT), *arguments, "--out", str(out), *more]
+
+
+def outcomes(folder):
+    results = read_evaluation(folder).results
+    found = {(r.problem, r.sample): (r.passed, r.program) for r in results}
+    assert len(found) == len(results) == N_PROBLEMS * N_SAMPLES
+    return found
+
+
+@pytest.mark.sandbox
+def test_killed_and_resumed_is_as_if_never_killed(problems, tmp_path):
+    with serving(CompletionServer(answer, delay_s=0.1)) as server:
+        killed = command(server.url, "killed", "--concurrency", "8")
+        process = subprocess.Popen(killed, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        results = tmp_path / "killed" / "results.jsonl"
+        while not results.exists() or results.read_bytes().count(b"\n") < 20:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        server.delay_s = 0.0
+        for folder in ("killed", "whole"):
+            subprocess.run(
+                command(server.url, folder, "--concurrency", "8"), cwd=tmp_path, check=True
+            )
+        n_asked = len(server.asked)
+    assert outcomes(tmp_path / "killed") == outcomes(tmp_path / "whole")
+    assert n_asked <= 2 * N_PROBLEMS * N_SAMPLES + 8  # but for those under way when it was killed
+    metrics = [json.loads((tmp_path / f / "metrics.json").read_text()) for f in ("killed", "whole")]
+    assert metrics[0]["toy"]["pass@k"] == metrics[1]["toy"]["pass@k"]
+
+
+ON_A_SMALL_DISK = """
+import json, subprocess, sys
+run, *command = sys.argv[1:]
+mount = ["mount", "-t", "tmpfs", "-o"]
+subprocess.run([*mount, "size=4m", "tmpfs", run], check=True)
+full = subprocess.run(command, capture_output=True, text=True)
+subprocess.run([*mount, "remount,size=100m", "tmpfs", run], check=True)
+roomy = subprocess.run(command, capture_output=True, text=True)
+lines = open(run + "/results.jsonl").read().splitlines()
+keys = {(row["problem"], row["sample"]) for row in map(json.loads, lines)}
+print(json.dumps([full.returncode, full.stderr, roomy.returncode, len(lines), len(keys)]))
+"""
+
+
+@pytest.mark.sandbox
+def test_a_full_disk_is_one_line_and_room_resumes(problems, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    namespace = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c"]
+    with serving(CompletionServer(lambda *a: answer(*a) + "x" * 100_000)) as server:
+        result = subprocess.run(
+            [*namespace, ON_A_SMALL_DISK, str(run), *command(server.url, run)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+    code, said, code_after, n_lines, n_keys = json.loads(result.stdout.splitlines()[-1])
+    assert code == 3, said
+    assert "completions.jsonl: cannot be written" in said.splitlines()[-1]
+    assert "is full" in said.splitlines()[-1]
+    assert code_after == 0
+    assert n_lines == n_keys == N_PROBLEMS * N_SAMPLES
+
+
+def test_help_teaches_and_imports_nothing_heavy():
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", str(SCRIPT), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--datasets humaneval mbpp_reg codecontests_valid" in result.stdout
+    assert "--protocol sampled     EVAL@k" in result.stdout
+    lines = result.stderr.splitlines()
+    assert not {line.split("|")[-1].strip() for line in lines} & HEAVY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--datasets", "humanevil"], "humanevil: no such data set"),
+        (["--protocol", "best"], "greedy, sampled, budget"),
+        (["--mode", "fast"], "coding.evaluation.mode"),
+        (["--model", "/nowhere"], "coding.evaluation.model=/nowhere: no such folder"),
+        (["--modle", "x"], "--modle"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments, says, tmp_path, monkeypatch, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--model", str(tmp_path), *arguments])
+    assert importlib.import_module(SCRIPT.stem).main() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert says in line
+    assert not list(tmp_path.glob("outputs/*/run.json"))
