@@ -144,7 +144,8 @@ def _environment(folder: Path, *, slow: bool) -> dict[str, str]:
         blocked = folder.with_name(f"{folder.name}_no_torch")
         blocked.mkdir()
         (blocked / "torch.py").write_text(_NO_TORCH)
-        environment["PYTHONPATH"] = str(blocked)
+        before = os.environ.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(blocked), before)))
     return environment
 
 

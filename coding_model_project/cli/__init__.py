@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import typer
 
-from coding_model_project.cli import config, data, doctor, grade, report, runs, sandbox
+from coding_model_project.cli import config, data, doctor, eval, grade, report, runs, sandbox, watch
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 
 app = typer.Typer(
@@ -24,9 +24,11 @@ app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(runs.app, name="runs")
+app.add_typer(eval.app, name="eval")
 app.command("doctor")(doctor.doctor)
 app.command("grade")(grade.grade)
 app.command("report")(report.report)
+app.command("watch")(watch.watch)
 
 
 @app.callback()
@@ -45,11 +47,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         Its exit code.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    return run_app(app, "python -m coding_model_project", given)
+
+
+def run_app(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
+    """Run a command line with this project's errors and exit codes.
+
+    Args:
+        name: as one would type it.
+
+    Returns:
+        Its exit code.
+    """
+    given = list(arguments)
     debug = "--debug" in given
     command = [argument for argument in given if argument != "--debug"]  # wherever it stands
     try:
-        return app(command, prog_name="python -m coding_model_project", standalone_mode=False) or 0
+        return app(command, prog_name=name, standalone_mode=False) or 0
     except _UsageError as error:
         if not command or type(error).__name__ == "NoArgsIsHelpError":
             print(error)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import MinTier, Workers, embedded_sandbox
+from coding_model_project.cli.common import DataDir, MinTier, Workers, embedded_sandbox
+from coding_model_project.cli.select_tests import select_tests
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
 
@@ -22,11 +23,7 @@ EMBEDDED = "tinycode"
 N_SHOWN = 20
 
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
-
-DataDir = Annotated[
-    Path | None,
-    typer.Option(help="Where to look for data sets by name: $CODING_DATA_DIR, else ./data."),
-]
+app.command("select-tests")(select_tests)
 
 
 @app.command()
@@ -206,6 +203,9 @@ def rows(
     ] = None,
     max_prompt_tokens: Annotated[int | None, typer.Option(help="Leave longer prompts out.")] = None,
     tokenizer: Annotated[str | None, typer.Option(help="The model whose tokens count.")] = None,
+    tests: Annotated[
+        Path | None, typer.Option(help="Train by these tests only, as `data select-tests` chose.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of shuffles and mixtures.")] = 0,
     data_dir: DataDir = None,
 ) -> None:
@@ -216,6 +216,7 @@ def rows(
     from coding_model_project.data import mixing
     from coding_model_project.data.governance import Role
     from coding_model_project.data.loaders import given_set, load
+    from coding_model_project.data.test_order import read_orders
     from coding_model_project.data.training_files import Plan, RowKind, write_training_files
     from coding_model_project.prompts import PromptStyle
 
@@ -223,6 +224,8 @@ def rows(
         raise ConfigError("--max-prompt-tokens and --tokenizer go together")
     if order is not None and mixture is not None:
         raise ConfigError("--order and --mixture: a curriculum names its rows itself; give one")
+    if tests is not None and use != Role.train:
+        raise ConfigError("--tests: rows to evaluate on keep all their tests; only --as train")
     plan = Plan(
         kind=RowKind(_one_of("--kind", kind, RowKind)),
         style=PromptStyle(_one_of("--prompt", prompt, PromptStyle)),
@@ -231,6 +234,7 @@ def rows(
         size=size,
         order=tuple(mixing.read_order(order)) if order else None,
         max_prompt_tokens=max_prompt_tokens,
+        tests=read_orders(tests) if tests else None,
         seed=seed,
     )
     count = mixing.token_counter(tokenizer, plan.style) if tokenizer else None

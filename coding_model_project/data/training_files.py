@@ -21,6 +21,7 @@ from coding_model_project.data.mixing import CountTokens
 from coding_model_project.data.prepare import write_manifest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.rows import refuse_training, rl_rows, sft_rows, source, write_rows
+from coding_model_project.data.test_order import TestOrder, ordered
 from coding_model_project.errors import ConfigError
 from coding_model_project.prompts import PromptStyle
 from coding_model_project.types import Problem
@@ -46,6 +47,8 @@ class Plan:
     order: tuple[str, ...] | None = None
     """Ids of the training rows in their order; None shuffles them."""
     max_prompt_tokens: int | None = None
+    tests: Mapping[str, TestOrder] | None = None
+    """Of training problems, which tests to keep; those to evaluate on keep all."""
     seed: int = 0
 
 
@@ -93,6 +96,7 @@ def write_training_files(
         files["train"] = _arranged(files["train"], plan)
         what = "not in the order" if plan.order is not None else "beyond its share of the mixture"
         left_out[what] = n_before - len({problem.id for problem in files["train"]})
+        files["train"] = ordered(files["train"], plan.tests or {})
     counts = {}
     for name, members in files.items():
         file = f"{plan.kind}_{name}"
@@ -162,5 +166,6 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "size": plan.size,
         "ordered": plan.order is not None,
         "max_prompt_tokens": plan.max_prompt_tokens,
+        "tests_chosen_of": None if plan.tests is None else len(plan.tests),
         "seed": plan.seed,
     }

@@ -28,6 +28,9 @@ HELP = [
     ["runs", "watch"],
     ["runs", "rerun"],
     ["report"],
+    ["eval", "compare"],
+    ["watch"],
+    ["data", "select-tests"],
     ["doctor"],
     ["config"],
 ]
@@ -85,6 +88,24 @@ def test_grade_writes_verdicts_in_order(files, sandbox, capsys):
     assert [row["error"] for row in rows] == [None, "wrong_answer", None, "no_code", None]
     assert rows[4]["cached"]
     assert "5 judged, 60.0% accepted, 0 ungradable" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("p.jsonl", "", "p.jsonl is empty"),
+        ("p.jsonl", "[1]\n", "p.jsonl:1: not a JSON object"),
+        ("c.jsonl", '{"problem_id": ["x"], "completion": ""}', "c.jsonl:1: problem_id: ['x']"),
+        ("c.jsonl", '{"problem_id": "fake/1", "completion": "\\ud800"}', "c.jsonl:1: not JSON"),
+        ("v.jsonl/x", "", "v.jsonl: this is a folder"),
+    ],
+)
+def test_what_cannot_be_graded_is_one_line(files, sandbox, capsys, name, content, says):
+    (files / name).parent.mkdir(exist_ok=True)
+    (files / name).write_text(content)
+    assert grade(files) == 2
+    assert says in capsys.readouterr().err.strip().splitlines()[-1]
+    assert sandbox.calls == []
 
 
 def test_an_outage_is_exit_3_and_no_verdict(files, sandbox):

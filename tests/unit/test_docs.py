@@ -5,14 +5,17 @@ import importlib.util
 import json
 import re
 
+import numpy as np
 import pytest
 import typer
 from omegaconf import OmegaConf
 
 from coding_model_project.cli import app
 from coding_model_project.errors import ConfigError
+from coding_model_project.runs.checkpoints import write_manifest
 from recipes.compose import compose_recipe
 from tests import docs
+from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import training, training_metrics, write_run
 
 WITH_BLOCKS = [page for page in docs.PAGES if any(b.executed for b in docs.blocks(page))]
@@ -26,6 +29,8 @@ def test_fast_blocks_run(page, tmp_path):
     folder.mkdir()
     if page.name == "read-a-run.md":
         grpo_run(folder / "outputs" / "grpo")
+    if page.name == "compare.md":
+        evaluated_run(folder / "outputs")
     assert docs.execute(page, folder, slow=False, timeout_s=60) > 0
 
 
@@ -39,13 +44,35 @@ def grpo_run(folder):
     (folder / "config.yaml").write_text("trainer: {total_training_steps: 6}\n")
 
 
+def evaluated_run(outputs):
+    """Evaluations over seeds, and a training with checkpoints."""
+    chance = np.random.default_rng(0).random(120)
+    for name, gain in (("sft", 0.0), ("grpo", 0.1)):
+        for seed in (1, 2, 3):
+            solved = np.random.default_rng([seed, len(name)]).random(120) < chance + gain
+            samples = {f"mine/{i}": [bool(passed)] for i, passed in enumerate(solved)}
+            write_evaluation(
+                outputs / "eval" / f"{name}_seed{seed}", {"mine": samples}, model=f"{name}{seed}",
+                seed=seed, sampling={"temperature": 0.0},
+            )  # fmt: skip
+    write_evaluation(
+        outputs / "eval" / "hot", {"mine": {"mine/0": [True]}}, sampling={"temperature": 1.0}
+    )
+    for step in (6, 12):
+        model = outputs / "grpo" / "checkpoints" / f"global_step_{step}" / "actor" / "huggingface"
+        model.mkdir(parents=True)
+        (model / "config.json").write_text(json.dumps({"steps": step}))
+        (model / "model.safetensors").write_bytes(b"weights")
+        write_manifest(model.parents[1])
+
+
 @pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))
 def test_commands_exist(page):
     for command in docs.commands(page):
         assert importlib.util.find_spec(command.module), f"{command}: no such module"
         if command.module == "coding_model_project":
             check_options(command)
-        elif command.module in ("recipes.sft", "recipes.grpo"):
+        elif command.module in ("recipes.baseline", "recipes.sft", "recipes.grpo"):
             check_overrides(command)
 
 
@@ -113,7 +140,8 @@ def has_key(recipe, key):
 @pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))
 def test_keys_exist(page):
     for where, key in docs.keys(page):
-        assert has_key("grpo", key) or has_key("sft", key), f"{where}: no key {key}"
+        recipes = ("grpo", "sft", "baseline")
+        assert any(has_key(recipe, key) for recipe in recipes), f"{where}: no key {key}"
 
 
 @pytest.mark.parametrize("page", docs.READ, ids=lambda page: str(page.relative_to(docs.ROOT)))

@@ -29,7 +29,7 @@ def test_every_key_has_a_meaning_and_every_quantity_a_unit(key):
 
 
 def test_keys_are_those_of_the_configuration():
-    tree = OmegaConf.structured(schema.CodingConfig)
+    tree = OmegaConf.structured(schema.BaselineConfig)
     known = {key.name for key in reference.all_keys()}
     assert known == {f"coding.{name}" for name in leaves(tree)}
 

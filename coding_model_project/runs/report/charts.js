@@ -6,6 +6,8 @@ const LINE_CHARTS = [
     note: "Mean over problems of the share of accepted samples; 95% bootstrap interval, problems resampled." },
   { id: "validation", title: "Accepted, validation", percent: true, band: "95% interval",
     note: "As for training, on problems that are not trained on." },
+  { id: "evaluations", title: "Checkpoints, evaluated", percent: true, band: "95% interval",
+    note: "pass@1 of checkpoints as `watch` had them evaluated; 95% bootstrap interval, problems resampled." },
   { id: "reward", title: "Mean reward", band: "95% interval",
     note: "Mean over problems of the mean reward; 95% bootstrap interval, problems resampled." },
   { id: "loss", title: "Loss", note: "Supervised training: loss per batch, and on the validation set." },

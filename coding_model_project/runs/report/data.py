@@ -38,7 +38,7 @@ class RunData:
     """Label and text of the run's header."""
     n_rollouts: int
     lines: Mapping[str, Sequence[Line]] = field(default_factory=dict)
-    """By chart: accepted, reward, validation, loss, parts, length, infra, public."""
+    """By chart: accepted, validation, evaluations, reward, loss, parts, length, infra, public."""
     stacks: Mapping[str, Stack] = field(default_factory=dict)
     """By chart: errors (shares) and times (seconds)."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.evaluation.results import METRICS, RUN_INFO
+from coding_model_project.evaluation.scores import rate_text
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.metrics import total
 from coding_model_project.runs.report.lines import Metrics
@@ -24,6 +27,7 @@ def run_facts(run: RunFolder, tally: RunTally, metrics: Metrics) -> list[tuple[s
     facts = {
         "recipe": str(origin.get("recipe") or ""),
         "state": _state(run),
+        **_evaluated(run),
         "step": _step(tally, metrics),
         "started": _clock(origin.get("created")),
         "duration": _duration(run),
@@ -36,6 +40,22 @@ def run_facts(run: RunFolder, tally: RunTally, metrics: Metrics) -> list[tuple[s
         "command": shlex.join(origin.get("command") or []),
     }
     return [(label, text) for label, text in facts.items() if text]
+
+
+def _evaluated(run: RunFolder) -> dict[str, str]:
+    """Of an evaluation: the model, how it was asked, and each data set's rates with intervals."""
+    if not (run.path / METRICS).exists():
+        return {}
+    info = json.loads((run.path / RUN_INFO).read_text())
+    protocol = info["protocol"]
+    facts = {"model": info["model"], "protocol": f"{protocol['name']} ({protocol['hash']})"}
+    for name, found in json.loads((run.path / METRICS).read_text()).items():
+        rates = [f"pass@{k} {rate_text(rate)}" for k, rate in found["pass@k"].items()]
+        rates += [f"pass ratio {rate_text(found['pass_ratio'])}"] if found["pass_ratio"] else []
+        errors = [f"{error} {share:.1%}" for error, share in found["errors"].items() if share]
+        left_out = f"{found['ungradable']} of {found['samples']} samples could not be judged"
+        facts[name] = "; ".join([", ".join(rates), ", ".join(errors) or "no errors", left_out])
+    return facts
 
 
 def run_names(runs: Sequence[RunFolder]) -> list[str]:

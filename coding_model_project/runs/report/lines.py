@@ -18,7 +18,7 @@ from coding_model_project.runs.report.data import Line, Stack
 from coding_model_project.runs.report.tally import ACCEPTED, RunTally, StepTally
 from coding_model_project.types import ERROR_GROUPS
 
-Metrics = dict[int, dict[str, float]]
+Metrics = Mapping[int, dict[str, float]]
 
 N_RESAMPLES = 2_000
 """Enough for a band in a chart; results use `stats.N_RESAMPLES`."""
@@ -34,7 +34,9 @@ _STEP_PARTS = {
 }
 
 
-def chart_lines(tally: RunTally, metrics: Metrics) -> dict[str, list[Line]]:
+def chart_lines(
+    tally: RunTally, metrics: Metrics, evaluations: Metrics = MappingProxyType({})
+) -> dict[str, list[Line]]:
     """Every chart's lines for one run; charts without data are left out."""
     train, validation = tally.steps("train"), tally.steps("validation")
     charts = {
@@ -42,6 +44,7 @@ def chart_lines(tally: RunTally, metrics: Metrics) -> dict[str, list[Line]]:
             train, StepTally.accepted_rates, dict(series(metrics, "judge/accepted"))
         ),
         "validation": _clustered(validation, StepTally.accepted_rates) or _validation(metrics),
+        "evaluations": _evaluated(evaluations),
         "reward": _clustered(train, StepTally.rewards, dict(series(metrics, "critic/score/mean"))),
         "loss": _logged(metrics, {"train": "train/loss", "validation": "val/loss"}),
         "parts": _parts(train),
@@ -109,6 +112,21 @@ def _validation(metrics: Metrics) -> list[Line]:
     logged = sorted({metric for data in metrics.values() for metric in data})
     matches = [match for metric in logged if (match := _VALIDATION.fullmatch(metric))]
     return _logged(metrics, {match["source"]: match.string for match in matches})
+
+
+def _evaluated(evaluations: Metrics) -> list[Line]:
+    """Of checkpoints that were watched, a line per data set and protocol."""
+    keys = (key for data in evaluations.values() for key in data)
+    names = dict.fromkeys(key.rpartition("/")[0] for key in keys)
+    lines = []
+    for name in names:
+        value, low, high = (
+            [v for _, v in series(evaluations, f"{name}/{part}")]
+            for part in ("pass_at_1", "low", "high")
+        )
+        steps = [step for step, _ in series(evaluations, f"{name}/pass_at_1")]
+        lines.append(Line(label=name, steps=steps, values=value, low=low, high=high))
+    return lines
 
 
 def _parts(steps: Mapping[int, StepTally]) -> list[Line]:

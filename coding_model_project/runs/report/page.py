@@ -87,7 +87,7 @@ def _run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
         state=str(run.state),
         facts=run_facts(run, tally, metrics),
         n_rollouts=tally.n,
-        lines=chart_lines(tally, metrics),
+        lines=chart_lines(tally, metrics, read_metrics(run.evaluations)),
         stacks=chart_stacks(tally, metrics),
     )
 

@@ -1,0 +1,103 @@
+"""`data select-tests`: the tests that reject the most known-bad programs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coding_model_project.cli.common import DataDir, MinTier, Workers, embedded_sandbox
+from coding_model_project.errors import ConfigError
+from coding_model_project.progress import progress_bar
+
+if TYPE_CHECKING:
+    from coding_model_project.data.discrimination import Selection
+
+
+def select_tests(
+    name: Annotated[str, typer.Argument(help="The data set's name, such as codecontests_train.")],
+    out: Annotated[
+        Path, typer.Option(help="Write the chosen tests here, for `data rows --tests`.")
+    ],
+    k: Annotated[
+        int | None,
+        typer.Option("--k", help="Tests to keep; all by default, in a new order.", min=1),
+    ] = None,
+    path: Annotated[
+        str | None, typer.Option(help="Its file, folder or URL; else it is looked for by name.")
+    ] = None,
+    data_dir: DataDir = None,
+    mutants: Annotated[
+        int, typer.Option(help="Mutants of each gold solution to add to the known-bad.", min=0)
+    ] = 10,
+    split: Annotated[str | None, typer.Option(help="Only problems of this split.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first problems.", min=1)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    workers: Workers = None,
+    min_tier: MinTier = "seccomp",
+) -> int:
+    """Order each problem's hidden tests by the known-bad programs they reject; keep the first k.
+
+    The last line is JSON. Exit code 1 if no problem's tests could be ordered.
+    """
+    from coding_model_project.data.discrimination import select_tests as select
+    from coding_model_project.data.loaders import load
+    from coding_model_project.data.test_order import write_orders
+
+    loaded = load(name, path=path, data_dir=data_dir)
+    problems = [p for p in loaded.problems if split is None or p.split == split][:limit]
+    if not problems:
+        raise ConfigError(f"data select-tests {name}: no problem can be used ({loaded.origin})")
+    sandbox = embedded_sandbox(workers, min_tier)
+
+    async def run() -> Selection:
+        async with sandbox:
+            return await select(
+                problems, sandbox, k=k, mutants_per_problem=mutants, progress=advance
+            )
+
+    with progress_bar(name, len(problems)) as advance:
+        selection = asyncio.run(run())
+    write_orders(out, selection.orders)
+    if not as_json:
+        _say(selection)
+        print(f"the order of tests is in {out}")
+    print(json.dumps(_last_line(name, selection)))
+    return 0 if selection.orders else 1
+
+
+def _say(selection: Selection) -> None:
+    """What is kept, and what it saves."""
+    from collections import Counter
+
+    total = selection.total
+    for reason, count in Counter(why for _, why in selection.skipped).items():
+        print(f"{count} problems keep their tests as they are: {reason}")
+    if not total.problems:
+        return
+    print(
+        f"{total.problems} problems, {total.chosen:,} of {total.tests:,} tests chosen; "
+        f"{total.kept.total:,} known-bad programs rejected by all tests, {total.undetected:,} by none"
+    )
+    for what, kept in (
+        ("chosen tests", total.kept),
+        ("chosen for other programs", total.held_out),
+        ("as many in the set's order", total.as_given),
+    ):
+        print(f"rejected by {what:28} {kept.hits:,}/{kept.total:,} = {kept.share:.1%}")
+    if total.kept.total:
+        each = total.kept.total
+        print(
+            f"executions of a rejected program: {total.executions / each:.2f} on all tests; with an "
+            f"early stop {total.stopped_as_given / each:.2f} in the set's order, "
+            f"{total.stopped_ordered / each:.2f} in the new one"
+        )
+
+
+def _last_line(name: str, selection: Selection) -> dict[str, object]:
+    line: dict[str, object] = {"dataset": name, **asdict(selection.total)}
+    return line | {"skipped": len(selection.skipped), "seconds": round(selection.seconds, 2)}

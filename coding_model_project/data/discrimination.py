@@ -1,0 +1,205 @@
+"""Which test rejects which known-bad program, found by running all of them on all tests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from coding_model_project.data.loaders.maths import MATH
+from coding_model_project.data.mutants import mutants
+from coding_model_project.data.preflight import each, mutant_limits
+from coding_model_project.data.test_order import (
+    TestOrder,
+    additional_greedy,
+    first_rejection,
+    rejected_by,
+    version,
+)
+from coding_model_project.graders.execution import judge_execution
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.types import Execution, Limits, Problem, Program, Status
+
+MAX_TIMEOUTS = 2
+"""Tests on which a program may time out before the rest is left: those then count as passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Known-bad programs that some tests reject, of those that all tests reject."""
+
+    hits: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        return self.hits / self.total if self.total else 1.0
+
+    def __add__(self, other: Kept) -> Kept:
+        return Kept(hits=self.hits + other.hits, total=self.total + other.total)
+
+
+NOTHING = Kept(hits=0, total=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discrimination:
+    """What the chosen tests are worth, summed over problems or of one."""
+
+    problems: int = 0
+    tests: int = 0
+    """Hidden tests of these problems."""
+    chosen: int = 0
+    undetected: int = 0
+    """Programs that no test rejects: mutants that change nothing, or what the tests miss."""
+    kept: Kept = NOTHING
+    """By the chosen tests, of the programs they were chosen for."""
+    held_out: Kept = NOTHING
+    """By tests chosen for the other half of a problem's programs: what to expect of new ones."""
+    as_given: Kept = NOTHING
+    """By as many tests from the front, in the data set's own order."""
+    executions: int = 0
+    """Of rejected programs on all tests."""
+    stopped_as_given: int = 0
+    """The same with an early stop, in the data set's order."""
+    stopped_ordered: int = 0
+    """The same with an early stop, in an order chosen for the other half of the programs."""
+
+    def __add__(self, other: Discrimination) -> Discrimination:
+        return Discrimination(
+            **{name: getattr(self, name) + getattr(other, name) for name in self.__slots__}
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What came of a data set."""
+
+    orders: tuple[TestOrder, ...]
+    total: Discrimination
+    skipped: tuple[tuple[str, str], ...]
+    """Problems that keep all tests as they are, with why."""
+    seconds: float
+
+
+async def select_tests(
+    problems: Sequence[Problem],
+    sandbox: Sandbox,
+    *,
+    k: int | None = None,
+    mutants_per_problem: int = 10,
+    max_concurrency: int = 16,
+    progress: Callable[[], None] = lambda: None,
+) -> Selection:
+    """Order each problem's hidden tests by what they reject, and keep the first k.
+
+    Known-bad programs are the problem's own and mutants of its first gold solution. A problem whose
+    gold solution is not accepted has tests that say nothing, and is skipped.
+
+    Args:
+        k: None keeps all tests in their new order: verdicts stay as they are, and judging that stops
+            at the first failure stops sooner.
+        progress: called once a problem.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    slots = asyncio.Semaphore(max_concurrency)
+    started = time.monotonic()
+
+    async def select(problem: Problem) -> tuple[TestOrder, Discrimination] | str:
+        try:
+            rejects = await _rejects(problem, sandbox, slots, mutants_per_problem)
+            return rejects if isinstance(rejects, str) else _selected(problem, *rejects, k)
+        finally:
+            progress()
+
+    found = await each([select(problem) for problem in problems])
+    done = [one for one in found if not isinstance(one, str)]
+    pairs = zip(problems, found, strict=True)
+    return Selection(
+        orders=tuple(order for order, _ in done),
+        total=sum((worth for _, worth in done), Discrimination()),
+        skipped=tuple((problem.id, one) for problem, one in pairs if isinstance(one, str)),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _selected(
+    problem: Problem, rejects: Sequence[frozenset[int]], n_programs: int, k: int | None
+) -> tuple[TestOrder, Discrimination]:
+    order = additional_greedy(rejects)
+    n, k = len(rejects), min(k or len(rejects), len(rejects))
+    detected = rejected_by(rejects, range(n))
+    halves = [{p for p in detected if p % 2 == part} for part in (0, 1)]
+    others = [additional_greedy([r & halves[1 - part] for r in rejects]) for part in (0, 1)]
+    held_out = sum(
+        len(rejected_by(rejects, other[:k]) & half)
+        for half, other in zip(halves, others, strict=True)
+    )
+    worth = Discrimination(
+        problems=1,
+        tests=n,
+        chosen=k,
+        undetected=n_programs - len(detected),
+        kept=Kept(hits=len(rejected_by(rejects, order[:k])), total=len(detected)),
+        held_out=Kept(hits=held_out, total=len(detected)),
+        as_given=Kept(hits=len(rejected_by(rejects, range(k))), total=len(detected)),
+        executions=n * len(detected),
+        stopped_as_given=sum(first_rejection(rejects, range(n), p) for p in detected),
+        stopped_ordered=sum(
+            first_rejection(rejects, other, program)
+            for half, other in zip(halves, others, strict=True)
+            for program in half
+        ),
+    )
+    return TestOrder(id=problem.id, tests=order[:k], of=n, version=version(problem)), worth
+
+
+async def _rejects(
+    problem: Problem, sandbox: Sandbox, slots: asyncio.Semaphore, n_mutants: int
+) -> tuple[list[frozenset[int]], int] | str:
+    """By test the programs that it rejects, and how many programs ran; or why nothing can be said."""
+    tests = problem.hidden_tests
+    if not problem.gold or problem.comparison == MATH or not tests:
+        return "no gold solution that runs" if tests else "no hidden tests"
+    gold = await _run(problem, problem.gold[0], problem.limits, sandbox, slots)
+    if len(gold) < len(tests) or any(_rejected(problem, n, e) for n, e in enumerate(gold)):
+        return "its gold solution is not accepted"
+    limits = mutant_limits(problem.limits, max(execution.cpu_s for execution in gold))
+    programs = [(code, problem.limits) for code in problem.bad]
+    programs += [(m.code, limits) for m in islice(mutants(problem.gold[0]), n_mutants)]
+    if not programs:
+        return "no known-bad program"
+    ran = [await _run(problem, code, within, sandbox, slots) for code, within in programs]
+    rejects = [
+        frozenset(p for p, row in enumerate(ran) if t < len(row) and _rejected(problem, t, row[t]))
+        for t in range(len(tests))
+    ]
+    return rejects, len(programs)
+
+
+async def _run(
+    problem: Problem, code: str, limits: Limits, sandbox: Sandbox, slots: asyncio.Semaphore
+) -> list[Execution]:
+    n_timeouts = 0
+
+    def enough(_: int, execution: Execution) -> bool:
+        nonlocal n_timeouts
+        n_timeouts += execution.status in (Status.cpu_timeout, Status.wall_timeout)
+        return n_timeouts >= MAX_TIMEOUTS
+
+    program = Program(source=code, language=problem.language)
+    inputs = [test.input for test in problem.hidden_tests]
+    async with slots:
+        return await sandbox.run(program, inputs, limits, stop_when=enough)
+
+
+def _rejected(problem: Problem, number: int, execution: Execution) -> bool:
+    """Whether a test fails a program; what a loaded machine may have caused does not count."""
+    if execution.status is Status.wall_timeout:
+        return False
+    test = problem.hidden_tests[number]
+    return judge_execution(test, execution, problem.comparison).error is not None

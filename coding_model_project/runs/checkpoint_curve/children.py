@@ -1,0 +1,119 @@
+"""Evaluations as child processes, at most one on each device."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coding_model_project.sandbox.embedded.linux import die_with_parent, end_unless_child_of
+
+_GRACE_S = 15.0
+"""What an interrupted evaluation gets to write down what it has."""
+
+Device = str | None
+"""For CUDA_VISIBLE_DEVICES; None leaves that variable alone."""
+
+
+@dataclass(slots=True)
+class Child:
+    """Commands that run one after the other; the first that fails ends it."""
+
+    key: str
+    commands: list[Sequence[str]]
+    log: Path
+    device: Device
+    started: float = field(default_factory=time.monotonic)
+    process: subprocess.Popen[bytes] | None = None
+
+    def poll(self) -> int | None:
+        """The exit code once it has ended; starts the next command when one has."""
+        if self.process is not None:
+            code = self.process.poll()
+            if code is None or code != 0 or not self.commands:
+                return code
+        self._start(self.commands.pop(0))
+        return None
+
+    def _start(self, command: Sequence[str]) -> None:
+        environment = dict(os.environ)
+        if self.device is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = self.device
+        me = os.getpid()
+        with self.log.open("ab") as log:
+            log.write(f"$ {' '.join(command)}\n".encode())
+            log.flush()
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,  # Ctrl-C reaches it once, from `stop`
+                preexec_fn=lambda: _die_with(me),
+            )
+
+    def stop(self) -> None:
+        """Interrupt it, and kill it if it does not end."""
+        process = self.process
+        if process is None or process.poll() is not None:
+            return
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    @property
+    def last_words(self) -> str:
+        """The last line of its log that says something."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+
+
+class Children:
+    """As many children as there are devices. Leaving stops those that run."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._free = list(devices)
+        self._running: list[Child] = []
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._running:
+            child.stop()
+
+    @property
+    def has_room(self) -> bool:
+        return bool(self._free)
+
+    @property
+    def are_idle(self) -> bool:
+        return not self._running
+
+    def start(self, key: str, commands: list[Sequence[str]], log: Path) -> None:
+        """Start commands on a free device."""
+        child = Child(key=key, commands=commands, log=log, device=self._free.pop(0))
+        self._running.append(child)
+        child.poll()
+
+    def collect(self, ended: Callable[[Child, int], None]) -> None:
+        """Tell of each child that has ended, with its exit code, and free its device."""
+        for child in list(self._running):
+            code = child.poll()
+            if code is not None:
+                self._running.remove(child)
+                self._free.append(child.device)
+                ended(child, code)
+
+
+def _die_with(parent: int) -> None:
+    die_with_parent().make()
+    end_unless_child_of(parent)
