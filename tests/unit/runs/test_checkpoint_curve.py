@@ -180,6 +180,8 @@ def test_a_watch_that_is_stopped_goes_on_where_it_was(place, how):
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # A shell that starts tests in the background has them, and all below, ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     wait_for(lambda: len(calls(place)) == 3 if (place / "watch/calls.txt").exists() else False)
     (evaluating,) = children(process.pid)
