@@ -35,7 +35,7 @@ check: setup
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 test: check
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "sandbox or verl or e2e or contract$(if $(BROWSER), or browser)"
+	@$(BIN)/pytest -q -m "sandbox or verl or e2e or contract$(if $(BROWSER), or browser)"
 
 # Every fault, done to real GRPO runs and to their judge's server; 100,000 executions and 10,000
 # gradings: about an hour and a half.
