@@ -257,13 +257,15 @@ def _make(
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
-        for stage in head["stages"]:
-            failure = _stage(place, stage, confined)
-            if failure is not None:
-                said, code = failure
-                frames.send(channel, {"failed": said, "exit": code})
-                return None
-        product = (folder / head["product"]).read_bytes() if head["product"] else b""
+        failures = (_stage(place, stage, confined) for stage in head["stages"])
+        failure = next((found for found in failures if found is not None), None)
+        product = b""
+        if failure is None and head["product"]:
+            product = (folder / head["product"]).read_bytes()
+    if failure is not None:  # told once the folder is empty again
+        said, code = failure
+        frames.send(channel, {"failed": said, "exit": code})
+        return None
     frames.send(channel, {"compiled": True}, product)
     return product
 
