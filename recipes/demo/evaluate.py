@@ -12,6 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
+from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import UngradableError
 from coding_model_project.evaluation.generation import Sampling, VllmGenerator
@@ -24,11 +27,6 @@ from coding_model_project.verl_ext.platform import prepare_environment
 N_PROBLEMS = 200
 N_SAMPLES = 8
 MAX_TOKENS = 96
-JUDGE: dict[str, Any] = {
-    "prompt": "bare",
-    "reward": {"kind": "sparse"},
-    "sandbox": {"name": "embedded", "workers": None, "min_tier": "seccomp", "kwargs": {}},
-}
 
 
 def main(data_dir: Path, out: Path, models: dict[str, str]) -> None:
@@ -73,7 +71,8 @@ async def _judge(
     problems: list[Problem], texts: list[list[str]]
 ) -> tuple[list[float], dict[str, float]]:
     """Accepted share per problem, and the share of each error group over all samples."""
-    async with open_judge(JUDGE) as judge:
+    coding: Any = OmegaConf.to_container(OmegaConf.structured(CodingConfig), enum_to_str=True)
+    async with open_judge(coding | {"prompt": str(PromptStyle.bare)}) as judge:
         outcomes = await judge_completions(problems, texts, judge.hidden)
     graded = [[_graded(outcome) for outcome in group] for group in outcomes]
     flat = [verdict for group in graded for verdict in group]
