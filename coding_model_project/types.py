@@ -186,6 +186,8 @@ class Problem:
     tags: tuple[str, ...] = ()
     gold: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
+    task: str | None = None
+    """The folder of a Harbor task, whose verifier judges in the place of tests."""
 
     @property
     def hidden_tests(self) -> tuple[Test, ...]:
@@ -264,11 +266,22 @@ class Verdict:
     sandbox: str
     """`Sandbox.identity` of the judge that ran it."""
     grader_version: str
+    public: bool = False
+    """Of the public tests, which a model may be told of; else of the hidden ones, which it may not."""
     integrity: str = "isolated"
     """"in_process" where a problem's tests opted in to sharing the candidate's process."""
     judge_s: float = 0.0
     """Wall seconds of judging; 0 for a cached verdict."""
     cached: bool = False
+    rewards: Mapping[str, float | int] | None = None
+    """What the verifier of a Harbor task gave, by name; its trial is the one result."""
+
+    @property
+    def score(self) -> float:
+        """What a dense reward is: the verifier's `reward`, else the share of tests passed."""
+        if self.rewards is not None:
+            return float(self.rewards["reward"])
+        return self.pass_fraction
 
     @property
     def passed(self) -> bool:

@@ -7,15 +7,17 @@
      "limits": {"cpu_s": 1.0, …}, "comparison": "tokens", "entry_point": "solve", "language": "python",
      "checker": {"source": "…", "language": "python", "protocol": "testlib"},
      "difficulty": 2, "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"]}
+    {"id": "tasks/17", "split": "train", "statement": "…", "grader": "harbor", "task": "tasks/17"}
 
-Only id, split, statement and tests are required. Arguments and expected values are in `codec`'s form,
-which for numbers, strings, booleans, null and lists is plain JSON.
+Only id, split, statement and tests are required; of a problem that a Harbor verifier judges, the folder
+of its task, relative to the file, in the place of tests. Arguments and expected values are in `codec`'s
+form, which for numbers, strings, booleans, null and lists is plain JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,9 @@ from coding_model_project.types import (
     Test,
     TestInput,
 )
+
+HARBOR = "harbor"
+"""The field `grader` of a problem that the verifier of a Harbor task judges."""
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
@@ -68,6 +73,8 @@ def read_problems(path: Path | str) -> tuple[Problem, ...]:
             if not line.strip():
                 continue
             problem = _parse(line, f"{path}:{number}")
+            if problem.task is not None:
+                problem = replace(problem, task=str(path.parent.resolve() / problem.task))
             if problem.id in problems:
                 raise DataError(f"{path}:{number}: id {problem.id!r} was there before")
             problems[problem.id] = problem
@@ -113,15 +120,18 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         "tags": problem.tags,
         "gold": problem.gold,
         "bad": problem.bad,
+        **({"grader": HARBOR, "task": problem.task} if problem.task is not None else {}),
     }
 
 
 def _problem_from_json(row: dict[str, Any]) -> Problem:
-    unknown = row.keys() - _problem_to_json(_EXAMPLE).keys() - {"checker"}
+    unknown = row.keys() - _problem_to_json(_EXAMPLE).keys() - {"checker", "grader", "task"}
     if unknown:
         raise ValueError(f"unknown field {', '.join(sorted(unknown))}")
-    fields = {**row}
-    fields["tests"] = tuple(_test_from_json(test) for test in row["tests"])
+    fields = {key: value for key, value in row.items() if key != "grader"}
+    _check_grader(row)
+    tests = row.get("tests", ()) if "task" in row else row["tests"]
+    fields["tests"] = tuple(_test_from_json(test) for test in tests)
     fields["limits"] = _limits_from_json(row.get("limits", {}))
     if row.get("checker") is not None:
         fields["checker"] = _checker_from_json(row["checker"])
@@ -132,6 +142,16 @@ def _problem_from_json(row: dict[str, Any]) -> Problem:
         if not isinstance(row[name], str):
             raise ValueError(f"field '{name}' is not text")
     return Problem(**fields)
+
+
+def _check_grader(row: dict[str, Any]) -> None:
+    grader, task = row.get("grader"), row.get("task")
+    if grader not in (None, HARBOR):
+        raise ValueError(f"field 'grader' is {grader!r}; there is {HARBOR!r}, and none for tests")
+    if (grader == HARBOR) is not isinstance(task, str):
+        raise ValueError(f"the fields 'grader': {HARBOR!r} and 'task', a folder, come together")
+    if task is not None and row.get("tests"):
+        raise ValueError("a problem with a Harbor task has no tests of its own")
 
 
 def _checker_from_json(row: dict[str, Any]) -> Checker:

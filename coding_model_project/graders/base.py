@@ -6,7 +6,7 @@ from typing import Protocol
 
 from coding_model_project.types import Problem, Verdict
 
-GRADER_VERSION = "3"
+GRADER_VERSION = "4"
 """Raised by any change that can change a verdict; see "Scores change" in CHANGELOG.md."""
 
 
@@ -20,4 +20,27 @@ class Grader(Protocol):
             UngradableError: (SandboxError, CheckerError, DataError) no truthful verdict can be
                 given.
         """
+        ...
+
+
+class CodeGrader(Protocol):
+    """Judges programs that were found already; what `cache.CachedGrader` remembers the verdicts of."""
+
+    @property
+    def identity(self) -> str:
+        """All but code and problem that a verdict depends on."""
+        ...
+
+    async def grade_code(
+        self, problem: Problem, code: str | None, *, extraction: str = "given"
+    ) -> Verdict:
+        """Judge a program as it is; None is a completion without code.
+
+        Raises:
+            UngradableError: as `Grader.grade`.
+        """
+        ...
+
+    def answered_from_memory(self) -> None:
+        """Take note of a sample that was judged without running anything."""
         ...

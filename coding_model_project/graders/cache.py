@@ -9,7 +9,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 
 from coding_model_project import codec
 from coding_model_project.extract import extract
-from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.graders.base import CodeGrader
 from coding_model_project.types import Problem, Verdict
 
 
@@ -33,7 +33,7 @@ class CachedGrader:
         max_entries: verdicts kept, least recently used dropped first.
     """
 
-    def __init__(self, inner: ExecutionGrader, *, bare: bool, max_entries: int = 50_000) -> None:
+    def __init__(self, inner: CodeGrader, *, bare: bool, max_entries: int = 50_000) -> None:
         self._inner = inner
         self._bare = bare
         self._max_entries = max_entries
@@ -51,7 +51,7 @@ class CachedGrader:
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
-        """As `ExecutionGrader.grade_code`, from memory where it can."""
+        """As `CodeGrader.grade_code`, from memory where it can."""
         key = self._key(problem, code)
         entry = self._entries.get(key)
         hit = entry is not None
@@ -118,5 +118,6 @@ def _digest(problem: Problem) -> bytes:
         checker,
         asdict(problem.limits),
         tests,
+        problem.task,
     ]
     return hashlib.sha256(codec.dumps(content)).digest()

@@ -13,6 +13,7 @@ from coding_model_project.graders.attempts import Attempts
 from coding_model_project.graders.base import GRADER_VERSION
 from coding_model_project.graders.breaker import CircuitBreaker
 from coding_model_project.graders.compare import output_rule, same_output, same_value
+from coding_model_project.graders.text import clip, shown_value
 from coding_model_project.graders.turns import Turns
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
@@ -118,6 +119,7 @@ class ExecutionGrader:
             comparison="+".join(sorted({_rule(test, problem) for test in tests})),
             sandbox=self._sandbox.identity,
             grader_version=GRADER_VERSION,
+            public=self._public,
             judge_s=judge_s,
         )
 
@@ -214,21 +216,8 @@ def judge_execution(test: Test, execution: Execution, comparison: str) -> TestRe
     return TestResult(error=ErrorType.wrong_answer, cpu_s=execution.cpu_s, detail=detail)
 
 
-def clip(text: str, max_bytes: int) -> str:
-    """A text's start and end, in at most `max_bytes` of UTF-8; a traceback's end says most."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= max_bytes:
-        return data.decode()
-    tail = max_bytes * 2 // 3
-    head = max_bytes - tail - 5  # " … " takes five bytes
-    return data[:head].decode("utf-8", "ignore") + " … " + data[-tail:].decode("utf-8", "ignore")
-
-
 def _short(value: object) -> str:
-    try:
-        return clip(repr(value), _DETAIL_BYTES)
-    except (ValueError, RecursionError):  # an int of too many digits to print, too deep a nesting
-        return f"a {type(value).__name__} too large to show"
+    return shown_value(value, _DETAIL_BYTES)
 
 
 def _rule(test: Test, problem: Problem) -> str:

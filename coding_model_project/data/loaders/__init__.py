@@ -2,7 +2,7 @@
 
 A name is one of `LOADERS`, or one with a split behind it ("codecontests_valid"). It is looked for at
 `path`, then under the data folder by its publisher's file names, then on the hub. Any other name with
-a path is a file in our own schema.
+a path is a file in our own schema, or a folder of Harbor tasks.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from coding_model_project.data.loaders import (
     codecontests_plus,
     codeforces,
     deepcoder,
+    harbor,
     humaneval,
     livecodebench,
     maths,
@@ -164,6 +165,8 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
     local = None if place.path is None or is_url(place.path) else Path(place.path)
     if local is not None and local.exists() and own.is_own(local):
         return own.OwnLoader(name=name), None
+    if local is not None and harbor.is_task_folder(local):
+        return harbor.HarborLoader(name=name), None
     found = find(name)
     if found is not None:
         return found

@@ -13,6 +13,13 @@ from coding_model_project.data.loaders.base import Part, Published, Row, Unusabl
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.types import Asserts, Problem, Test
 
+_SHOWN = " Your code should pass these tests:\n\n"
+
+
+def without_tests(statement: str) -> str:
+    """The statement of a problem from here without its tests; any other as it is."""
+    return statement.partition(_SHOWN)[0]
+
 
 def split_of(task: int) -> str:
     """The authors' split of a task."""
@@ -49,7 +56,7 @@ def _problem(
     return Problem(
         id=f"{source}/{row['task_id']}",
         split=split_of(int(row["task_id"])),
-        statement=f"{task.strip()} Your code should pass these tests:\n\n{shown}\n",
+        statement=f"{task.strip()}{_SHOWN}{shown}\n",
         tests=tuple(
             Test(input=Asserts(source=f"{lead}{one}\n", entry_point=entry_point))
             for one in (*asserts, *challenge)

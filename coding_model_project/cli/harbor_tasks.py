@@ -1,0 +1,69 @@
+"""`data export-harbor`: problems as Harbor tasks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coding_model_project.cli.common import DataDir
+from coding_model_project.progress import progress_bar
+
+N_SHOWN = 20
+
+
+def export_harbor(
+    name: Annotated[
+        str, typer.Argument(help="The data set's name, such as humaneval, mbpp or tinycode_test.")
+    ],
+    out: Annotated[Path, typer.Option(help="A new folder; each task is a folder in it.")],
+    path: Annotated[
+        str | None, typer.Option(help="Its file, folder or URL; else it is looked for by name.")
+    ] = None,
+    data_dir: DataDir = None,
+    max_tests: Annotated[
+        int | None, typer.Option(help="At most this many hidden tests of each problem.", min=1)
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first problems.", min=1)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> int:
+    """Write a data set's problems as Harbor tasks: NAME-NUMBER/ with instruction, tests and solution.
+
+    The agent is asked to write /app/solution.py; the instruction names the functions that the
+    reference defines, and shows no hidden test. The verifier runs in an environment of its own, needs
+    python3 and no network, and writes "reward" (1 if all hidden tests pass, else 0) and "pass_rate".
+
+    Problems without a reference solution, in another language than Python or with a checker are set
+    aside with their reason. The same problems give the same files.
+
+    Then `harbor run -p OUT -a oracle`, or `harbor grade OUT/* --oracle` of this program, must give
+    1.0 everywhere, and `data rows OUT --out ROWS` makes verl's rows of them.
+
+    The last line is JSON. Exit code 1 if nothing could be written.
+    """
+    from coding_model_project.data.harbor_tasks.export import check_new, export
+    from coding_model_project.data.loaders import load
+
+    check_new(out)
+    loaded = load(name, path=path, data_dir=data_dir, max_tests=max_tests)
+    problems = loaded.problems[:limit]
+    with progress_bar(f"{name} as Harbor tasks", len(problems)) as advance:
+        exported = export(problems, out, advance)
+    if not as_json:
+        for note in loaded.notes:
+            print(f"note: {note}")
+        for problem, reason in list(exported.set_aside.items())[:N_SHOWN]:
+            print(f"set aside: {problem}: {reason}", file=sys.stderr)
+        if len(exported.set_aside) > N_SHOWN:
+            print(f"and {len(exported.set_aside) - N_SHOWN} more", file=sys.stderr)
+        print(f"{len(exported.tasks)} tasks are in {out}")
+    line = {
+        "dataset": name,
+        "tasks": len(exported.tasks),
+        "set_aside": len(exported.set_aside) + len(loaded.set_aside),
+    }
+    print(json.dumps(line))
+    return 0 if exported.tasks else 1

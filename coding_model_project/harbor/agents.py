@@ -1,0 +1,125 @@
+"""What solves a task: the reference solution, a script, or anything with the same method."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Protocol
+
+from coding_model_project.errors import HarborError
+from coding_model_project.harbor.environment.base import CommandResult, Environment, Killed
+from coding_model_project.harbor.environment.tree import of_files
+from coding_model_project.harbor.task import Step, Task, resolve_env
+
+SOLUTION = "/solution"
+_SAID = 300
+
+
+class AgentTimeoutError(HarborError):
+    """The agent did not end in time. The verifier still runs."""
+
+
+class NonZeroAgentExitCodeError(HarborError):
+    """The agent's command failed. The verifier still runs."""
+
+
+class Agent(Protocol):
+    """Works on one step of a task in its environment."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def run(self, task: Task, step: Step, environment: Environment) -> None:
+        """Work until done. It is cancelled when the step's time is over.
+
+        Raises:
+            AgentTimeoutError, NonZeroAgentExitCodeError: it ended badly, and is verified all the same.
+            Exception: it failed; of a task in one step nothing is verified then, as in Harbor.
+        """
+        ...
+
+
+class Oracle:
+    """Runs the task's own solution. Its exit code plays no part, as in Harbor."""
+
+    name = "oracle"
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        """
+        Args:
+            environ: the host's variables, for ${VAR} in [solution.env]; this process's by default.
+        """
+        self._environ = os.environ if environ is None else environ
+
+    async def run(self, task: Task, step: Step, environment: Environment) -> None:
+        """See `Agent.run`.
+
+        Raises:
+            FileNotFoundError: the task has no solution.
+            RuntimeError: the solution ran out of a time that is no whole number of seconds. Harbor's
+                oracle rounds that down for its command, and takes the command's end for a failure.
+        """
+        script = step.solution / "solve.sh"
+        if not script.is_file() or task.files.ignored(script):
+            raise FileNotFoundError(f"Solution script not found: {script}")
+        files = ((str(path), step.solution / path) for path in task.files.selected(step.solution))
+        await environment.write_tree(SOLUTION, of_files(files).executable("solve.sh"))
+        timeout_s = step.agent.timeout_sec
+        whole_s = None if timeout_s is None else math.floor(timeout_s)
+        ended = await environment.run_command(
+            f"({SOLUTION}/solve.sh) > /logs/agent/oracle.txt 2>&1",
+            env={
+                "DEBIAN_FRONTEND": "noninteractive",
+                **resolve_env(task.config.solution.env, self._environ),
+            },
+            timeout_s=timeout_s if whole_s is None else whole_s,
+            user=step.agent.user,
+        )
+        if ended.timed_out:
+            if whole_s == timeout_s:
+                raise AgentTimeoutError(f"the oracle did not end within {timeout_s} s")
+            raise RuntimeError(f"Command timed out after {whole_s} seconds")
+        check_ended(ended)
+
+
+class Script:
+    """Runs a candidate's shell script in the working directory."""
+
+    name = "script"
+
+    def __init__(self, script: str) -> None:
+        self._script = script
+
+    async def run(self, task: Task, step: Step, environment: Environment) -> None:
+        """See `Agent.run`."""
+        ended = await environment.run_command(
+            self._script, timeout_s=step.agent.timeout_sec, user=step.agent.user
+        )
+        if ended.timed_out:
+            raise AgentTimeoutError(f"the script did not end within {step.agent.timeout_sec} s")
+        check_ended(ended)
+        if ended.exit_code != 0:
+            said = (ended.stderr or ended.stdout).strip()[-_SAID:]
+            raise NonZeroAgentExitCodeError(f"the script ended with {ended.exit_code}: {said}")
+
+
+class SolutionFile:
+    """Writes a candidate's program to a file of the working directory, and runs nothing."""
+
+    name = "solution-file"
+
+    def __init__(self, path: str, code: str) -> None:
+        self._path, self._code = path, code
+
+    async def run(self, task: Task, step: Step, environment: Environment) -> None:
+        """See `Agent.run`."""
+        await environment.write_file(self._path, self._code.encode("utf-8", "replace"))
+
+
+def check_ended(ended: CommandResult) -> None:
+    """Raises:
+    NonZeroAgentExitCodeError: the command was ended for the memory or the processes it used.
+    """
+    if ended.killed in (Killed.memory, Killed.processes):
+        raise NonZeroAgentExitCodeError(f"the command reached its limit of {ended.killed}")

@@ -1,0 +1,392 @@
+"""The host's side: rooms of the embedded sandbox, behind the protocol `Environment`."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from coding_model_project.harbor.environment.base import (
+    MAX_OUTPUT,
+    CommandResult,
+    EnvironmentFailed,
+    Killed,
+    Resources,
+)
+from coding_model_project.harbor.environment.tree import Tree, of_bytes
+
+_PACKAGE_ROOT = Path(__file__).parents[4]
+_INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
+"""Environment the interpreter needs, or by which a run finds its processes; no command sees it."""
+
+_START_S = 60.0
+_ANSWER_S = 60.0
+"""Wall seconds an answer may take, beyond a command's own time."""
+
+_MAX_BYTES = 64 << 20
+_MAX_ENTRIES = 20_000
+_MAX_IMAGE_BYTES, _MAX_IMAGE_ENTRIES = 1 << 30, 200_000
+_LENGTHS = struct.Struct("<II")
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/python/bin"
+_ENV = {"PATH": PATH, "LANG": "C.UTF-8", "HOSTNAME": "room", "PYTHONNOUSERSITE": "1"}
+"""Of every command. The last: modules below a home directory would be loaded into every Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a room is made with."""
+
+    workdir: str = "/"
+    env: Mapping[str, str] | None = None
+    user: str | int | None = None
+    files: Tree = field(default_factory=Tree)
+    """Laid over the root."""
+    resources: Resources = field(default_factory=Resources)
+
+
+class Rooms:
+    """Makes rooms on this machine. An async context manager; leaving ends every room.
+
+    Args:
+        rootfs: a folder with a root file system, in the place of the host's directories.
+    """
+
+    def __init__(self, rootfs: Path | None = None) -> None:
+        self._rootfs = rootfs
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._restarting = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Raises:
+        EnvironmentFailed: this machine has no user namespaces, or they cannot do enough.
+        """
+        await self._start()
+        return self
+
+    async def _start(self) -> None:
+        """Start the keeper. It dies with the thread that does this, at the latest."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        errors = os.memfd_create("keeper-stderr")
+        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ} | {
+            "PYTHONPATH": str(_PACKAGE_ROOT),
+            "PYTHONUTF8": "1",
+            "LANG": "C.UTF-8",
+        }
+        setup = json.dumps({"rootfs": str(self._rootfs) if self._rootfs else None})
+        module = f"{__package__}.keeper"
+        arguments = ["-s", "-B", "-P", "-m", module, str(os.getpid()), str(theirs.fileno()), setup]
+        try:
+            self._keeper = subprocess.Popen(
+                [sys.executable, *arguments],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+                cwd="/",
+            )
+            theirs.close()
+            ours.settimeout(_START_S)
+            said = await asyncio.to_thread(ours.recv, 100)
+            if said != b"ready":
+                raise EOFError("it ended")
+            self._channel = ours
+        except (OSError, EOFError) as error:
+            ours.close()
+            await self._end_keeper()
+            text = os.pread(errors, 4000, max(0, os.fstat(errors).st_size - 4000)).decode().strip()
+            reason = text.splitlines()[-1] if text else str(error)
+            raise EnvironmentFailed(
+                f"this machine does not let environments be made of namespaces ({reason}); allow"
+                " user namespaces, or run the tasks with Docker: harbor run -e docker"
+            ) from error
+        finally:
+            theirs.close()
+            os.close(errors)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        await self._end_keeper()
+
+    async def _end_keeper(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(keeper.pid, signal.SIGKILL)  # and with it, by the kernel, all below it
+        await asyncio.to_thread(keeper.wait)
+
+    async def create(self, settings: Settings) -> Room:
+        """A new room.
+
+        Raises:
+            EnvironmentFailed: it could not be made.
+        """
+        if self._channel is None:
+            raise EnvironmentFailed("no rooms are kept; use Rooms as `async with`")
+        room = Room(await self._ask(self._channel, settings), settings)
+        try:
+            await room.prepare()
+        except BaseException:
+            await room.cleanup()
+            raise
+        return room
+
+    async def _ask(self, channel: socket.socket, settings: Settings) -> socket.socket:
+        """A channel to a new steward, from a new keeper if the one there was is gone."""
+        ours, theirs = socket.socketpair()
+        head = json.dumps(asdict(settings.resources)).encode()
+        try:
+            try:
+                socket.send_fds(channel, [head], [theirs.fileno()])
+            except OSError:
+                async with self._restarting:
+                    if self._channel is channel:
+                        await self._end_keeper()
+                        channel.close()
+                        await self._start()
+                socket.send_fds(self._channel or channel, [head], [theirs.fileno()])
+        except (OSError, EnvironmentFailed) as error:
+            ours.close()
+            raise EnvironmentFailed(f"the keeper of rooms is gone: {error}") from error
+        finally:
+            theirs.close()
+        return ours
+
+
+class Room:
+    """One root, kept by its steward. See `Environment`."""
+
+    def __init__(self, channel: socket.socket, settings: Settings) -> None:
+        channel.setblocking(False)
+        self._channel: socket.socket | None = channel
+        self._settings = settings
+        self._turn = asyncio.Lock()
+
+    @property
+    def workdir(self) -> str:
+        return self._settings.workdir
+
+    async def prepare(self) -> None:
+        """Wait until it is there, and lay out its files.
+
+        Raises:
+            EnvironmentFailed: it could not be made.
+        """
+        await self._receive(_START_S)
+        files = self._settings.files
+        if files.entries:
+            await self._lay("/", files)
+        await self._ask({"do": "write", "path": self.workdir, "entries": []})
+        await self._ask({"do": "made"})
+
+    async def run_command(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        user: str | int | None = None,
+        max_output: int = MAX_OUTPUT,
+    ) -> CommandResult:
+        """See `Environment.run_command`."""
+        own = self._settings
+        what = {
+            "text": command,
+            "cwd": cwd or own.workdir,
+            "env": {**_ENV, **(own.env or {}), **(env or {})},
+            "timeout_s": timeout_s,
+            "user": own.user if user is None else user,
+            "max_output": max_output,
+            "processes": own.resources.processes,
+        }
+        wait_s = None if timeout_s is None else timeout_s + _ANSWER_S
+        head, body = await self._ask({"do": "run", "command": what}, wait_s=wait_s)
+        if head["failed"]:
+            raise EnvironmentFailed(f"a command could not be started: {head['failed']}")
+        out, err = body[: head["stdout"]], body[head["stdout"] :]
+        lost_out, lost_err = head["lost"]
+        return CommandResult(
+            stdout=_text(out, lost_out, max_output),
+            stderr=_text(err, lost_err, max_output),
+            exit_code=head["exit"],
+            killed=Killed(head["killed"]) if head["killed"] else None,
+        )
+
+    async def read_file(self, path: str, max_bytes: int = _MAX_BYTES) -> bytes:
+        """See `Environment.read_file`."""
+        request = {"do": "read", "path": self._at(path), "max_bytes": max_bytes}
+        return (await self._ask(request))[1]
+
+    async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """See `Environment.write_file`."""
+        folder, _, name = self._at(path).rpartition("/")
+        await self._lay(folder or "/", of_bytes(name, content, mode))
+
+    async def read_tree(
+        self, path: str, max_bytes: int = _MAX_BYTES, only: Sequence[str] | None = None
+    ) -> Tree:
+        """See `Environment.read_tree`."""
+        what = {"max_bytes": max_bytes, "max_entries": _MAX_ENTRIES, "only": only}
+        head, body = await self._ask({"do": "pack", "path": self._at(path), **what})
+        return Tree(tuple(map(tuple, head["entries"])), body)  # type: ignore[arg-type]
+
+    async def changes(self) -> Tree:
+        """All that is in the room and not the host's, as a tree of the root.
+
+        Raises:
+            OSError: it is too much.
+            EnvironmentFailed: the room is lost.
+        """
+        bounds = {"max_bytes": _MAX_IMAGE_BYTES, "max_entries": _MAX_IMAGE_ENTRIES}
+        head, body = await self._ask({"do": "changes", **bounds})
+        return Tree(tuple(map(tuple, head["entries"])), body)  # type: ignore[arg-type]
+
+    async def write_tree(self, path: str, tree: Tree) -> None:
+        """See `Environment.write_tree`."""
+        await self._lay(self._at(path), tree)
+
+    async def begin_verifier(self) -> None:
+        """See `Environment.begin_verifier`."""
+        await self._ask({"do": "verify"})
+
+    async def end_verifier(self) -> None:
+        """See `Environment.end_verifier`."""
+        await self._ask({"do": "resume"})
+
+    async def heartbeat(self) -> None:
+        """See `Environment.heartbeat`."""
+        if not self._turn.locked():  # else a command runs, and its answer will tell
+            await self._ask({"do": "alive"})
+
+    async def cleanup(self) -> None:
+        """See `Environment.cleanup`."""
+        channel, self._channel = self._channel, None
+        if channel is None:
+            return
+        loop = asyncio.get_running_loop()
+        with suppress(OSError, asyncio.TimeoutError):
+            channel.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(_START_S):
+                while await loop.sock_recv(channel, 1 << 16):
+                    pass  # the steward closes its end when all of the room is gone
+        channel.close()
+
+    def _at(self, path: str) -> str:
+        return path if path.startswith("/") else f"{self.workdir.rstrip('/')}/{path}"
+
+    async def _lay(self, path: str, tree: Tree) -> None:
+        request = {"do": "write", "path": path, "entries": tree.entries}
+        await self._ask(request, tree.body)
+
+    # ── the channel ───────────────────────────────────────────────────────────────────────────────
+
+    async def _ask(
+        self, request: dict[str, Any], body: bytes = b"", wait_s: float | None = _ANSWER_S
+    ) -> tuple[dict[str, Any], bytes]:
+        """An answer of the steward.
+
+        Raises:
+            OSError: what was asked for is not there or not allowed.
+            EnvironmentFailed: the room is lost.
+        """
+        async with self._turn:
+            asking = asyncio.ensure_future(self._exchange(request, body, wait_s))
+            try:
+                head, content = await asyncio.shield(asking)
+            except asyncio.CancelledError:
+                await self._interrupt(asking, request)
+                raise
+        if "error" in head:
+            raise _error(head["error"], head["message"])
+        return head, content
+
+    async def _exchange(
+        self, request: dict[str, Any], body: bytes, wait_s: float | None
+    ) -> tuple[dict[str, Any], bytes]:
+        await self._send(request, body)
+        return await self._receive(wait_s)
+
+    async def _interrupt(self, asking: asyncio.Task[Any], request: dict[str, Any]) -> None:
+        """Nobody waits for the answer any more; it has to be read all the same."""
+        if request["do"] == "run" and not asking.done():
+            with suppress(EnvironmentFailed):
+                await self._send({"do": "interrupt"}, b"")
+        with suppress(EnvironmentFailed):
+            await asking
+
+    async def _send(self, request: dict[str, Any], body: bytes) -> None:
+        encoded = json.dumps(request).encode("utf-8", "surrogatepass")
+        frame = _LENGTHS.pack(len(encoded), len(body)) + encoded + body
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await asyncio.get_running_loop().sock_sendall(self._open(), frame)
+        except OSError as error:
+            raise EnvironmentFailed(f"the room is lost: {error or 'no answer'}") from error
+
+    async def _receive(self, wait_s: float | None) -> tuple[dict[str, Any], bytes]:
+        try:
+            async with asyncio.timeout(wait_s):
+                lengths = await self._exactly(_LENGTHS.size)
+                head, body = _LENGTHS.unpack(lengths)
+                data = await self._exactly(head + body)
+        except (OSError, EOFError) as error:
+            raise EnvironmentFailed(f"the room is lost: {error or 'no answer'}") from error
+        answer = json.loads(data[:head])
+        if "broken" in answer:
+            raise EnvironmentFailed(f"the room broke: {answer['broken']}")
+        return answer, data[head:]
+
+    async def _exactly(self, n: int) -> bytes:
+        loop = asyncio.get_running_loop()
+        buffer = bytearray()
+        while len(buffer) < n:
+            chunk = await loop.sock_recv(self._open(), min(n - len(buffer), 1 << 20))
+            if not chunk:
+                raise EOFError("its steward ended")
+            buffer += chunk
+        return bytes(buffer)
+
+    def _open(self) -> socket.socket:
+        if self._channel is None:
+            raise EnvironmentFailed("the room is cleaned up")
+        return self._channel
+
+
+def _text(kept: bytes, lost: int, most: int) -> str:
+    if not lost:
+        return kept.decode("utf-8", "replace")
+    half = max(1, most // 2)
+    head, tail = kept[:half], kept[half:]
+    said = f"\n[… {lost} bytes left out …]\n"
+    return head.decode("utf-8", "replace") + said + tail.decode("utf-8", "replace")
+
+
+def _error(name: str, message: str) -> OSError:
+    kind = getattr(builtins, name, OSError)
+    if not (isinstance(kind, type) and issubclass(kind, OSError)):
+        kind = OSError
+    return kind(message)

@@ -1,0 +1,336 @@
+"""The root of a room: the host's programs, read-only, and new folders of its own.
+
+The keeper makes a base once: bind mounts of the host's directories. A room binds what it needs of it.
+What decides which program runs (`/usr`, `/bin`, the loader's files in `/etc`, …) is a mount point of
+its own. A mount point can be neither removed nor renamed, so a candidate cannot put something else in
+its place for the verifier to run, although it owns the root directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.sandbox.embedded import confine, linux
+
+BASE = "/base"
+"""Where the keeper has the read-only parts of every room."""
+
+PLACE = "/room"
+"""Where a room's root is built."""
+
+PYTHON = "python"
+"""Top-level directory of the interpreter that runs this project, where it is not below /usr."""
+
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_OWN = ("dev", "etc", "proc", "run", "sys", "tmp")
+"""Of which a room has its own, or parts."""
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+_ETC = """
+bash.bashrc ca-certificates.conf debian_version environment ethertypes gai.conf inputrc issue
+localtime locale.alias locale.gen lsb-release magic mime.types os-release profile protocols rpc
+services shells skel timezone
+"""
+"""Of the host's /etc, what a room gets a copy of; it says nothing about this machine."""
+
+_ETC_FIXED = """
+alternatives fonts java ld.so.cache ld.so.conf ld.so.conf.d nsswitch.conf perl python python3 ssl
+"""
+"""Of the host's /etc, what stays the host's and read-only in a room: it decides what programs run."""
+
+_MADE = {
+    "passwd": "root:x:0:0:root:/root:/bin/bash\n"
+    "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+    "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    "group": "root:x:0:\ndaemon:x:1:\nwww-data:x:33:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost room\n::1 localhost\n",
+    "hostname": "room\n",
+    "resolv.conf": "",
+}
+_PROC_HIDDEN = (
+    "buddyinfo",
+    "interrupts",
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "modules",
+    "pagetypeinfo",
+    "sched_debug",
+    "slabinfo",
+    "softirqs",
+    "sysrq-trigger",
+    "timer_list",
+    "vmallocinfo",
+)
+"""What tells more about the machine than a program needs; all of /proc is read-only."""
+
+_ABOVE_TESTS = (
+    ".pytest.ini",
+    "conftest.py",
+    "pyproject.toml",
+    "pytest.ini",
+    "setup.cfg",
+    "setup.py",
+    "tox.ini",
+)
+"""Files of the root directory that pytest takes for those of /tests."""
+
+FOLDERS = {
+    "app": 0o777, "home": 0o755, "logs": 0o777, "logs/agent": 0o777, "logs/artifacts": 0o777,
+    "logs/verifier": 0o777, "media": 0o755, "mnt": 0o755, "opt": 0o755, "root": 0o700,
+    "run": 0o755, "run/lock": 0o1777, "solution": 0o755, "srv": 0o755, "tests": 0o755,
+    "tmp": 0o1777, "var": 0o755, "var/cache": 0o755, "var/lib": 0o755, "var/log": 0o755,
+    "var/tmp": 0o1777, "proc": 0o555, "sys": 0o555, "old": 0o700,
+}  # fmt: skip
+"""Of every room, with their permissions."""
+
+_QUIET = linux.MS_NOSUID | linux.MS_NODEV
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What the keeper made."""
+
+    system: tuple[str, ...]
+    """Top-level directories that a room binds."""
+    fixed: tuple[str, ...]
+    """Names below /etc that a room binds."""
+    extra: tuple[str, ...]
+    """Further top-level directories of a root file system, which a room may write over."""
+
+
+def build(mount_point: Path, rootfs: Path | None) -> Base:
+    """Make the base and become its root: only it is left of the host's files.
+
+    Args:
+        mount_point: a directory of the host to build on.
+        rootfs: a folder with a root file system of its own, in the place of the host's directories.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE).make()
+    linux.mount("base", str(mount_point), "tmpfs", _QUIET, "size=16m,mode=755").make()
+    base = mount_point / BASE[1:]
+    base.mkdir()
+    (mount_point / PLACE[1:]).mkdir()
+    (mount_point / "old").mkdir()
+    source = rootfs or Path("/")
+    system = [name for name in _SYSTEM if (source / name).is_dir()]
+    for name in system:
+        _bind(_inside(source, name), base / name)
+    if rootfs is None and not Path(sys.base_prefix).is_relative_to("/usr"):
+        _bind(Path(sys.base_prefix), base / PYTHON)
+        system.append(PYTHON)
+    extra: list[str] = []
+    for path in rootfs.iterdir() if rootfs is not None else ():
+        if path.is_dir() and not path.is_symlink() and path.name not in (*_SYSTEM, *_OWN):
+            _bind(path, base / "extra" / path.name)
+            extra.append(path.name)
+    # A new /proc may be mounted only where a whole one is in sight; each phase mounts its own over it.
+    _bind(Path(confine.PROC), base / "proc")
+    fixed = _fill_etc(source / "etc", base / "etc")
+    _make_devices(base / "dev")
+    os.chdir(mount_point)
+    linux.pivot_root(".", "old")
+    os.chdir("/")
+    linux.unmount("/old")
+    Path("/old").rmdir()
+    return Base(tuple(system), tuple(fixed), tuple(extra))
+
+
+def _inside(root: Path, name: str) -> Path:
+    """A top-level directory, which may be a link such as /bin → usr/bin, inside of a root."""
+    path = root / name
+    if path.is_symlink():
+        return root / os.path.normpath(f"/{path.readlink()}").lstrip("/")
+    return path
+
+
+def _bind(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+    linux.mount(str(source), str(target), "", linux.MS_BIND | linux.MS_REC).make()
+
+
+def _fill_etc(source: Path, target: Path) -> list[str]:
+    """The parts of /etc that are copied into every room, and those that are bound; names of these."""
+    copied, fixed = target / "copied", target / "fixed"
+    copied.mkdir(parents=True)
+    fixed.mkdir()
+    for name in _ETC.split():
+        with suppress(OSError):  # the host has none, or keeps it to itself
+            if (source / name).is_dir():
+                shutil.copytree(source / name, copied / name)
+            else:
+                shutil.copyfile(source / name, copied / name)
+    for name, content in _MADE.items():
+        (copied / name).write_text(content)
+    names = _ETC_FIXED.split() + [path.name for path in source.glob("python3.*")]
+    for name in names:
+        if name == "ssl":  # the rest of it is for keys
+            for part in ("certs", "openssl.cnf"):
+                if (source / name / part).exists():
+                    _bind(source / name / part, fixed / name / part)
+        elif (source / name).exists():
+            _bind(source / name, fixed / name)
+    (fixed / "ld.so.preload").touch()  # would be loaded into every program
+    return [path.name for path in fixed.iterdir()]
+
+
+def _make_devices(target: Path) -> None:
+    target.mkdir()
+    for name in _DEVICES:
+        _bind(Path("/dev") / name, target / name)
+    for name, link in _DEVICE_LINKS.items():
+        (target / name).symlink_to(link)
+    (target / "shm").mkdir()
+
+
+# ── a room ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def furnish(base: Base, storage_mb: int, *, own_proc: bool) -> None:
+    """Make a room's root in a new mount namespace, and enter it.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    size = f"size={storage_mb}m,nr_inodes=400k,mode=755"
+    linux.mount("room", PLACE, "tmpfs", _QUIET, size).make()
+    os.chdir(PLACE)
+    bind = linux.MS_BIND | linux.MS_REC
+    for name in base.system:
+        os.mkdir(name)
+        linux.mount(f"{BASE}/{name}", name, "", bind).make()
+    for name, mode in FOLDERS.items():
+        os.mkdir(name)
+        os.chmod(name, mode)
+    for name in base.extra:
+        _lay_over(name)
+    os.mkdir("dev")
+    linux.mount(f"{BASE}/dev", "dev", "", bind).make()
+    linux.mount("shm", "dev/shm", "tmpfs", _QUIET, "size=256m,mode=1777").make()
+    if own_proc:
+        linux.mount(f"{BASE}/proc", "proc", "", bind).make()
+    os.mkdir("etc")
+    linux.mount("etc", "etc", "tmpfs", _QUIET, "size=64m,mode=755").make()
+    shutil.copytree(f"{BASE}/etc/copied", "etc", dirs_exist_ok=True)
+    for name in base.fixed:
+        source, target = f"{BASE}/etc/fixed/{name}", f"etc/{name}"
+        if os.path.isdir(source):
+            os.mkdir(target)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+        linux.mount(source, target, "", bind).make()
+    os.symlink("/proc/mounts", "etc/mtab")
+    linux.pivot_root(".", "old")
+    os.chdir("/")
+    linux.unmount("/old")
+    os.rmdir("/old")
+
+
+def _lay_over(name: str) -> None:
+    """A directory of the root file system, with what the room writes kept apart."""
+    for part in ("upper", "work"):
+        os.makedirs(f"layers/{name}/{part}")
+    os.makedirs(name, exist_ok=True)
+    layers = f"{PLACE}/layers/{name}"
+    data = f"lowerdir={BASE}/extra/{name},upperdir={layers}/upper,workdir={layers}/work,userxattr"
+    linux.mount("layers", name, "overlay", _QUIET, data).make()
+
+
+def mount_proc() -> None:
+    """This PID namespace's processes at /proc, and of the machine what ordinary tools look up.
+
+    Raises:
+        OSError: the kernel does not allow it here.
+    """
+    flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | linux.MS_RDONLY
+    linux.mount("proc", confine.PROC, "proc", flags).make()
+    for name in _PROC_HIDDEN:
+        with suppress(FileNotFoundError):
+            linux.mount("/dev/null", f"{confine.PROC}/{name}", "", linux.MS_BIND).make()
+
+
+def clear_ways(protected: Sequence[str]) -> None:
+    """Remove links that lead into folders which are to be protected, and files above them that decide
+    how tests are collected: what a verifier wrote through, or obeyed, would be the candidate's.
+
+    To be called while no process of the room lives.
+    """
+    for name in _ABOVE_TESTS:
+        with suppress(OSError):
+            os.unlink(f"/{name}")
+    closed = {*_SYSTEM, PYTHON, "dev", "proc", "sys"}
+    tops = [top.path for top in os.scandir("/") if top.name not in closed]
+    for path in (*tops, "/dev/shm"):
+        _clear_way(path, protected)
+        _clear_ways_below(path, protected)
+
+
+def _clear_ways_below(path: str, protected: Sequence[str]) -> None:
+    """On the path's own file system: the host's parts of /etc hold no link of a candidate's."""
+    pending = [path]
+    while pending:
+        folder = pending.pop()
+        if os.path.islink(folder) or not os.path.isdir(folder):
+            continue
+        device = os.lstat(folder).st_dev
+        for entry in os.scandir(folder):
+            if entry.is_symlink():
+                _clear_way(entry.path, protected)
+            elif entry.is_dir() and entry.stat(follow_symlinks=False).st_dev == device:
+                pending.append(entry.path)
+
+
+def _clear_way(path: str, protected: Sequence[str]) -> None:
+    if not os.path.islink(path):
+        return
+    target = os.path.realpath(path)
+    if any(
+        f"{target}/".startswith(f"{one}/") or f"{one}/".startswith(f"{target}/")
+        for one in protected
+    ):
+        with suppress(OSError):  # one of the host's, which lead nowhere near
+            os.unlink(path)
+
+
+def fresh(path: str, size: str, mode: int) -> None:
+    """A new, empty file system at a path, whatever was made of the path before.
+
+    To be called while no process of the room lives: else it could change the path in between.
+
+    Raises:
+        OSError: it cannot be mounted.
+    """
+    at = ""
+    for part in Path(path).parts[1:]:
+        at = f"{at}/{part}"
+        with suppress(FileNotFoundError):
+            if os.path.islink(at) or not os.path.isdir(at):
+                os.unlink(at)
+        os.makedirs(at, exist_ok=True)
+    linux.mount("fresh", path, "tmpfs", _QUIET, f"size={size},mode={mode:o}").make()

@@ -1,0 +1,269 @@
+"""From a task's environment folder to what a room is made with.
+
+There are no images here: the host's own directories stand for common ones (`HOSTS`), and a Dockerfile is
+followed over them. What it copies and what its commands leave is kept and laid over each room's root.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from coding_model_project.harbor.environment.dockerfile import (
+    WITH_DOCKER,
+    ImageError,
+    Instruction,
+    assignments,
+    expand,
+    parse,
+)
+from coding_model_project.harbor.environment.tree import Tree, of_files
+
+HOSTS = {
+    r"debian|ubuntu|buildpack-deps|bash": "bash",
+    r"python": "python3",
+    r"gcc": "gcc",
+    r"node": "node",
+    r"golang": "go",
+    r"rust": "cargo",
+    r"openjdk|eclipse-temurin|amazoncorretto": "java",
+    r"perl": "perl",
+    r"ruby": "ruby",
+}
+"""Images that the host's directories stand for, by the beginning of their name's last part, and the
+program that the host must have for it. Versions are the host's."""
+
+_IGNORED = {
+    "CMD": "the task's commands are run instead",
+    "ENTRYPOINT": "the task's commands are run instead",
+    "EXPOSE": "nothing outside can connect",
+    "HEALTHCHECK": "task.toml's is used",
+    "LABEL": "",
+    "MAINTAINER": "",
+    "STOPSIGNAL": "rooms end at once",
+    "VOLUME": "every folder ends with the room",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lay:
+    """Files to be laid over a folder."""
+
+    path: str
+    files: Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execute:
+    """A command to be run while the image is made."""
+
+    instruction: Instruction
+    command: str
+    cwd: str
+    env: dict[str, str]
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a Dockerfile comes to."""
+
+    workdir: str = "/"
+    env: dict[str, str] = field(default_factory=dict)
+    user: str | None = None
+    steps: tuple[Lay | Execute, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was passed over, and why that does little harm."""
+
+
+def plan(folder: Path, docker_image: str | None = None, *, own_root: bool = False) -> Plan:
+    """What making an environment takes.
+
+    Args:
+        folder: with a Dockerfile, or with files for the working directory of `docker_image`.
+        own_root: a root file system was given; it stands for whatever image is named.
+
+    Raises:
+        ImageError: it takes a container engine.
+    """
+    if (folder / "docker-compose.yaml").exists():
+        raise ImageError(
+            f"{folder / 'docker-compose.yaml'}: several services take a container engine; {WITH_DOCKER}"
+        )
+    dockerfile = folder / "Dockerfile"
+    if docker_image is not None and not dockerfile.exists():
+        note = _stand_in(docker_image, f"docker_image = {docker_image!r}", own_root)
+        files = Lay(path=".", files=of_files(_below(folder))) if folder.is_dir() else None
+        return Plan(steps=(files,) if files else (), notes=(note,) if note else ())
+    return _Follower(folder, own_root).follow(parse(dockerfile))
+
+
+def _stand_in(image: str, where: str, own_root: bool) -> str:
+    """A note on what stands for an image.
+
+    Raises:
+        ImageError: nothing does.
+    """
+    if own_root:
+        return f"{where}: the given root file system stands for {image}"
+    name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    for pattern, program in HOSTS.items():
+        if re.match(rf"({pattern})\b", name):
+            if shutil.which(program, path="/usr/local/bin:/usr/bin:/bin") is None and not (
+                program == "python3"
+            ):
+                raise ImageError(f"{where}: this machine has no {program} to stand for {image}")
+            return f"{where}: this machine's directories stand for {image}"
+    raise ImageError(
+        f"{where}: nothing here stands for {image}; give its root file system with --rootfs, or "
+        f"{WITH_DOCKER}"
+    )
+
+
+class _Follower:
+    def __init__(self, folder: Path, own_root: bool) -> None:
+        self._folder, self._own_root = folder, own_root
+        self._args: dict[str, str] = {}
+        self._plan = Plan()
+        self._shell = ["/bin/sh", "-c"]
+        self._based = False
+
+    def follow(self, instructions: tuple[Instruction, ...]) -> Plan:
+        for one in instructions:
+            self._follow(one)
+        if not self._based:
+            raise ImageError(f"{self._folder / 'Dockerfile'}: has no FROM")
+        return self._plan
+
+    def _follow(self, one: Instruction) -> None:
+        if not self._based and one.name not in ("ARG", "FROM"):
+            raise one.error("comes before FROM")
+        match one.name:
+            case "FROM":
+                self._base_on(one)
+            case "ARG":
+                name, _, default = one.text.partition("=")
+                self._args.setdefault(name.strip(), self._expand(default.strip("\"'")))
+            case "ENV":
+                env = {**self._plan.env, **assignments(one, self._variables)}
+                self._plan = replace(self._plan, env=env)
+            case "WORKDIR":
+                self._plan = replace(self._plan, workdir=self._path(one.text.strip("\"'")))
+                self._add(Lay(path=self._plan.workdir, files=Tree()))
+            case "USER":
+                self._plan = replace(self._plan, user=self._expand(one.text))
+            case "SHELL":
+                self._shell = one.exec_form() or self._shell
+            case "COPY" | "ADD":
+                self._add(self._copied(one))
+            case "RUN":
+                self._add(self._command(one))
+            case name if name in _IGNORED:
+                self._note(one, _IGNORED[name] or "it changes nothing here")
+            case _:
+                raise one.error("is not followed without a container engine")
+
+    def _base_on(self, one: Instruction) -> None:
+        if self._based:
+            raise one.error("a build in several stages is not followed")
+        image = self._expand(one.words()[0])
+        note = _stand_in(image, one.where, self._own_root)
+        self._plan = replace(self._plan, notes=(*self._plan.notes, note))
+        self._based = True
+
+    def _command(self, one: Instruction) -> Execute:
+        for option, value in one.options.items():
+            if option != "mount" or "type=cache" not in value:
+                raise one.error(f"--{option} is not followed")
+        words = one.exec_form() or [*self._shell, one.heredoc or one.text]
+        return Execute(
+            instruction=one,
+            command=" ".join(map(_quoted, words)),
+            cwd=self._plan.workdir,
+            env={**self._args, **self._plan.env},
+            user=self._plan.user,
+        )
+
+    def _copied(self, one: Instruction) -> Lay:
+        if one.heredoc is not None:
+            raise one.error("here-documents are followed for RUN only")
+        for option in one.options.keys() - {"chown", "chmod", "link"}:
+            raise one.error(f"--{option} is not followed")
+        words = [self._expand(word) for word in one.words()]
+        if len(words) < 2:
+            raise one.error("needs a source and a destination")
+        *sources, destination = words
+        mode = int(one.options["chmod"], 8) if one.options.get("chmod", "x").isdigit() else None
+        into = destination.endswith("/") or len(sources) > 1
+        target = self._path(destination)
+        files: list[tuple[str, Path]] = []
+        for source in sources:
+            if one.name == "ADD" and re.match(r"\w+://|.*\.(tar|tgz|txz|tar\.\w+)$", source):
+                raise one.error(f"{source} would have to be fetched or unpacked")
+            files += self._found(one, source, PurePosixPath(target), into)
+        tree = of_files(files)
+        if mode is not None:
+            entries = tuple((n, k, mode if k == "f" else m, x) for n, k, m, x in tree.entries)
+            tree = Tree(entries, tree.body)
+        return Lay(path="/", files=tree)
+
+    def _found(
+        self, one: Instruction, source: str, target: PurePosixPath, into: bool
+    ) -> Iterator[tuple[str, Path]]:
+        """The files of one source: (path below the root, path on the host)."""
+        pattern = source.lstrip("/") or "."
+        paths = [self._folder] if pattern in (".", "./") else sorted(self._folder.glob(pattern))
+        if not paths:
+            raise one.error(f"{source}: no such file in {self._folder}")
+        existing = target.as_posix() in {step.path for step in self._lays()} or target.name == ""
+        for path in paths:
+            if not path.resolve().is_relative_to(self._folder.resolve()):
+                raise one.error(f"{source} is outside of {self._folder}")
+            if path.is_dir():
+                for name, found in _below(path):
+                    yield (target / name).as_posix().lstrip("/"), found
+            else:
+                inside = into or existing or len(paths) > 1
+                name = target / path.name if inside else target
+                yield name.as_posix().lstrip("/"), path
+
+    def _lays(self) -> Iterator[Lay]:
+        return (step for step in self._plan.steps if isinstance(step, Lay))
+
+    def _path(self, given: str) -> str:
+        """A path of the image, which may be relative to the working directory."""
+        path = PurePosixPath(self._plan.workdir, self._expand(given))
+        parts: list[str] = []
+        for part in path.parts[1:]:
+            if part == "..":
+                del parts[-1:]
+            else:
+                parts.append(part)
+        return "/" + "/".join(parts)
+
+    @property
+    def _variables(self) -> dict[str, str]:
+        return {**self._args, **self._plan.env}
+
+    def _expand(self, text: str) -> str:
+        return expand(text, self._variables)
+
+    def _add(self, step: Lay | Execute) -> None:
+        self._plan = replace(self._plan, steps=(*self._plan.steps, step))
+
+    def _note(self, one: Instruction, why: str) -> None:
+        said = f"{one.where}: {one.name} is passed over: {why}"
+        self._plan = replace(self._plan, notes=(*self._plan.notes, said))
+
+
+def _below(folder: Path) -> Iterator[tuple[str, Path]]:
+    """All in a folder, folders before what is in them."""
+    for path in sorted(folder.rglob("*")):
+        yield path.relative_to(folder).as_posix(), path
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\"'\"'") + "'"

@@ -1,0 +1,116 @@
+"""Our trials as Harbor keeps its own (`results`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+from coding_model_project.harbor.config import VerifierMode
+from coding_model_project.harbor.digest import task_digest
+from coding_model_project.harbor.environment import tree
+from coding_model_project.harbor.results import (
+    AgentInfo,
+    ExceptionInfo,
+    StepResult,
+    Timing,
+    TrialFolder,
+    TrialResult,
+    VerifierResult,
+    trial_config,
+    write_trial,
+)
+from coding_model_project.harbor.rewards import JSON_FILE, Rewards
+from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
+
+ENVIRONMENT = "coding_model_project.harbor.environment:EmbeddedEnvironment"
+AGENT_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder:
+    """Writes the trials of one agent into a job's folder."""
+
+    job: Path
+    job_id: UUID
+    agent: str
+
+    def record(self, outcome: TrialOutcome) -> TrialResult:
+        """Write a trial that has just ended."""
+        task, finished = outcome.task, datetime.now(UTC)
+        folder = TrialFolder.make(self.job, task)
+        for note in (*task.warnings, *outcome.notes):
+            folder.log(note)
+        for step in outcome.steps:
+            _keep(folder, step)
+        ends = _ends(outcome.steps, finished)
+        steps = tuple(_step(step, end) for step, end in zip(outcome.steps, ends, strict=True))
+        only = steps[0] if steps and not task.has_steps else None
+        config = trial_config(
+            task,
+            folder,
+            agent={"name": self.agent},
+            environment={"import_path": ENVIRONMENT},
+            job_id=self.job_id,
+            source=task.path.parent.name,
+        )
+        mode = None if task.has_steps else (task.config.verifier.mode or VerifierMode.shared)
+        result = TrialResult(
+            task_name=task.name,
+            trial_name=folder.path.name,
+            trial_uri=folder.path.resolve().as_uri(),
+            task_id={"path": str(task.path)},
+            task_checksum=task_digest(task).partition(":")[2],
+            config=config,
+            source=config["task"]["source"],
+            agent_info=AgentInfo(name=self.agent, version=AGENT_VERSION),
+            verifier_result=_rewards(outcome.rewards),
+            verifier_environment_mode=mode,
+            exception_info=None if outcome.error is None else ExceptionInfo.of(outcome.error),
+            started_at=finished - timedelta(seconds=outcome.wall_s),
+            finished_at=finished,
+            agent_execution=only.agent_execution if only else None,
+            verifier=only.verifier if only else None,
+            step_results=steps if task.has_steps else None,
+        )
+        write_trial(folder, task, result)
+        return result
+
+
+def _keep(folder: TrialFolder, step: StepOutcome) -> None:
+    """The files of a step: what its verifier printed and gave, and what was collected."""
+    for part in (folder.agent(step.name), folder.verifier(step.name), folder.artifacts(step.name)):
+        part.mkdir(parents=True, exist_ok=True)
+    (folder.verifier(step.name) / "test-stdout.txt").write_text(step.verifier_output)
+    if step.rewards is not None:
+        (folder.verifier(step.name) / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
+    artifacts = step.artifacts.safe()  # a link out of it would show a reader this machine's files
+    tree.unpack(str(folder.artifacts(step.name)), artifacts.entries, artifacts.body)
+
+
+def _step(step: StepOutcome, end: datetime) -> StepResult:
+    verified = end - timedelta(seconds=step.verifier_s)
+    return StepResult(
+        step_name=step.name or "",
+        verifier_result=_rewards(step.rewards),
+        exception_info=None if step.error is None else ExceptionInfo.of(step.error),
+        agent_execution=Timing(
+            started_at=verified - timedelta(seconds=step.agent_s), finished_at=verified
+        ),
+        verifier=Timing(started_at=verified, finished_at=end),
+    )
+
+
+def _ends(steps: tuple[StepOutcome, ...], finished: datetime) -> list[datetime]:
+    """When each step ended, reckoned back from the end by how long each took."""
+    ends: list[datetime] = []
+    for step in reversed(steps):
+        ends.insert(0, finished)
+        finished -= timedelta(seconds=step.agent_s + step.verifier_s)
+    return ends
+
+
+def _rewards(rewards: Rewards | None) -> VerifierResult | None:
+    return None if rewards is None else VerifierResult(rewards=dict(rewards))

@@ -1,0 +1,362 @@
+"""One attempt at a task: environment, agent, verifier, rewards; in the order and by the rules of Harbor.
+
+    start the environment, health check → agent → collect artifacts → verifier → read the reward
+
+Different from Harbor, on purpose: before the verifier starts, every process of the agent is gone, and
+/tests and /logs/verifier are folders that it never saw. Harbor deletes two files and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from coding_model_project.errors import HarborError
+from coding_model_project.harbor.agents import (
+    Agent,
+    AgentTimeoutError,
+    NonZeroAgentExitCodeError,
+)
+from coding_model_project.harbor.config import Artifact, EnvironmentConfig, Healthcheck
+from coding_model_project.harbor.environment import tree
+from coding_model_project.harbor.environment.base import Environment, EnvironmentFailed
+from coding_model_project.harbor.environment.factory import EmbeddedEnvironments, Image
+from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.errors import (
+    FailureCause,
+    VerifierTimeoutError,
+    exception_type,
+    failure_cause,
+)
+from coding_model_project.harbor.rewards import (
+    JSON_FILE,
+    TEXT_FILE,
+    Rewards,
+    check_range,
+    combined,
+    read_rewards,
+    reward_valid,
+    unmet,
+)
+from coding_model_project.harbor.task import Step, Task, resolve_env
+
+TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
+_VERIFIED_ALL_THE_SAME = (AgentTimeoutError, NonZeroAgentExitCodeError)
+_SAID = 300
+
+
+class HealthcheckError(HarborError):
+    """The environment did not become healthy."""
+
+
+class EnvironmentStartTimeoutError(HarborError):
+    """The environment was not there in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """What became of one step."""
+
+    name: str | None
+    rewards: Rewards | None = None
+    error: Exception | None = None
+    verifier_output: str = ""
+    """What the tests printed; the middle of it is left out if it is long."""
+    artifacts: Tree = field(default_factory=Tree)
+    agent_s: float = 0.0
+    verifier_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOutcome:
+    """What became of one attempt at a task."""
+
+    task: Task
+    rewards: Rewards | None
+    error: Exception | None
+    """What ended the trial. Of a task with steps, what ended one is in the step alone."""
+    steps: tuple[StepOutcome, ...]
+    notes: tuple[str, ...] = ()
+    """What of the environment's definition was passed over."""
+    wall_s: float = 0.0
+
+    @property
+    def exception(self) -> str | None:
+        """Harbor's name for what ended the trial."""
+        return None if self.error is None else exception_type(self.error)
+
+    @property
+    def failure_cause(self) -> FailureCause | None:
+        """Who or what ended the trial, or the first step that something ended."""
+        names = self._exceptions()
+        return failure_cause(names[0]) if names else None
+
+    @property
+    def reward_valid(self) -> bool:
+        """Whether the rewards measure the agent, and not an outage."""
+        return reward_valid(self.rewards, self._exceptions())
+
+    def _exceptions(self) -> list[str]:
+        errors = [self.error] if self.error is not None else []
+        if self.task.has_steps:
+            errors += [step.error for step in self.steps if step.error is not None]
+        return [exception_type(error) for error in errors]
+
+
+class Trials:
+    """Runs trials in the environments of one factory; safe to use concurrently.
+
+    Args:
+        environ: the host's variables, for ${VAR} in a task; this process's by default.
+        verifier_env: variables for every verifier, over the task's and the step's.
+    """
+
+    def __init__(
+        self,
+        environments: EmbeddedEnvironments,
+        *,
+        environ: Mapping[str, str] | None = None,
+        verifier_env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._environments = environments
+        self._environ = os.environ if environ is None else environ
+        self._verifier_env = verifier_env or {}
+
+    async def run(self, task: Task, agent: Agent) -> TrialOutcome:
+        """Let an agent try a task, and verify what it did.
+
+        Whatever goes wrong is in the outcome; only cancellation is raised.
+        """
+        started = time.monotonic()
+        attempt = _Attempt(self, task, agent)
+        error: Exception | None = None
+        try:
+            await attempt.run()
+        except Exception as raised:  # noqa: BLE001 - an outcome has its error, by Harbor's names
+            error = raised
+        steps = tuple(attempt.steps)
+        if task.has_steps:
+            strategy = task.config.multi_step_reward_strategy
+            rewards = combined(strategy, [step.rewards for step in steps])
+        else:
+            rewards = steps[0].rewards if steps else None
+            error = error or (steps[0].error if steps else None)
+        return TrialOutcome(
+            task=task,
+            rewards=rewards,
+            error=error,
+            steps=steps,
+            notes=attempt.notes,
+            wall_s=time.monotonic() - started,
+        )
+
+    @asynccontextmanager
+    async def environment(
+        self, folder: Path, config: EnvironmentConfig
+    ) -> AsyncIterator[tuple[Environment, Image]]:
+        """A healthy environment, cleaned up on leaving.
+
+        Raises:
+            ImageError, EnvironmentStartTimeoutError, HealthcheckError, EnvironmentFailed
+        """
+        env = resolve_env(config.env, self._environ)
+        try:
+            async with asyncio.timeout(config.build_timeout_sec):
+                environment, image = await self._environments.create(folder, config, env)
+        except TimeoutError as error:
+            raise EnvironmentStartTimeoutError(
+                f"the environment was not there within {config.build_timeout_sec} s"
+            ) from error
+        try:
+            if config.healthcheck is not None:
+                await become_healthy(environment, config.healthcheck)
+            yield environment, image
+        finally:
+            await environment.cleanup()
+
+    def verifier_env(self, step: Step) -> dict[str, str]:
+        """Variables of a step's verifier: the task's, the step's, then the command line's."""
+        return resolve_env({**step.verifier.env, **self._verifier_env}, self._environ)
+
+
+async def become_healthy(environment: Environment, check: Healthcheck) -> None:
+    """Wait until the command succeeds, with the meaning of Docker's HEALTHCHECK.
+
+    Raises:
+        HealthcheckError: it failed `retries` times in a row, those of the start period aside.
+    """
+    started = time.monotonic()
+    failures = 0
+    while True:
+        starting = time.monotonic() - started < check.start_period_sec
+        ended = await environment.run_command(check.command, timeout_s=check.timeout_sec)
+        if ended.exit_code == 0:
+            return
+        failures += not starting
+        if failures >= check.retries:
+            raise HealthcheckError(f"failed {failures} times in a row: {check.command}")
+        await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
+
+
+class _Attempt:
+    """One trial in progress."""
+
+    def __init__(self, trials: Trials, task: Task, agent: Agent) -> None:
+        self._trials, self._task, self._agent = trials, task, agent
+        self.steps: list[StepOutcome] = []
+        self.notes: tuple[str, ...] = ()
+
+    async def run(self) -> None:
+        task = self._task
+        config = task.config.environment
+        async with self._trials.environment(task.environment_dir, config) as (environment, image):
+            self.notes = image.notes
+            for step in task.steps:
+                outcome = await self._step(step, environment, image)
+                self.steps.append(outcome)
+                if isinstance(outcome.error, EnvironmentFailed):
+                    raise outcome.error
+                given_up = outcome.error is not None and outcome.rewards is None
+                if given_up or unmet(outcome.rewards, step.min_reward) is not None:
+                    return
+                if step is not task.steps[-1] and step.verifier_environment is None:
+                    await environment.end_verifier()
+
+    async def _step(self, step: Step, environment: Environment, image: Image) -> StepOutcome:
+        """Agent, then verifier. What goes wrong is in the outcome."""
+        rewards: Rewards | None = None
+        error: Exception | None = None
+        said, artifacts = "", Tree()
+        started = time.monotonic()
+        ended = started
+        try:
+            await self._prepare(step, environment)
+            try:
+                await self._act(step, environment)
+            except Exception as raised:
+                # In a task with steps whatever ends the agent is followed by the verifier.
+                if not (self._task.has_steps or isinstance(raised, _VERIFIED_ALL_THE_SAME)):
+                    raise
+                error = raised
+            ended = time.monotonic()
+            artifacts = await self._collect(step, environment)
+            rewards, said = await self._verify(step, environment, image, artifacts)
+        except Exception as raised:  # noqa: BLE001 - an outcome has its error, by Harbor's names
+            error = error or raised
+            ended = time.monotonic() if ended == started else ended
+        return StepOutcome(
+            name=step.name,
+            rewards=rewards,
+            error=error,
+            verifier_output=said,
+            artifacts=artifacts,
+            agent_s=ended - started,
+            verifier_s=time.monotonic() - ended,
+        )
+
+    async def _prepare(self, step: Step, environment: Environment) -> None:
+        """A step's own files, set-up and health check."""
+        if step.workdir is not None:
+            files = ((str(p), step.workdir / p) for p in self._task.files.selected(step.workdir))
+            await environment.write_tree(environment.workdir, of_files(files))
+            if (step.workdir / "setup.sh").exists():
+                script = f"{environment.workdir.rstrip('/')}/setup.sh"
+                ended = await environment.run_command(f"bash '{script}'", user=step.agent.user)
+                if ended.exit_code != 0:
+                    raise RuntimeError(
+                        f"Step '{step.name}' setup.sh exited with code {ended.exit_code}: "
+                        f"{ended.stderr[-_SAID:]}"
+                    )
+        if step.healthcheck is not None:
+            await become_healthy(environment, step.healthcheck)
+
+    async def _act(self, step: Step, environment: Environment) -> None:
+        timeout_s = step.agent.timeout_sec
+        deadline = asyncio.timeout(timeout_s)
+        try:
+            async with deadline:
+                await self._agent.run(self._task, step, environment)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise AgentTimeoutError(f"the agent did not end within {timeout_s} s") from error
+
+    # ── artifacts ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _collect(self, step: Step, environment: Environment) -> Tree:
+        """What the task wants kept, by its path below the root. What is not there is left out."""
+        for hook in step.verifier.collect:
+            await environment.run_command(hook.command, timeout_s=hook.timeout_sec, user=hook.user)
+        wanted = {artifact.source: artifact for artifact in step.artifacts}
+        if step.verifier_environment is not None:
+            wanted.setdefault(ARTIFACTS, Artifact(source=ARTIFACTS))
+        found = Tree()
+        for source, artifact in wanted.items():
+            path = PurePosixPath(environment.workdir, source)
+            try:
+                taken = await environment.read_tree(str(path))
+            except OSError:
+                continue
+            inside = taken.safe().without(artifact.exclude)
+            found += inside.at(str(path).lstrip("/"))
+        return found
+
+    # ── the verifier ──────────────────────────────────────────────────────────────────────────────
+
+    async def _verify(
+        self, step: Step, environment: Environment, image: Image, artifacts: Tree
+    ) -> tuple[Rewards, str]:
+        """Rewards, and what the tests printed.
+
+        Raises:
+            VerifierError: there are none.
+            MissingVariable, EnvironmentFailed, ImageError, …
+        """
+        if step.verifier_environment is None:
+            await environment.begin_verifier()
+            await environment.write_tree(TESTS, image.files.within("tests"))
+            return await self._test(step, environment)
+        assert step.verifier_image is not None
+        apart = self._trials.environment(step.verifier_image, step.verifier_environment)
+        async with apart as (own, _):
+            await own.write_tree("/", artifacts)
+            return await self._test(step, own)
+
+    async def _test(self, step: Step, environment: Environment) -> tuple[Rewards, str]:
+        script, first = "test.sh", ""
+        if not step.tests:  # the verifier's image brings them
+            first = f"chmod +x {TESTS}/{script}; "
+        for folder in step.tests:
+            files = ((str(path), folder / path) for path in self._task.files.selected(folder))
+            await environment.write_tree(TESTS, of_files(files).executable(script))
+        ended = await environment.run_command(
+            f"{first}({TESTS}/{script}) 2>&1",
+            env=self._trials.verifier_env(step),
+            timeout_s=step.verifier.timeout_sec,
+            user=step.verifier.user,
+        )
+        if ended.timed_out:
+            raise VerifierTimeoutError(
+                f"the verifier did not end within {step.verifier.timeout_sec} s"
+            )
+        rewards = await _rewards(environment)
+        check_range(rewards, self._task.reward_range)
+        return rewards, ended.stdout
+
+
+async def _rewards(environment: Environment) -> Rewards:
+    """What the verifier's files are worth.
+
+    Raises:
+        VerifierError: nothing, by the name that Harbor gives the reason.
+    """
+    files = await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
+    with TemporaryDirectory(prefix="rewards-") as folder:
+        tree.unpack(folder, files.entries, files.body)
+        return read_rewards(Path(folder))

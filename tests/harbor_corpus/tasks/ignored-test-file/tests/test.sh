@@ -1,0 +1,2 @@
+#!/bin/bash
+[ -e /tests/secret ] && echo 0 > /logs/verifier/reward.txt || echo 1 > /logs/verifier/reward.txt

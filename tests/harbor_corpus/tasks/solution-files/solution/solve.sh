@@ -1,0 +1,2 @@
+#!/bin/bash
+cp /solution/v "$HOME_OF_V"

@@ -1,0 +1,158 @@
+"""2,000 trials, most of them by candidates that litter, must leave nothing behind and change nothing.
+
+python -m tests.soak.harbor_trials [TRIALS]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from coding_model_project.harbor.agents import Oracle
+from coding_model_project.harbor.bench import TRIVIAL, write_task
+from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
+from coding_model_project.harbor.grading import grade
+from coding_model_project.harbor.task import Task, load_task
+from coding_model_project.harbor.trial import Trials
+from coding_model_project.progress import progress_bar
+from coding_model_project.verl_ext.processes import TOKEN, carriers
+
+TRIALS = 2000
+CONCURRENCY = 2
+FOLDERS = ("/", "/tmp", "/var/tmp", "/dev/shm", "/root", "/etc", "/usr/local/bin", ".")
+SETTLE_S = 10.0
+GROWTH_MB = 20.0
+MARK = f"soak{secrets.token_hex(6)}"
+"""In the name of every file and process that a candidate tries to leave."""
+
+LITTER = " ".join(f"{folder}/{MARK}" for folder in FOLDERS)
+DOES = {
+    "is honest": "",
+    "litters": f"touch {LITTER} 2>/dev/null; mkdir -p /data/{MARK}; ln -s / /app/all",
+    "leaves processes": f"for i in 1 2 3; do setsid nohup bash -c 'exec -a {MARK} sleep 600' & done",
+    "leaves a server": f"setsid bash -c 'exec -a {MARK} python3 -m http.server 8000' & sleep 0.1",
+    "deletes what it can": "rm -rf --no-preserve-root / 2>/dev/null",
+    "prints much": "head -c 20000000 /dev/zero",
+    "fills its disk": "head -c 30000000 /dev/zero > /app/big",
+    "dies": "kill -9 $$",
+    "is late": f"(exec -a {MARK} sleep 600)",
+}
+"""What a candidate does after it has written the right answer; what it then earns is right below."""
+
+EARNS = {name: {"reward": 1.0} for name in DOES} | {
+    "deletes what it can": None,  # its working directory too, in which the verifier would start
+}
+
+
+def make_tasks(folder: Path) -> dict[str, Task]:
+    tasks = {}
+    for number, (name, does) in enumerate(DOES.items()):
+        late = "[agent]\ntimeout_sec = 1.0\n" if name == "is late" else ""
+        solve = f"#!/bin/bash\necho 42 > /app/answer\n{does}\n"
+        files = {**TRIVIAL, "solution/solve.sh": solve, "task.toml": late}
+        tasks[name] = load_task(write_task(folder / f"t{number}", files))
+    return tasks
+
+
+def host_files() -> str:
+    """A digest of what a candidate would change if it could: names, sizes and times."""
+    found = hashlib.sha256()
+    for folder in ("/usr/bin", "/etc", "/usr/lib/python3"):
+        for path in sorted(Path(folder).rglob("*")):
+            try:
+                about = path.lstat()
+            except OSError:
+                continue
+            found.update(f"{path} {about.st_size} {about.st_mtime_ns} {about.st_mode}".encode())
+    return found.hexdigest()
+
+
+async def run_all(tasks: dict[str, Task], n_trials: int) -> tuple[list[str], float, float]:
+    """Run the trials.
+
+    Returns:
+        What went wrong, trials a minute, and by how many MB the keeper and this process grew.
+    """
+    names = [list(tasks)[n % len(tasks)] for n in range(n_trials)]
+    wrong: Counter[str] = Counter()
+    host, first_mb, n = psutil.Process(), 0.0, 0
+    with progress_bar("trials", n_trials) as advance:
+        async with EmbeddedEnvironments() as environments:
+            started = time.monotonic()
+            graded = grade(
+                (tasks[name] for name in names),
+                Trials(environments),
+                lambda _: Oracle(),
+                concurrency=CONCURRENCY,
+            )
+            async for one in graded:
+                if one.rewards != EARNS[names[n]]:
+                    wrong[f"a candidate that {names[n]}: {one.line()}"] += 1
+                n += 1
+                if n == n_trials // 5:
+                    first_mb = resident_mb(host)
+                advance()
+            seconds = time.monotonic() - started
+            grown_mb = resident_mb(host) - first_mb
+            await settle(host, 1)
+            if (left := len(host.children(recursive=True))) > 1:
+                wrong[f"{left} processes beside the keeper after the last trial"] += 1
+    return [f"{count} × {what}" for what, count in wrong.items()], 60 * n / seconds, grown_mb
+
+
+def resident_mb(host: psutil.Process) -> float:
+    """Of this process and the keeper."""
+    return sum(one.memory_info().rss for one in (host, *host.children())) / 2**20
+
+
+async def settle(host: psutil.Process, most: int) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while len(host.children(recursive=True)) > most and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+
+
+def left_behind(token: str) -> Iterator[str]:
+    files = [str(path) for folder in FOLDERS for path in Path(folder).glob(f"*{MARK}*")]
+    if files:
+        yield f"files: {files[:5]}"
+    if found := carriers(token):
+        yield f"processes of ours: {found}"
+    for process in psutil.process_iter(["cmdline"]):
+        if MARK in " ".join(process.info["cmdline"] or ()):
+            yield f"a candidate's process: {process.info['cmdline']}"
+
+
+def main(n_trials: int) -> int:
+    token = os.environ[TOKEN] = secrets.token_hex(8)
+    mounts = len(Path("/proc/self/mountinfo").read_text().splitlines())
+    descriptors, before, load = psutil.Process().num_fds(), host_files(), os.getloadavg()[0]
+    with TemporaryDirectory(prefix="harbor-soak-") as folder:
+        found, per_minute, grown_mb = asyncio.run(run_all(make_tasks(Path(folder)), n_trials))
+    found += left_behind(token)
+    if host_files() != before:
+        found.append("files of the host have changed")
+    if len(Path("/proc/self/mountinfo").read_text().splitlines()) != mounts:
+        found.append("mounts were left")
+    if (after := psutil.Process().num_fds()) > descriptors + 1:  # psutil keeps /proc open
+        found.append(f"descriptors: {descriptors} before, {after} after")
+    if grown_mb > GROWTH_MB:
+        found.append(f"memory grew by {grown_mb:.1f} MB")
+    print(
+        f"{n_trials} trials by {len(DOES)} kinds of candidates, {per_minute:.0f} a minute at load "
+        f"{load:.1f}, memory {grown_mb:+.1f} MB: {'; '.join(found) or 'ok'}"
+    )
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(int(sys.argv[1]) if sys.argv[1:] else TRIALS))

@@ -1,0 +1,65 @@
+import json
+from uuid import UUID
+
+import pytest
+
+from coding_model_project.cli import main
+from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.errors import VerifierTimeoutError
+from coding_model_project.harbor.recording import Recorder
+from coding_model_project.harbor.results import read_trials
+from coding_model_project.harbor.task import load_task
+from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
+from tests.unit.harbor.folders import folder
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    return Recorder(job=tmp_path / "job", job_id=UUID(int=3), agent="oracle")
+
+
+def outcome(path, *steps, rewards=None, error=None):
+    return TrialOutcome(
+        task=load_task(path), rewards=rewards, error=error, steps=steps, wall_s=3.0,
+        notes=("a note",),
+    )  # fmt: skip
+
+
+def test_a_trial_is_kept_with_its_files_but_no_link_to_others(recorder, tmp_path):
+    (tmp_path / "out.txt").write_text("kept")
+    files = of_files([("app/out.txt", tmp_path / "out.txt")])
+    artifacts = Tree(
+        entries=(*files.entries, ("app/link", "l", 0o777, "/etc/hostname")), body=files.body
+    )
+    step = StepOutcome(
+        name=None, rewards={"reward": 1}, verifier_output="ok\n", artifacts=artifacts,
+        agent_s=1.0, verifier_s=0.5,
+    )  # fmt: skip
+    kept = recorder.record(outcome(folder(tmp_path / "a"), step, rewards={"reward": 1}))
+    place = recorder.job / kept.trial_name
+    assert [path.name for path in (place / "artifacts").rglob("*")] == ["app", "out.txt"]
+    assert (place / "verifier" / "test-stdout.txt").read_text() == "ok\n"
+    assert json.loads((place / "verifier" / "reward.json").read_text()) == {"reward": 1}
+    assert "a note" in (place / "trial.log").read_text()
+    assert read_trials(recorder.job) == (kept,)
+    execution = kept.agent_execution
+    assert execution is not None and execution.started_at and execution.finished_at
+    assert (execution.finished_at - execution.started_at).total_seconds() == pytest.approx(1.0)
+
+
+def test_steps_are_kept_apart_and_a_job_is_counted(recorder, tmp_path, capsys):
+    path = folder(tmp_path / "b", '[[steps]]\nname = "s"', steps__s__instruction_md="x")
+    late = VerifierTimeoutError("late")
+    recorder.record(outcome(path, StepOutcome(name="s", error=late)))
+    done = StepOutcome(name="s", rewards={"reward": 0.5})
+    kept = recorder.record(outcome(path, done, rewards={"reward": 0.5}))
+    assert kept.step_results is not None
+    assert (recorder.job / kept.trial_name / "steps" / "s" / "verifier" / "reward.json").exists()
+    assert main(["harbor", "results", str(recorder.job)]) == 0
+    said = capsys.readouterr().out
+    assert "PASS 0, FAIL 1, ERROR 1" in said
+    assert "1 × verifier_failed" in said
+    (counted,) = json.loads(said.splitlines()[-1]).values()
+    assert counted["pass_at_k"] == {"1": 0.0}
+    assert main(["harbor", "results", str(tmp_path)]) == 2
+    assert "no trial of a Harbor job" in capsys.readouterr().err

@@ -1,0 +1,249 @@
+"""Rooms: what lasts in them, what ends, and what nothing in them can do."""
+
+import asyncio
+import re
+import shutil
+import socket
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coding_model_project.harbor.config import EnvironmentConfig
+from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
+from coding_model_project.harbor.environment.dockerfile import ImageError
+from tests.unit.harbor.rooms import run_in_environments
+
+pytestmark = pytest.mark.sandbox
+
+
+def in_a_room(folder, use, dockerfile="FROM debian\nWORKDIR /app\n", config=None, **files):
+    """The result of `await use(room)`, in a room made of a Dockerfile."""
+    for name, text in {"Dockerfile": dockerfile, **files}.items():
+        (folder / name).write_text(text)
+
+    async def body(environments):
+        config_ = config or EnvironmentConfig()
+        room, _ = await environments.create(folder, config_, {"GIVEN": "task"})
+        try:
+            return await use(room)
+        finally:
+            await room.cleanup()
+
+    return run_in_environments(body)
+
+
+def test_files_and_background_processes_last_and_end_with_the_room(tmp_path):
+    async def use(room):
+        await room.run_command("sleep 1000 & echo $! > pid; echo $GIVEN > note")
+        alive = await room.run_command("kill -0 $(cat pid); echo $?; cat note; pwd")
+        children = [child.name() for child in psutil.Process().children(recursive=True)]
+        await room.begin_verifier()
+        gone = await room.run_command("kill -0 $(cat pid) 2>/dev/null; echo $?; cat /app/note")
+        return alive.stdout, gone.stdout, "sleep" in children
+
+    alive, gone, seen = in_a_room(tmp_path, use)
+    assert (alive, gone, seen) == ("0\ntask\n/app\n", "1\ntask\n", True)
+    assert not psutil.Process().children(recursive=True)
+
+
+def test_a_time_out_ends_all_that_the_command_started_and_nothing_else(tmp_path):
+    async def use(room):
+        await room.run_command("sleep 500 &")
+        started = time.monotonic()
+        daemons = "setsid sh -c 'trap \"\" TERM; sleep 600 & sleep 601' & sleep 602"
+        ended = await room.run_command(daemons, timeout_s=0.5)
+        left = await room.run_command("ps -eo args | grep ^sleep")
+        return ended, left.stdout, time.monotonic() - started
+
+    ended, left, seconds = in_a_room(tmp_path, use)
+    assert ended.timed_out and ended.exit_code == 137 and seconds < 10
+    assert left == "sleep 500\n"
+
+
+def test_a_huge_log_is_cut_and_waited_for_by_nobody(tmp_path):
+    async def use(room):
+        log = await room.run_command("echo first; head -c 300000000 /dev/zero; echo last; exit 3")
+        held = await room.run_command("sleep 60 & echo at once")
+        return log, held
+
+    log, held = in_a_room(tmp_path, use)
+    assert log.exit_code == 3 and log.stdout.startswith("first") and log.stdout.endswith("last\n")
+    assert len(log.stdout) < 1.1 * (1 << 20) and "bytes left out" in log.stdout
+    assert held.stdout == "at once\n"
+
+
+def test_an_agent_that_is_cancelled_leaves_a_room_that_can_be_used(tmp_path):
+    async def use(room):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(room.run_command("echo $$ > pid; sleep 100"), 0.5)
+        return await room.run_command("kill -0 $(cat pid) 2>/dev/null; echo $?")
+
+    assert in_a_room(tmp_path, use).stdout == "1\n"
+
+
+def test_limits(tmp_path):
+    async def use(room):
+        memory = await room.run_command("python3 -c 'x = bytearray(1 << 30)'")
+        forks = await room.run_command("bomb() { bomb | bomb & }; bomb; sleep 0.2", timeout_s=10)
+        await room.begin_verifier()
+        disk = await room.run_command("head -c 200000000 /dev/zero > big")
+        return memory, forks, disk
+
+    config = EnvironmentConfig(memory_mb=300, storage_mb=50)
+    memory, forks, disk = in_a_room(tmp_path, use, config=config)
+    assert memory.killed is Killed.memory
+    assert forks.exit_code == 0 or forks.killed is not None
+    assert disk.exit_code != 0 and "No space left" in disk.stderr
+
+
+ESCAPES = """
+ls {here} && echo sees the host
+echo x > {secret} && echo writes to the host
+cat /etc/shadow && echo reads passwords
+touch /usr/x || rm /usr/bin/env || mv /usr /usr2 && echo changes programs
+rm -rf /bin /lib64; mv /etc /etc2 && echo moves etc
+echo /app/x.so > /etc/ld.so.preload && echo preloads
+mount -t tmpfs x /mnt && echo mounts
+unshare -Ur true && echo makes namespaces
+chroot /app /bin/true && echo changes root
+mknod disk b 254 0 && echo makes devices
+cp /bin/sh suid && chmod u+s suid && ./suid -c 'echo x > /proc/sys/vm/overcommit_memory' && echo rules
+head -c 1 /proc/1/mem && echo reads its keeper
+kill -9 1; kill -0 1 || echo ends its keeper
+ls /proc/1/root/ && echo enters its keeper
+grep -r {here} /proc/1/cmdline && echo sees paths
+python3 -c 'import ctypes; exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) < 0)' && echo traces
+python3 -c 'import socket; socket.socket(40, 1)' && echo talks to the hypervisor
+python3 -c 'import socket; socket.create_connection(("{address}", {port}), 2)' && echo talks to the host
+grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status | grep -v 0000000000000000 && echo has rights
+true
+"""
+
+
+def test_nothing_gets_out(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("host")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address, port = listening.getsockname()
+        text = ESCAPES.format(here=Path.cwd(), secret=secret, address=address, port=port)
+        ended = in_a_room(tmp_path, lambda room: room.run_command(text, timeout_s=30))
+    assert ended.stdout == "", ended.stdout
+    assert secret.read_text() == "host"
+
+
+def test_files_are_found_inside_of_the_room_only(tmp_path):
+    (tmp_path / "secret").write_text("host")
+
+    async def use(room):
+        await room.run_command(
+            f"ln -s {tmp_path}/secret link; ln -s /proc/1/root/etc root; mkfifo f"
+        )
+        for path in ("link", "root/hostname", "missing"):
+            with pytest.raises(OSError):
+                await room.read_file(path)
+        with pytest.raises(OSError, match="no regular file"):
+            await room.read_file("f")
+        with pytest.raises(IsADirectoryError):
+            await room.read_file("/etc")
+        await room.write_file("link", b"mine")
+        await room.write_file("/data/new/file", b"\x00\xff", 0o755)
+        return await room.read_file("/data/new/file"), await room.read_file("link")
+
+    assert in_a_room(tmp_path, use) == (b"\x00\xff", b"mine")
+    assert (tmp_path / "secret").read_text() == "host"
+
+
+def test_users_have_names_and_homes_and_no_rights(tmp_path):
+    async def use(room):
+        named = await room.run_command(
+            "id -u; echo $HOME; touch /tmp/own && echo wrote", user="daemon"
+        )
+        numbered = await room.run_command("id -u; id -g", user="1234:55")
+        unknown = await room.run_command("true", user="nobodyatall")
+        elsewhere = await room.run_command("true", cwd="/nowhere")
+        return named.stdout, numbered.stdout, unknown, elsewhere
+
+    named, numbered, unknown, elsewhere = in_a_room(tmp_path, use)
+    assert (named, numbered) == ("1\n/usr/sbin\nwrote\n", "1234\n55\n")
+    assert unknown.exit_code == 126 and "unable to find user nobodyatall" in unknown.stderr
+    assert elsewhere.exit_code == 126 and "cannot change to /nowhere" in elsewhere.stderr
+
+
+def test_an_image_with_commands_is_made_once_and_laid_out_for_each_room(tmp_path):
+    dockerfile = (
+        "FROM ubuntu:24.04\nENV COLOUR=blue\nWORKDIR /srv\nCOPY data.txt .\n"
+        "RUN wc -c < data.txt > size && mkdir /opt/tool && echo $COLOUR > /opt/tool/colour\n"
+        "RUN echo '127.0.0.1 example.test' >> /etc/hosts\n"
+    )
+
+    async def use(room):
+        return await room.run_command("pwd; cat size /opt/tool/colour; grep example /etc/hosts")
+
+    ended = in_a_room(tmp_path, use, dockerfile, **{"data.txt": "12345"})
+    assert ended.stdout == "/srv\n5\nblue\n127.0.0.1 example.test\n"
+
+
+def test_a_command_of_an_image_that_fails_is_named(tmp_path):
+    async def use(room):
+        raise AssertionError("there is no room")
+
+    with pytest.raises(ImageError, match=r"Dockerfile:2: RUN: ended with 7.*oh no.*docker"):
+        in_a_room(tmp_path, use, "FROM debian\nRUN echo oh no >&2; exit 7\n")
+
+
+def test_a_root_file_system_of_its_own(tmp_path):
+    root = tmp_path / "root"
+    for name in ("bin", "lib64", "opt/tool", "app"):
+        (root / name).mkdir(parents=True)
+    for program in ("bash", "cat", "ls"):
+        found = shutil.which(program)
+        assert found is not None
+        shutil.copy(found, root / "bin" / program)
+        libraries = subprocess.run(
+            ["ldd", found], capture_output=True, text=True, check=True
+        ).stdout
+        for library in re.findall(r"(/\S+) \(", libraries):
+            (root / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, root / library[1:])
+    (root / "opt/tool/version").write_text("7")
+    with tarfile.open(tmp_path / "root.tar", "w") as archive:
+        archive.add(root, ".")
+    (tmp_path / "environment").mkdir()
+    (tmp_path / "environment" / "Dockerfile").write_text("FROM company/own:1\nWORKDIR /app\n")
+
+    async def use(environments):
+        room, _ = await environments.create(tmp_path / "environment", EnvironmentConfig(), {})
+        try:
+            text = "ls / /usr/bin; cat /opt/tool/version; echo x > /opt/tool/new; ls /opt/tool"
+            return await room.run_command(text)
+        finally:
+            await room.cleanup()
+
+    for given in (root, tmp_path / "root.tar"):
+        ended = run_in_environments(use, given)
+        assert "7" in ended.stdout and "new" in ended.stdout and "python" not in ended.stdout
+    assert not (root / "opt/tool/new").exists()
+
+
+def test_a_keeper_that_dies_is_replaced(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM debian\n")
+
+    async def use(environments):
+        made = (tmp_path, EnvironmentConfig(), {})
+        room, _ = await environments.create(*made)
+        (keeper,) = psutil.Process().children()
+        keeper.kill()
+        with pytest.raises(EnvironmentFailed, match="the room is lost"):
+            await room.run_command("true")
+        await room.cleanup()
+        again, _ = await environments.create(*made)
+        ended = await again.run_command("echo again")
+        await again.cleanup()
+        return ended.stdout
+
+    assert run_in_environments(use) == "again\n"
+    assert not psutil.Process().children(recursive=True)

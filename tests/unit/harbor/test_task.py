@@ -1,0 +1,151 @@
+import pytest
+
+from coding_model_project.harbor.config import NetworkMode
+from coding_model_project.harbor.errors import InvalidTask, MissingVariable
+from coding_model_project.harbor.task import check_env, load_task, resolve_env
+from tests.unit.harbor.folders import folder
+
+STEPS = '[[steps]]\nname = "a"\n[[steps]]\nname = "b"\n'
+
+
+def test_an_empty_task_toml_has_every_default(tmp_path):
+    task = load_task(folder(tmp_path / "mine"))
+    step = task.steps[0]
+    assert (task.name, task.instruction, task.has_steps) == ("mine", "Do it.\n", False)
+    assert (step.verifier.timeout_sec, step.agent.timeout_sec) == (600.0, None)
+    assert step.agent.network_mode is NetworkMode.public
+    assert (step.tests, step.test_script) == (
+        (task.path / "tests",),
+        task.path / "tests" / "test.sh",
+    )
+    assert task.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("toml", "named"),
+    [
+        ("a = ", "not TOML"),
+        ("version = 1.0", "schema_version"),
+        ('[task]\nname = "no-org"', "task.name"),
+        ('[verifier]\ntimeout_sec = "soon"', "verifier.timeout_sec"),
+        ("[environment.env]\nA = 1", "environment.env.A"),
+        ('[environment]\nmemory = "512MB"', "512MB"),
+        ('[environment]\nmemory = "1G"\nmemory_mb = 512', "contradicts memory_mb"),
+        ('[environment]\nnetwork_mode = "offline"', "environment.network_mode"),
+        ('[environment]\nallowed_hosts = ["a.b"]', "allowed_hosts"),
+        ('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["http://a"]', "http://a"),
+        ("[environment]\ncpus = inf", "environment.cpus"),
+        ('[environment]\nos = "windows"', "environment.os"),
+        ('artifacts = ["/a/../b"]', "artifacts.0"),
+        ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "environment_mode"),
+        ('[[steps]]\nname = "../x"', "steps.0.name"),
+        ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "two steps have one name"),
+        (
+            '[[environment.mcp_servers]]\nname = "m"\nurl = "u"\n'
+            '[environment.mcp_servers.headers]\nAuthorization = "secret"',
+            "header Authorization",
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
+    with pytest.raises(InvalidTask) as refusal:
+        load_task(folder(tmp_path / "bad", toml))
+    assert named in str(refusal.value)
+    assert "bad: task.toml: " in str(refusal.value) or named == "environment.os"
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"toml": None}, "task.toml is missing"),
+        ({"instruction_md": None}, "instruction.md is missing"),
+        ({"tests__test_sh": None}, "tests/test.sh is missing"),
+        ({"environment__Dockerfile": None}, "neither Dockerfile nor docker-compose.yaml"),
+        ({"tests__.harborignore": "*.sh\n"}, "left out by .harborignore"),
+        ({"toml": STEPS, "steps__a__instruction_md": "x"}, "steps/b/instruction.md is missing"),
+    ],
+)
+def test_a_folder_that_lacks_something_is_refused(tmp_path, changes, named):
+    with pytest.raises(InvalidTask, match=named):
+        load_task(folder(tmp_path / "task", **changes))
+
+
+@pytest.mark.parametrize("name", ["tests/a", "solution/a", "environment/a", "instruction.md"])
+def test_a_link_out_of_the_task_is_refused(tmp_path, name):
+    path = folder(tmp_path / "task")
+    (path / "solution").mkdir()
+    (path / name).unlink(missing_ok=True)
+    (path / name).symlink_to("/etc/hostname")
+    with pytest.raises(InvalidTask, match=f"{name} is a link out of the task"):
+        load_task(path)
+
+
+def test_unknown_keys_are_named_and_deprecated_ones_still_count(tmp_path):
+    toml = (
+        'version = "1.0"\nflavour = 1\n[environment]\nmemory = "1.5G"\nallow_internet = false\n'
+        '[[steps]]\nname = "a"\n[steps.verifier]\nzeal = 3\n'
+    )
+    task = load_task(folder(tmp_path / "old", toml, steps__a__instruction_md="x"))
+    assert task.config.environment.memory_mb == 1536
+    assert task.steps[0].verifier.network_mode is NetworkMode.no_network
+    assert any("memory" in said for said in task.warnings)
+    assert any("flavour, steps.0.verifier.zeal" in said for said in task.warnings)
+
+
+def test_steps_take_from_the_task_what_they_leave_open(tmp_path):
+    toml = (
+        'artifacts = ["/x"]\n[agent]\ntimeout_sec = 9\nuser = "me"\n'
+        '[verifier]\ntimeout_sec = 7\nenv = {A = "task", B = "task"}\n'
+        '[[steps]]\nname = "a"\nartifacts = ["/y"]\n[steps.verifier.env]\nA = "step"\n'
+    )
+    changes = {"steps__a__instruction_md": "# canary\n\nStep.", "steps__a__solution__solve_sh": ""}
+    task = load_task(folder(tmp_path / "task", toml, **changes))
+    (step,) = task.steps
+    assert (step.name, step.instruction) == ("a", "Step.")
+    assert (step.agent.timeout_sec, step.agent.user) == (9, "me")
+    assert step.verifier.env == {"A": "step", "B": "task"}
+    assert step.verifier.timeout_sec == 600.0  # Harbor does not inherit this one
+    assert [artifact.source for artifact in step.artifacts] == ["/x", "/y"]
+    assert step.test_script == task.path / "tests" / "test.sh"
+    assert step.solution == task.path / "steps" / "a" / "solution"
+
+
+def test_a_verifier_with_an_image_of_its_own_brings_its_tests(tmp_path):
+    toml = '[verifier]\nenvironment_mode = "separate"\n'
+    changes = {"tests__Dockerfile": "FROM scratch\n", "tests__test_sh": None}
+    (step,) = load_task(folder(tmp_path / "task", toml, **changes)).steps
+    assert (step.tests, step.test_script) == ((), None)
+    assert step.verifier_environment is not None
+    assert step.verifier_image == tmp_path / "task" / "tests"
+
+
+def test_harborignore_counts_in_tests_and_below(tmp_path):
+    names = ("tests__.harborignore", "tests__a", "tests__sub__a", "tests__sub__b")
+    path = folder(tmp_path / "task", **dict.fromkeys(names, "a\n"))
+    (path / "tests" / "sub" / ".harborignore").write_text("!a\n")
+    (path / ".harborignore").write_text("*\n")
+    task = load_task(path)
+    kept = [str(one) for one in task.files.selected(path / "tests")]
+    assert kept == ["sub", "sub/a", "sub/b", "test.sh"]
+
+
+def test_variables_of_the_host():
+    env = {"A": "${X}", "B": "${Y:-else}", "C": "a ${X}", "D": "${Z:-}"}
+    assert resolve_env(env, {"X": ""}) == {"A": "", "B": "else", "C": "a ${X}", "D": ""}
+    with pytest.raises(MissingVariable, match="A: the environment variable X is not set"):
+        resolve_env(env, {})
+
+
+def test_a_variable_that_is_not_set_names_task_and_section(tmp_path):
+    task = load_task(folder(tmp_path / "task", '[solution.env]\nKEY = "${NOT_SET}"'))
+    check_env(task, {})
+    with pytest.raises(MissingVariable, match=r"task: \[solution.env\] KEY: .* NOT_SET"):
+        check_env(task, {}, oracle=True)
+
+
+def test_a_declared_range_must_be_one(tmp_path):
+    good = load_task(folder(tmp_path / "a", "[metadata]\nreward_range = [0, 1.2]"))
+    odd = load_task(folder(tmp_path / "b", '[metadata]\nreward_range = "small"'))
+    assert (good.reward_range, good.warnings) == ((0.0, 1.2), ())
+    assert odd.reward_range is None
+    assert "metadata.reward_range" in odd.warnings[0]

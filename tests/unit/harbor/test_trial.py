@@ -1,0 +1,165 @@
+"""Trials: what reaches the verifier, what ends a trial, and how a grader takes it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.errors import CheckerError, DataError
+from coding_model_project.graders.harbor import HarborGrader
+from coding_model_project.graders.turns import Turns
+from coding_model_project.harbor.agents import Oracle, Script
+from coding_model_project.harbor.task import load_task
+from coding_model_project.harbor.trial import Trials
+from coding_model_project.rewards.outcome import dense, sparse
+from coding_model_project.types import ErrorType, Problem
+from tests.unit.harbor.folders import folder
+from tests.unit.harbor.rooms import run_in_environments
+
+pytestmark = pytest.mark.sandbox
+
+POORER = Path(__file__).parents[1] / "sandbox" / "poorer.py"
+CHECK = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n"
+IMAGE = "FROM python:3.12-slim\nWORKDIR /app\n"
+
+
+def made(
+    path: Path, toml: str = "", solve: str = "echo 1 > answer", test: str = CHECK, **more
+) -> Path:
+    made = folder(path, toml, tests__test_sh=test, **more)
+    (made / "environment" / "Dockerfile").write_text(IMAGE)
+    (made / "solution").mkdir(exist_ok=True)
+    (made / "solution" / "solve.sh").write_text(f"#!/bin/bash\n{solve}\n")
+    return made
+
+
+def outcome(task: Path, agent=None, **settings):
+    async def use(environments):
+        return await Trials(environments, **settings).run(load_task(task), agent or Oracle())
+
+    return run_in_environments(use)
+
+
+def test_an_agent_that_fails_or_is_late_is_verified_all_the_same(tmp_path):
+    failed = outcome(made(tmp_path / "a"), Script("echo 0.5 > answer; exit 3"))
+    assert (failed.rewards, failed.exception) == ({"reward": 0.5}, "NonZeroAgentExitCodeError")
+    late = outcome(
+        made(tmp_path / "b", "[agent]\ntimeout_sec = 1.0\n"), Script("echo 1 > answer; sleep 60")
+    )
+    assert (late.rewards, late.exception) == ({"reward": 1.0}, "AgentTimeoutError")
+    assert not failed.reward_valid and late.reward_valid
+
+
+def test_the_verifiers_variables(tmp_path):
+    toml = '[environment.env]\nA = "e"\n[verifier.env]\nB = "${TAKEN}"\nC = "task"\n'
+    task = made(
+        tmp_path,
+        toml,
+        test='#!/bin/bash\n[ "$A$B$C" = ehc ] && echo 1 > /logs/verifier/reward.txt\n',
+    )
+    settings = {"environ": {"TAKEN": "h"}, "verifier_env": {"C": "c"}}
+    assert outcome(task, **settings).rewards == {"reward": 1.0}
+
+
+def test_a_health_check_that_never_passes_ends_the_trial(tmp_path):
+    toml = '[environment.healthcheck]\ncommand = "exit 1"\ninterval_sec = 0.01\nretries = 2\n'
+    ended = outcome(made(tmp_path, toml))
+    assert (ended.rewards, ended.exception) == (None, "HealthcheckError")
+    assert ended.failure_cause == "sandbox_failed"
+
+
+def test_a_reward_outside_of_its_declared_range_is_none(tmp_path):
+    ended = outcome(made(tmp_path, "[metadata]\nreward_range = [0, 1]\n", "echo 50 > answer"))
+    assert (ended.rewards, ended.exception) == (None, "VerifierOutputParseError")
+
+
+def test_a_step_sees_nothing_of_the_verifier_before_it(tmp_path):
+    toml = '[[steps]]\nname = "one"\nmin_reward = 1.0\n[[steps]]\nname = "two"\n'
+    task = made(
+        tmp_path, toml, "ls /tests /logs/verifier >> seen; cat /tests/* >> seen; echo 1 > answer"
+    )
+    for name in ("one", "two"):
+        (task / "steps" / name).mkdir(parents=True)
+        (task / "steps" / name / "instruction.md").write_text("x")
+    check = "#!/bin/bash\ncat /app/seen; cat /app/answer > /logs/verifier/reward.txt\n"
+    (task / "tests" / "test.sh").write_text(check)
+    ended = outcome(task)
+    assert ended.rewards == {"reward": 1.0} and len(ended.steps) == 2
+    assert "test.sh" not in ended.steps[1].verifier_output
+
+
+def test_what_a_container_engine_is_needed_for_is_one_line(tmp_path):
+    task = made(tmp_path)
+    (task / "environment" / "Dockerfile").write_text("FROM nvidia/cuda:12\n")
+    ended = outcome(task)
+    assert ended.exception == "SandboxBuildFailedError" and "harbor run -e docker" in str(
+        ended.error
+    )
+
+
+# ── the grader ────────────────────────────────────────────────────────────────────────────────────
+
+
+def verdicts(task: Path, *codes: str | None, language: str = "bash"):
+    problem = Problem(
+        id="t/1", split="train", statement="", tests=(), language=language, task=str(task)
+    )
+
+    async def use(_):
+        async with HarborGrader(turns=Turns(2)) as grader:
+            return problem, [await grader.grade_code(problem, code) for code in codes]
+
+    return run_in_environments(use)
+
+
+def test_rewards_dense_and_sparse(tmp_path):
+    problem, found = verdicts(made(tmp_path), "echo 1 > answer", "echo 0.25 > answer", None)
+    assert [dense(problem, one).total for one in found] == [1.0, 0.25, 0.0]
+    assert [sparse(problem, one).total for one in found] == [1.0, 0.0, 0.0]
+    assert [one.error for one in found] == [None, ErrorType.wrong_answer, ErrorType.no_code]
+
+
+def test_python_goes_to_the_file_that_is_asked_for(tmp_path):
+    task = made(tmp_path, solve="echo 'print(1)' > solution.py",
+                test="#!/bin/bash\npython3 solution.py > /logs/verifier/reward.txt\n")  # fmt: skip
+    _, (found,) = verdicts(task, "print(0.75)", language="python")
+    assert found.rewards == {"reward": 0.75}
+
+
+def test_who_is_to_blame_for_a_verifier_that_fails(tmp_path):
+    _, (broke,) = verdicts(made(tmp_path / "a"), "echo nonsense > answer")
+    assert broke.error is ErrorType.runtime_error and "nonsense" in broke.results[0].detail
+    with pytest.raises(CheckerError, match="the verifier failed"):
+        verdicts(made(tmp_path / "b", solve="echo no number > answer"), "echo nonsense > answer")
+
+
+def test_rewards_without_a_main_one_are_no_verdict(tmp_path):
+    test = "#!/bin/bash\necho '{\"style\": 1}' > /logs/verifier/reward.json\n"
+    with pytest.raises(DataError, match="gives no 'reward'"):
+        verdicts(made(tmp_path, test=test), "true")
+
+
+# ── the command ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_refused_task_gets_its_line_and_the_others_run(tmp_path):
+    outcome(made(tmp_path / "good"))  # skips where there are no rooms
+    made(tmp_path / "bad", "[task]\nname = 'no-org'\n")
+    command = [sys.executable, "-m", "coding_model_project", "harbor", "grade", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    bad, good = map(json.loads, done.stdout.splitlines())
+    assert done.returncode == 0, done.stderr
+    assert good == {"task": "good", "rewards": {"reward": 1.0}, "reward_valid": True,
+                    "exception": None, "failure_cause": None}  # fmt: skip
+    assert bad["rewards"] is None and not bad["reward_valid"] and "no-org" in bad["exception"]
+
+
+def test_a_machine_without_namespaces_says_so_with_the_way_out(tmp_path):
+    made(tmp_path / "good")
+    command = [sys.executable, str(POORER), "same", "unshare", sys.executable]
+    command += ["-m", "coding_model_project", "harbor", "grade", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3 and done.stdout == ""
+    assert "unshare" in done.stderr and "harbor run -e docker" in done.stderr
