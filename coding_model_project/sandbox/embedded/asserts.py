@@ -49,7 +49,7 @@ class Handle:
 
     __slots__ = ("_caller", "_content")
 
-    def __init__(self, caller: _Caller, content: list[Any]) -> None:
+    def __init__(self, caller: Caller, content: list[Any]) -> None:
         object.__setattr__(self, "_caller", caller)
         object.__setattr__(self, "_content", content)
 
@@ -102,7 +102,7 @@ class _Exhausted(Exception):
     """An iterator of the program has no more items."""
 
 
-class _Caller:
+class Caller:
     """Asks the program, and takes its answers for data."""
 
     def __init__(self, pipe: Pipe) -> None:
@@ -247,7 +247,7 @@ def _outcome(source: bytes, entry_point: str | None, pipe: Pipe) -> dict[str, An
         code = compile(source, _FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
         return {"failed": "data", "line": _text(error)}
-    caller = _Caller(pipe)
+    caller = Caller(pipe)
     try:
         _run(code, entry_point, caller)
         said: dict[str, Any] = {"passed": True}
@@ -263,7 +263,7 @@ def _outcome(source: bytes, entry_point: str | None, pipe: Pipe) -> dict[str, An
     return said
 
 
-def _run(code: types.CodeType, entry_point: str | None, caller: _Caller) -> None:
+def _run(code: types.CodeType, entry_point: str | None, caller: Caller) -> None:
     namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
     modules, others = caller.names()
     used = _names_in(code) - set(dir(builtins)) - {entry_point}

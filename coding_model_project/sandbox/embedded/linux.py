@@ -172,6 +172,11 @@ def hide_memory() -> None:
     call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def own_proc_entries() -> None:
+    """Dumpable: what lies below /proc/self belongs to this process's user, and can be written."""
+    call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
 def adopt_orphans() -> None:
     call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

@@ -32,7 +32,16 @@ _FCNTL_DENIED = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SE
 _IOCTL_ALLOWED = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
 _PRCTL_ALLOWED = (15, 16)  # PR_SET_NAME, PR_GET_NAME
+_PRCTL_OF_PROCESSES = (1, 2, 3, 4, 7, 15, 16, 21, 23, 29, 30, 36, 37, 38, 39, 41, 42)
+# and PR_{SET,GET}_{PDEATHSIG,DUMPABLE,TIMERSLACK,CHILD_SUBREAPER,NO_NEW_PRIVS,THP_DISABLE},
+# PR_GET_{KEEPCAPS,SECCOMP}, PR_CAPBSET_READ
 _AF_UNIX = 1
+_AF_OF_ROOM = (
+    1,
+    2,
+    10,
+    16,
+)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what a network namespace holds
 _AT_EMPTY_PATH = 0x1000
 _ARCH_SET_FS = 0x1002
 _RLIMIT_STACK = 3
@@ -193,6 +202,8 @@ _BLOCKS: dict[str, _Code] = {
         (_RET, 0, 0, _EPERM),
     ],
     "arch_prctl": _either(0, [_ARCH_SET_FS], _ALLOW, _ERRNO | errno.EINVAL),
+    "prctl of processes": _either(0, _PRCTL_OF_PROCESSES, _ALLOW, _EPERM),
+    "socket of a namespace": _either(0, _AF_OF_ROOM, _ALLOW, _ERRNO | errno.EAFNOSUPPORT),
     "clone of processes": [
         _low(0),
         (_JSET, 0, 1, _CLONE_NEW),
@@ -211,3 +222,14 @@ MANY_PROCESSES = {
 }
 """Grants processes, each under the same filter, and the execution of any file in reach: for a PID
 namespace of their own."""
+
+ROOM = {
+    **MANY_PROCESSES,
+    **dict.fromkeys(syscalls.ROOM, "allow"),
+    **dict.fromkeys(("landlock_create_ruleset", "landlock_add_rule"), "allow"),
+    **dict.fromkeys(("landlock_restrict_self", "prlimit64", "sendto", "socketpair"), "allow"),
+    "prctl": "prctl of processes",
+    "socket": "socket of a namespace",
+}
+"""Grants what ordinary software does in a root, a network and a PID namespace of its own. Mounts,
+namespaces, tracing, keys, BPF, io_uring, kernel modules and clocks stay closed."""

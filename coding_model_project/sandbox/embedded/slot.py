@@ -9,14 +9,14 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from coding_model_project.errors import DataError, SandboxError
-from coding_model_project.sandbox.embedded import codec, frames
+from coding_model_project.sandbox.embedded import codec, frames, together
 from coding_model_project.sandbox.embedded.confine import Tier
 from coding_model_project.sandbox.embedded.program import OUT_OF_MEMORY
 from coding_model_project.types import (
@@ -189,19 +189,44 @@ class Slot:
                 if stop(index, failed):
                     break
             return
-        for index in range(len(executions), len(inputs)):
-            for request in _requests(inputs[index]):
-                self._send(*request)
-            head, body = self._receive(limits.wall_s + _MARGIN_S)
-            if "done" in head:
-                raise ZygoteLost(f"the process of the program ended with {head['done']}")
-            if not head["confined"]:
-                raise ZygoteLost(f"a test could not be confined: {head['stderr'][-200:]}")
-            executions.append(_execution(inputs[index], head, body, limits))
-            if stop(index, executions[-1]):
+        stopped = False
+        for execution in self._tried_together(inputs[len(executions) :], limits):
+            executions.append(execution)
+            stopped = stop(len(executions) - 1, execution)
+            if stopped:
                 break
+        while not stopped and len(executions) < len(inputs):
+            executions.append(self._one(inputs[len(executions)], limits))
+            stopped = stop(len(executions) - 1, executions[-1])
         self._send({"end": True})
         self._ending = True
+
+    def _tried_together(self, inputs: Sequence[Input], limits: Limits) -> list[Execution]:
+        """Of the first inputs, as many as a try of all shows (`together`)."""
+        whole = together.joined(inputs)
+        if whole is None:
+            return []
+        hurried = replace(
+            limits,
+            cpu_s=min(limits.cpu_s, together.CPU_S),
+            wall_s=min(limits.wall_s, together.WALL_S),
+        )
+        return together.believed(whole, self._one(whole.tests, hurried))
+
+    def _one(self, given: Input, limits: Limits) -> Execution:
+        """One input of the program at hand.
+
+        Args:
+            limits: CPU and wall time at most the program's, all else just that.
+        """
+        for request in _requests(given, limits):
+            self._send(*request)
+        head, body = self._receive(limits.wall_s + _MARGIN_S)
+        if "done" in head:
+            raise ZygoteLost(f"the process of the program ended with {head['done']}")
+        if not head["confined"]:
+            raise ZygoteLost(f"a test could not be confined: {head['stderr'][-200:]}")
+        return _execution(given, head, body, limits)
 
     def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
         """Have a program compiled; what becomes of each of its inputs if it does not compile."""
@@ -245,7 +270,7 @@ class Slot:
         return self._channel
 
 
-def _requests(given: Input) -> list[tuple[dict[str, Any], bytes]]:
+def _requests(given: Input, limits: Limits) -> list[tuple[dict[str, Any], bytes]]:
     """The frames that ask for one input. Asserts take two: only their own process reads the second."""
     match given:
         case Stdin():
@@ -253,7 +278,8 @@ def _requests(given: Input) -> list[tuple[dict[str, Any], bytes]]:
         case Call():
             return [({"function": given.function}, codec.encode(given.args))]
         case Asserts():
-            return [({"asserts": given.entry_point}, b""), ({}, given.source.encode())]
+            head = {"asserts": given.entry_point, "within": [limits.cpu_s, limits.wall_s]}
+            return [(head, b""), ({}, given.source.encode())]
         case Files():
             texts = [text.encode("utf-8", "surrogatepass") for text in given.contents.values()]
             head = {"arguments": list(given.contents), "sizes": [len(text) for text in texts]}

@@ -107,4 +107,28 @@ PROCESSES: Final[dict[str, tuple[int, int]]] = {
 }  # fmt: skip
 """What a shell and its tools use besides, where all of its processes end with it."""
 
-NUMBERS: Final = OURS | CONDITIONAL | ALLOWED | EXECUTION | PROCESSES
+ROOM: Final[dict[str, tuple[int, int]]] = {
+    "socket": (41, 198), "connect": (42, 203), "accept": (43, 202), "accept4": (288, 242),
+    "bind": (49, 200), "listen": (50, 201), "sendmsg": (46, 211), "recvmsg": (47, 212),
+    "sendmmsg": (307, 269), "recvmmsg": (299, 243), "chown": (92, -1), "fchown": (93, 55),
+    "lchown": (94, -1), "fchownat": (260, 54), "fchmodat2": (452, 452), "setxattr": (188, 5),
+    "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
+    "lremovexattr": (198, 15), "fremovexattr": (199, 16), "inotify_init": (253, -1),
+    "inotify_init1": (294, 26), "inotify_add_watch": (254, 27), "inotify_rm_watch": (255, 28),
+    "membarrier": (324, 283), "mincore": (27, 232),
+    "mlock": (149, 228), "munlock": (150, 229), "mlock2": (325, 284), "mlockall": (151, 230),
+    "munlockall": (152, 231), "setuid": (105, 146), "setgid": (106, 144), "setreuid": (113, 145),
+    "setregid": (114, 143), "setgroups": (116, 159), "setresuid": (117, 147),
+    "setresgid": (119, 149), "setfsuid": (122, 151), "setfsgid": (123, 152),
+    "setrlimit": (160, 164), "sched_setaffinity": (203, 122), "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119), "sched_setattr": (314, 274), "sched_getattr": (315, 275),
+    "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
+    "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "tkill": (200, 130),
+    "pidfd_open": (434, 434), "pidfd_send_signal": (424, 424), "sync": (162, 81),
+    "syncfs": (306, 267), "ioprio_get": (252, 31), "ioprio_set": (251, 30), "vmsplice": (278, 75),
+    "mbind": (237, 235), "set_mempolicy": (238, 237), "personality": (135, 92),
+}  # fmt: skip
+"""What ordinary software uses besides, in namespaces that it has to itself and without capabilities
+(`seccomp.ROOM`)."""
+
+NUMBERS: Final = OURS | CONDITIONAL | ALLOWED | EXECUTION | PROCESSES | ROOM

@@ -74,7 +74,9 @@ def run(channel: socket.socket, compiled: Compiled, head: dict[str, Any], data: 
     """Run the program on one input in a process of its own, and send what became of it."""
     compiled.confined[_PROGRAM] = compiled.confined[_TESTS] = 0
     if "asserts" in head:
-        _run_asserts(channel, compiled, head["asserts"])
+        cpu_s, wall_s = head["within"]
+        limits = replace(compiled.ready.limits, cpu_s=cpu_s, wall_s=wall_s)
+        _run_asserts(channel, compiled, head["asserts"], limits)
     elif "arguments" in head:
         tier = compiled.ready.confinement.tier
         _run_on_files(channel, compiled, arguments.given(tier, head, data))
@@ -86,6 +88,7 @@ def _run_program(
     channel: socket.socket, compiled: Compiled, function: str | None, data: bytes
 ) -> None:
     started = time.monotonic()
+    ready = compiled.ready
     outputs = Outputs.create()
     stdin = os.memfd_create("in")
     if function is None:
@@ -97,8 +100,8 @@ def _run_program(
             program.run_script(compiled.code)
         program.run_call(compiled.code, function, data)
 
-    pid = _fork(compiled, compiled.ready.program, [stdin, *outputs.descriptors], _PROGRAM, body)
-    killed = _watch(pid, [pid], compiled.ready, started)
+    pid = _fork(compiled, ready.program, [stdin, *outputs.descriptors], _PROGRAM, body)
+    killed = _watch(pid, [pid], ready.limits, ready.confinement.proc, started)
     _, status, usage = os.wait4(pid, 0)
     os.close(stdin)
     _send(channel, compiled, outputs, status, usage, killed, started)
@@ -121,13 +124,16 @@ def _run_on_files(channel: socket.socket, compiled: Compiled, given: arguments.G
     pid = _fork(compiled, ways, descriptors, _PROGRAM, body)
     for fd in (null, *given.descriptors):
         os.close(fd)
-    killed = _watch(pid, [pid], ready, started)
+    killed = _watch(pid, [pid], ready.limits, ready.confinement.proc, started)
     _, status, usage = os.wait4(pid, 0)
     _send(channel, compiled, outputs, status, usage, killed, started)
 
 
-def _run_asserts(channel: socket.socket, compiled: Compiled, entry_point: str | None) -> None:
+def _run_asserts(
+    channel: socket.socket, compiled: Compiled, entry_point: str | None, limits: Limits
+) -> None:
     started = time.monotonic()
+    proc = compiled.ready.confinement.proc
     outputs = Outputs.create()
     null = os.open("/dev/null", os.O_RDWR)
     to_tests, to_program = os.pipe(), os.pipe()
@@ -152,7 +158,7 @@ def _run_asserts(channel: socket.socket, compiled: Compiled, entry_point: str | 
     _unplace(descriptors)
     for fd in (null, *to_tests, *to_program):
         os.close(fd)
-    killed = _watch(tester, [pid, tester], compiled.ready, started)
+    killed = _watch(tester, [pid, tester], limits, proc, started)
     os.waitpid(tester, 0)
     if not compiled.confined[_TESTS]:
         raise RuntimeError("the tests could not be confined")  # ends P: not the program's doing
@@ -225,16 +231,19 @@ def links(proc: int | None, path: str) -> int:
     return 0
 
 
-def _watch(pid: int, clocked: Sequence[int], ready: Ready, started: float) -> str | None:
+def _watch(
+    pid: int, clocked: Sequence[int], limits: Limits, proc: int | None, started: float
+) -> str | None:
     """Wait until a process ends, and end it when a limit is reached; it is not reaped.
 
     Args:
         clocked: processes whose CPU time, by their own clocks, and threads are limited.
+        limits: of these, CPU and wall time.
+        proc: a descriptor of /proc, if threads can be counted.
 
     Returns:
         The limit: "cpu", "wall", "threads", or None if it ended by itself.
     """
-    limits, proc = ready.limits, ready.confinement.proc
     clocks = [(~process << 3) | 2 for process in clocked]  # see clock_getcpuclockid(3)
     tasks = [f"{process}/task" for process in clocked]
     pidfd = os.pidfd_open(pid)
