@@ -41,7 +41,7 @@ def inputs_of(config: DictConfig, model_key: str) -> Inputs:
             found[f"{place} {Path(path).name}"] = fingerprint(Path(path))
     model = OmegaConf.select(config, model_key)
     if model:
-        found |= {f"{model_key} {name}": text for name, text in _model(str(model))}
+        found |= {f"{model_key} {name}": text for name, text in model_files(str(model))}
     return found
 
 
@@ -68,7 +68,7 @@ def fingerprint(path: Path) -> str:
     return f"{size} bytes, sha256 of both ends {digest.hexdigest()[:16]}"
 
 
-def _model(name: str) -> Iterator[tuple[str, str]]:
+def model_files(name: str) -> Iterator[tuple[str, str]]:
     folder = Path(name).expanduser()
     if folder.is_dir():
         for path in sorted({path for form in _MODEL_FILES for path in folder.glob(form)}):

@@ -18,7 +18,8 @@ from typing import Any
 
 import orjson
 
-from coding_model_project.types import Asserts, Call, Stdin, Test, TestInput, Verdict
+from coding_model_project.graders.text import shown_input
+from coding_model_project.types import Test, TestInput, Verdict
 
 ROTATE_BYTES = 64 * 2**20
 _INPUT_CHARACTERS = 500
@@ -76,7 +77,7 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
         "passed": sum(result.error is None for result in verdict.results),
         "n_tests": verdict.n_tests,
         "failed_test": number,
-        "input": "" if number is None else _shown(tests[number].input),
+        "input": "" if number is None or not tests else _shown(tests[number].input),
         "detail": failed.detail if failed else "",
         "public_passed": public_passed,
         "judge_s": round(verdict.judge_s, 4),
@@ -87,14 +88,7 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
 
 
 def _shown(given: TestInput) -> str:
-    """A test's input as one would write it, cut short."""
-    match given:
-        case Call():
-            text = f"{given.function}({', '.join(map(repr, given.args))})"
-        case Stdin():
-            text = given.text
-        case Asserts():
-            text = given.source
+    text = shown_input(given)
     return text if len(text) <= _INPUT_CHARACTERS else text[:_INPUT_CHARACTERS] + " …"
 
 

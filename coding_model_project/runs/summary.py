@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from coding_model_project.runs.folder import RunFolder, write_json
+from coding_model_project.runs.folder import Attempt, RunFolder, State, write_json
 from coding_model_project.runs.metrics import read_metrics, total
 
 _TRAINED_TOKENS = ("rollout/trained_tokens", "train/global_tokens")
@@ -35,7 +35,7 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "recipe": run.provenance()["recipe"],
         "steps": max(steps, default=0),
         "attempts": len(attempts),
-        "seconds": round(sum((a.ended or time.time()) - a.started for a in attempts), 1),
+        "seconds": round(sum(_ended(run, a) - a.started for a in attempts), 1),
         "tokens": {
             "generated": int(total(run.metrics, "rollout/generated_tokens")),
             "trained": int(sum(total(run.metrics, metric) for metric in _TRAINED_TOKENS)),
@@ -43,3 +43,14 @@ def summarise(run: RunFolder) -> dict[str, Any]:
         "judge_s": round(total(run.metrics, "judge/seconds"), 2),
         "last": last,
     }
+
+
+def _ended(run: RunFolder, attempt: Attempt) -> float:
+    """When an attempt ended, in seconds since the epoch: now if it runs; if it was killed, when it last
+    wrote to its log."""
+    if attempt.ended is not None:
+        return attempt.ended
+    if attempt.state is State.running:
+        return time.time()
+    files = run.log_dir(attempt.number).iterdir()
+    return max(attempt.started, *(file.stat().st_mtime for file in files))

@@ -81,8 +81,12 @@ def skeleton(statement: str) -> tuple[str, ...]:
     )
 
 
-def shape(code: str) -> str | None:
-    """A program's structure: names numbered as they come, no docstrings; None if it says little."""
+def shape(code: str, *, min_nodes: int = MIN_SHAPE_NODES) -> str | None:
+    """A Python program's structure, hashed: names numbered as they come, no docstrings or comments.
+
+    Args:
+        min_nodes: None for programs with fewer syntax nodes, which say little.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -94,7 +98,7 @@ def shape(code: str) -> str | None:
     for node in ast.walk(tree):
         n_nodes += 1
         _anonymise(node, names)
-    if n_nodes < MIN_SHAPE_NODES:
+    if n_nodes < min_nodes:
         return None
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 

@@ -1,7 +1,9 @@
 """A run's folder knows how the run stands, and is not mixed with another configuration's."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +25,8 @@ from coding_model_project.runs.folder import (
 from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.refusal import refuse_other_inputs
 from coding_model_project.runs.stopping import StopSignal, stop_requested
+from coding_model_project.runs.summary import summarise
+from tests.synthetic_runs import write_run
 
 
 def config(**coding):
@@ -164,3 +168,19 @@ def test_sigterm_asks_once_and_then_insists(tmp_path):
 def test_a_run_that_was_asked_to_stop_is_interrupted_not_finished(tmp_path):
     with pytest.raises(KeyboardInterrupt), StopSignal(tmp_path, listen=True):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_killed_attempt_costs_the_time_until_its_last_words(tmp_path):
+    run = RunFolder(write_run(tmp_path / "run", exit_code=None))
+    log = run.log_dir(1)
+    (log / "console.log").write_text("step 1")
+    started = run.attempts()[0].started
+    about = json.loads((log / "attempt.json").read_text()) | {
+        "host": socket.gethostname(),
+        "pid": 0,
+    }
+    (log / "attempt.json").write_text(json.dumps(about))
+    for file in log.iterdir():
+        os.utime(file, (started + 90, started + 90))
+    assert run.state is State.killed
+    assert summarise(run)["seconds"] == 90

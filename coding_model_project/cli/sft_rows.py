@@ -1,0 +1,225 @@
+"""`data sft-rows`: demonstrations from programs that hidden tests accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coding_model_project.cli.common import MinTier, Workers, embedded_sandbox, existing_file
+from coding_model_project.errors import ConfigError
+from coding_model_project.progress import progress_bar
+
+if TYPE_CHECKING:
+    from coding_model_project.data.sft_rows import Candidate, Counts
+    from coding_model_project.evaluation.accepted import Accepted
+    from coding_model_project.types import Problem
+
+GOLD = ("missing", "only")
+
+
+def sft_rows(
+    problems: Annotated[Path, typer.Option(help="The file of problems, as it was evaluated.")],
+    out: Annotated[Path, typer.Option(help="The .parquet file; counts go beside it as .json.")],
+    evaluations: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
+    ] = None,
+    n: Annotated[
+        int, typer.Option("-n", "--per-problem", help="Programs kept of each.", min=1)
+    ] = 4,
+    choose: Annotated[str, typer.Option(help="shortest, diverse or random.")] = "shortest",
+    gold: Annotated[
+        str | None,
+        typer.Option(
+            help="missing: show a problem's own solutions where none was accepted; only: show nothing "
+            "else. They are run first, and those that fail are left out."
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="fenced or bare; as the evaluations' by default.")
+    ] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="The model whose tokens count.")] = None,
+    seed: Annotated[int, typer.Option(help="Of random choices and ties.")] = 0,
+    workers: Workers = None,
+    min_tier: MinTier = "seccomp",
+) -> None:
+    """Write SFT rows of the programs that evaluations accepted: at most n distinct ones per problem.
+
+    Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
+    """
+    from coding_model_project.data.problems import read_problems
+    from coding_model_project.data.rows import sft_row, write_rows
+    from coding_model_project.data.sft_rows import Choose
+    from coding_model_project.data.sft_rows import choose as chosen_of
+    from coding_model_project.evaluation.accepted import read_accepted
+
+    _check(evaluations or [], out, choose, gold)
+    known = {one.id: one for one in read_problems(existing_file(problems, "--problems"))}
+    read = [read_accepted(path, known) for path in evaluations or []]
+    style = _style(prompt, read)
+    asked = list({one.id: one for each in read for one in each.problems}.values())
+    candidates = [] if gold == "only" else [c for each in read for c in each.programs]
+    rejected: tuple[str, ...] = ()
+    if gold is not None:
+        asked = asked or _training(known.values(), problems)
+        solved = {candidate.problem for candidate in candidates}
+        unsolved = [one for one in asked if one.gold and one.id not in solved]
+        more, rejected = _gold(unsolved, workers, min_tier)
+        candidates += more
+    kept, counts = chosen_of(candidates, asked, n=n, how=Choose(choose), seed=seed)
+    if not kept:
+        raise ConfigError(
+            f"no program to show: of {len(asked)} problems none has an accepted sample"
+            + ("" if gold else "; sample more, or show their own solutions with --gold missing")
+        )
+    rows = [sft_row(known[one.problem], one.code, style) for one in kept]
+    write_rows(out, rows, trains=True)
+    report = _report(read, counts, rejected, kept, rows, tokenizer)
+    settings = {"per_problem": n, "choose": choose, "gold": gold, "prompt": style, "seed": seed}
+    _write(out.with_suffix(".json"), {"settings": settings | {"problems": str(problems)}, **report})
+    _say(report)
+    print(f"{out}: {len(rows)} rows")
+
+
+def _check(evaluations: Sequence[Path], out: Path, choose: str, gold: str | None) -> None:
+    from coding_model_project.data.sft_rows import Choose
+
+    if out.suffix != ".parquet":
+        raise ConfigError(f"--out={out}: name it .parquet")
+    if choose not in tuple(Choose):
+        raise ConfigError(f"--choose={choose}: choose one of {', '.join(Choose)}")
+    if gold is not None and gold not in GOLD:
+        raise ConfigError(f"--gold={gold}: choose one of {', '.join(GOLD)}")
+    if not evaluations and gold != "only":
+        raise ConfigError("data sft-rows: name evaluations to take programs from, or --gold only")
+
+
+def _style(given: str | None, read: Sequence[Accepted]) -> Any:
+    """The prompts' style: as given, else the evaluations' own."""
+    from coding_model_project.evaluation.accepted import styles
+    from coding_model_project.prompts import PromptStyle
+
+    if given is not None:
+        if given not in tuple(PromptStyle):
+            raise ConfigError(f"--prompt={given}: choose one of {', '.join(PromptStyle)}")
+        return PromptStyle(given)
+    found = styles(read)
+    if len(found) != 1:
+        why = f"the evaluations have {' and '.join(found)}" if found else "no evaluation says it"
+        raise ConfigError(f"--prompt: {why}; give fenced or bare")
+    return found[0]
+
+
+def _training(problems: Iterable[Problem], path: Path) -> list[Problem]:
+    """The problems with solutions that may train."""
+    from coding_model_project.data.governance import role
+    from coding_model_project.data.rows import source
+
+    found = [one for one in problems if one.gold and role(source(one), one.split).may_train]
+    if not found:
+        raise ConfigError(f"--problems={path}: no problem with a solution in it may train")
+    return found
+
+
+def _gold(
+    problems: Sequence[Problem], workers: int | None, min_tier: str
+) -> tuple[list[Candidate], tuple[str, ...]]:
+    """Solutions that pass all tests of their problems, and ids of problems of which one does not."""
+    from dataclasses import replace
+
+    from coding_model_project.data.preflight import preflight
+    from coding_model_project.data.sft_rows import gold_candidates
+
+    if not problems:
+        return [], ()
+    sandbox = embedded_sandbox(workers, min_tier)
+
+    async def run():
+        async with sandbox:
+            judged = [replace(one, bad=()) for one in problems]
+            return await preflight(judged, sandbox, progress=advance)
+
+    with progress_bar("solutions", sum(len(one.gold) for one in problems)) as advance:
+        found = asyncio.run(run())
+    rejected = tuple(name for name, _ in found.quarantined)
+    return gold_candidates(one for one in problems if one.id not in rejected), rejected
+
+
+def _report(
+    read: Sequence[Accepted],
+    counts: Counts,
+    rejected: Sequence[str],
+    kept: Sequence[Candidate],
+    rows: Sequence[Mapping[str, Any]],
+    tokenizer: str | None,
+) -> dict[str, Any]:
+    """What the file beside the rows says."""
+    return {
+        "evaluations": [
+            {
+                "path": str(one.path),
+                "problems": len(one.problems),
+                "samples": one.samples,
+                "accepted": one.accepted,
+                "cut_off": one.cut_off,
+                "ungradable": one.ungradable,
+            }
+            for one in read
+        ],
+        **asdict(counts),
+        "gold_rejected": list(rejected),
+        "tokens": None if tokenizer is None else _tokens(rows, tokenizer),
+        "rows": [[one.problem, one.origin] for one in kept],
+    }
+
+
+def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]:
+    """Of whole conversations, as SFT sees them."""
+    from coding_model_project.data.mixing import conversation_counter
+
+    count: Callable[[Any], int] = conversation_counter(tokenizer)
+    each = [count(row["messages"]) for row in rows]
+    return {"tokenizer": tokenizer, "total": sum(each), "mean": fmean(each), "longest": max(each)}
+
+
+def _write(path: Path, report: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(report, indent=1, default=str) + "\n")
+
+
+def _say(report: Mapping[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for one in report["evaluations"]:
+        table.add_row(
+            f"{one['path']}: samples of {one['problems']} problems", f"{one['samples']:,}"
+        )
+        table.add_row("  accepted", f"{one['accepted']:,}")
+        for key, what in (("cut_off", "accepted, but cut off"), ("ungradable", "ungradable")):
+            if one[key]:
+                table.add_row(f"  {what}", f"{one[key]:,}")
+    table.add_row("left out as copies", f"{report['duplicates']:,}")
+    table.add_row("left out beyond the limit", f"{report['over_limit']:,}")
+    table.add_row("problems without a program to show", f"{len(report['without']):,}")
+    for number, n_problems in report["by_problem"].items():
+        if number:
+            table.add_row(f"problems with {number}", f"{n_problems:,}")
+    if report["kept_gold"]:
+        table.add_row("rows that show a problem's own solution", f"{report['kept_gold']:,}")
+    if tokens := report["tokens"]:
+        said = f"{tokens['total']:,} (mean {tokens['mean']:.0f}, longest {tokens['longest']})"
+        table.add_row("tokens", said)
+    Console(highlight=False).print(table)
+    for name in report["gold_rejected"][:5]:
+        print(f"{name}: its own solution is rejected, and not shown", file=sys.stderr)

@@ -1,0 +1,170 @@
+"""`data sft-rows`: which accepted programs become demonstrations, and what is refused."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from coding_model_project import cli
+from coding_model_project.data.problems import write_problems
+from coding_model_project.data.sft_rows import normal_form
+from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.evaluation.results import (
+    COMPLETIONS,
+    RUN_INFO,
+    Generated,
+    Result,
+    program_hash,
+    to_line,
+)
+from coding_model_project.types import Call, Problem, Test
+
+ADD = "def solve(x):\n    return x + {}\n"
+
+
+def problem(n, split="train", source="mine"):
+    return Problem(
+        id=f"{source}/{n}",
+        statement=f"Add {n}.",
+        tests=(Test(input=Call(function="solve", args=(1,)), expected=1 + n),),
+        gold=(ADD.format(n),),
+        split=split,
+    )
+
+
+def write(folder, problems, samples):
+    """An evaluation's folder: `samples` by problem, as (code, accepted, cut off)."""
+    folder.mkdir()
+    protocol = {"name": "sampled", "hash": "h", "prompt": "bare"}
+    data = {"mine": {"version": data_version(problems), "problems": len(problems)}}
+    info = {"model": "m", "seed": 1, "protocol": protocol, "datasets": data}
+    (folder / RUN_INFO).write_text(json.dumps(info))
+    shared = {"dataset": "mine", "tokens": 9}
+    with (folder / COMPLETIONS).open("wb") as texts, (folder / "results.jsonl").open("wb") as rows:
+        for one, several in zip(problems, samples, strict=True):
+            for number, (code, passed, cut) in enumerate(several):
+                same = {**shared, "problem": one.id, "sample": number, "truncated": cut}
+                texts.write(to_line(Generated(**same, seed=0, completion=code, seconds=0, at=0)))
+                rows.write(
+                    to_line(
+                        Result(
+                            **same,
+                            passed=passed,
+                            pass_fraction=float(passed),
+                            error=None if passed else "wrong_answer",
+                            ungradable=None,
+                            judge_s=0,
+                            program=program_hash(code),
+                        )
+                    )
+                )
+
+
+@pytest.fixture
+def world(tmp_path):
+    problems = [problem(0), problem(1), problem(2)]
+    write_problems(tmp_path / "p.jsonl", problems)
+    copies = [ADD.format(0), "def solve(y):  # the same\n    return y + 0\n"]
+    longer = "def solve(x):\n    total = x\n    total += 0\n    return total\n"
+    longest = "def solve(x):\n    total = x\n    total += 0\n    total += 0\n    return total\n"
+    other = "solve = lambda value, zero=0: sum([value, zero, zero, zero, zero, zero, zero, zero])\n"
+    first = [(code, True, False) for code in (longer, *copies, longest, other)]
+    second = [("def solve(x): return 2", False, False), (ADD.format(1), True, True)]
+    write(tmp_path / "ev", problems, [first, second, [(ADD.format(2), True, False)]])
+    return tmp_path
+
+
+def rows(world, capsys, *options, folders=("ev",)):
+    command = ["data", "sft-rows", *(str(world / name) for name in folders)]
+    code = cli.main(
+        [*command, "--problems", f"{world}/p.jsonl", "--out", f"{world}/o.parquet", *options]
+    )
+    said = capsys.readouterr()
+    if code:
+        return code, said.err
+    report = json.loads((world / "o.json").read_text())
+    return pq.read_table(world / "o.parquet").to_pylist(), report
+
+
+def shown(found, name="mine/0"):
+    return [row["messages"][1]["content"] for row in found if row["extra_info"]["problem"] == name]
+
+
+def test_distinct_accepted_programs_shortest_first(world, capsys):
+    found, report = rows(world, capsys, "-n", "2")
+    assert [len(code) for code in shown(found)] == sorted(map(len, shown(found)))
+    assert shown(found)[0] == ADD.format(0)
+    assert len(shown(found)) == 2
+    assert found[0]["messages"][0] == {"role": "user", "content": "Add 0."}
+    assert found[0]["extra_info"] == {"split": "train", "problem": "mine/0"}
+    # of mine/1 the only accepted sample was cut off: it would teach not to end
+    assert report["without"] == ["mine/1"]
+    assert (report["duplicates"], report["over_limit"], report["kept"]) == (1, 2, 3)
+    assert report["evaluations"][0]["cut_off"] == 1
+    assert report["rows"][0] == ["mine/0", "ev/1"]
+
+
+def test_diverse_takes_what_is_least_alike_and_random_goes_by_the_seed(world, capsys):
+    found, _ = rows(world, capsys, "-n", "2", "--choose", "diverse")
+    assert shown(found)[0] == ADD.format(0)
+    assert shown(found)[1].startswith("solve = lambda")
+    drawn = [
+        shown(rows(world, capsys, "-n", "1", "--choose", "random", "--seed", str(seed))[0])[0]
+        for seed in (0, 0, 1, 2, 3, 4, 5)
+    ]
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) > 1
+
+
+@pytest.mark.sandbox
+def test_own_solutions_are_run_and_fill_the_gaps_only(world, capsys):
+    wrong = problem(3)
+    broken = [problem(0), problem(1), problem(2), Problem(**{**fields(wrong), "gold": ("x",)})]
+    write_problems(world / "p.jsonl", broken)
+    found, report = rows(world, capsys, "--gold", "missing")
+    assert shown(found, "mine/1") == [ADD.format(1)]
+    assert report["kept_gold"] == 1
+    found, report = rows(world, capsys, "--gold", "only", "--prompt", "bare", folders=())
+    assert {row["extra_info"]["problem"] for row in found} == {"mine/0", "mine/1", "mine/2"}
+    assert report["gold_rejected"] == ["mine/3"]
+
+
+def fields(one):
+    return {name: getattr(one, name) for name in one.__slots__}
+
+
+def test_what_must_not_train_or_does_not_fit_is_refused_in_one_line(world, capsys):
+    held_out = [problem(0, split="test", source="tinycode")]
+    write(world / "test", held_out, [[(ADD.format(0), True, False)]])
+    write_problems(world / "p.jsonl", [*held_out, problem(7)])
+    code, said = rows(world, capsys, folders=("test",))
+    assert (code, said.count("\n")) == (2, 1)
+    assert "test only and must not train" in said
+    code, said = rows(world, capsys)
+    assert "--problems has no mine/0" in said
+    changed = [Problem(**{**fields(problem(n)), "statement": "Other."}) for n in range(3)]
+    write_problems(world / "p.jsonl", changed)
+    code, said = rows(world, capsys)
+    assert "were not those of --problems" in said
+    failed = [problem(8)]
+    write(world / "none", failed, [[("x", False, False)]])
+    write_problems(world / "p.jsonl", failed)
+    code, said = rows(world, capsys, folders=("none",))
+    assert (code, said.count("\n")) == (2, 1)
+    assert "of 1 problems none has an accepted sample" in said
+    assert not (world / "o.parquet").exists()
+
+
+def test_a_sample_whose_program_is_not_the_one_judged_is_refused(world, capsys):
+    file = world / "ev" / COMPLETIONS
+    file.write_text(file.read_text().replace("x + 2", "x + 3"))
+    code, said = rows(world, capsys)
+    assert (code, said.count("\n")) == (3, 1)
+    assert "not the one that was judged" in said
+
+
+def test_names_comments_and_layout_do_not_tell_programs_apart():
+    one = normal_form("def f(a):\n    '''Doc.'''\n    return a+1", "python")
+    assert one == normal_form("def f( b ):\n    'other'\n\n    return b + 1  # ok", "python")
+    assert one != normal_form("def f(a):\n    return a+2", "python")
+    assert normal_form("int  x;", "cpp") == normal_form("int x ;", "cpp")
