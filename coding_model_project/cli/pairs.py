@@ -1,0 +1,200 @@
+"""`data pairs`: preference pairs of evaluations, for recipes.dpo."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coding_model_project.cli.common import existing_file
+from coding_model_project.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coding_model_project.data.pairs import Judged
+    from coding_model_project.prompts import PromptStyle
+
+N_NAMED = 5
+
+
+def pairs(
+    evaluations: Annotated[
+        list[Path], typer.Argument(help="Folders of evaluations of training problems.")
+    ],
+    problems: Annotated[Path, typer.Option(help="The file of the problems that were evaluated.")],
+    out: Annotated[Path, typer.Option(help="The parquet file; its report lies beside it.")],
+    contrasts: Annotated[
+        str, typer.Option(help="Errors that an accepted program is held against.")
+    ] = "wrong_answer,runtime_error,timeout,syntax_error",
+    per_problem: Annotated[int, typer.Option(help="At most so many pairs of a problem.")] = 4,
+    max_length_ratio: Annotated[
+        float, typer.Option(help="Longer over shorter side of a pair, in characters.")
+    ] = 2.0,
+    balance_length: Annotated[
+        bool,
+        typer.Option(
+            "--balance-length", help="Leave pairs out until either side is as often the longer."
+        ),
+    ] = False,
+    similarity: Annotated[
+        str, typer.Option(help="nearest: the failing program most like the accepted; or random.")
+    ] = "nearest",
+    gold: Annotated[
+        bool, typer.Option("--gold", help="Gold solutions where no sample was accepted.")
+    ] = False,
+    validation: Annotated[
+        float, typer.Option(help="Share of the problems whose pairs go to OUT_validation.parquet.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(help="Of what is chosen by chance.")] = 0,
+) -> None:
+    """Write preference pairs: an accepted program and one of the same problem that fails.
+
+    An ungradable sample is on neither side. The last line is JSON.
+    """
+    from coding_model_project.data.pair_report import bias_report
+    from coding_model_project.data.pairs import (
+        Controls,
+        Similarity,
+        make_pairs,
+        pair_rows,
+        split,
+    )
+    from coding_model_project.data.rows import write_rows
+    from coding_model_project.runs.folder import write_json
+    from coding_model_project.types import ErrorType
+
+    known = [str(error) for error in ErrorType]
+    names = [name.strip() for name in contrasts.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"--contrasts={unknown[0]}: no such error; see --help")
+    if similarity not in tuple(Similarity):
+        raise ConfigError(f"--similarity={similarity}: choose one of {', '.join(Similarity)}")
+    controls = Controls(
+        contrasts=tuple(ErrorType(name) for name in names),
+        per_problem=per_problem,
+        max_length_ratio=max_length_ratio,
+        balance_length=balance_length,
+        similarity=Similarity(similarity),
+        gold=gold,
+        seed=seed,
+    )
+    judged, style = _read(evaluations, existing_file(problems, "--problems"))
+    paired = make_pairs(judged, controls, style)
+    train, held_out = split(paired.pairs, validation, seed)
+    report = bias_report(paired)
+    files = {out: train, out.with_name(f"{out.stem}_validation{out.suffix}"): held_out}
+    for path, members in files.items():
+        if members:
+            write_rows(path, pair_rows(members, style), trains=True)
+        else:
+            path.unlink(missing_ok=True)  # of another time
+    write_json(out.with_suffix(".json"), report)
+    _say(report)
+    for path, members in files.items():
+        if members:
+            print(f"{path}: {len(members)} pairs")
+    print(json.dumps({**report["all"], "train": len(train), "validation": len(held_out)}))
+
+
+def _read(folders: Sequence[Path], path: Path) -> tuple[list[Judged], PromptStyle]:
+    """The samples of all evaluations by problem, and how their prompts were written.
+
+    Raises:
+        ConfigError: they do not fit each other, or the problems.
+        DataError: a file is damaged.
+    """
+    from coding_model_project.data.pairs import Candidate, Judged
+    from coding_model_project.data.problems import read_problems
+    from coding_model_project.evaluation.results import (
+        COMPLETIONS,
+        read_completions,
+        read_evaluation,
+    )
+    from coding_model_project.prompts import PromptStyle
+    from coding_model_project.types import ErrorType
+
+    problems = {problem.id: problem for problem in read_problems(path)}
+    candidates: dict[str, list[Candidate]] = defaultdict(list)
+    ungradable: dict[str, int] = defaultdict(int)
+    truncated: dict[str, int] = defaultdict(int)
+    styles: dict[str, Path] = {}
+    for folder in folders:
+        evaluation = read_evaluation(folder)
+        file = existing_file(folder / COMPLETIONS, "data pairs")
+        texts = {
+            (one.dataset, one.problem, one.sample): one.completion for one in read_completions(file)
+        }
+        styles.setdefault(str(evaluation.settings.get("prompt", "")), folder)
+        for result in evaluation.results:
+            if result.problem not in problems:
+                raise ConfigError(f"--problems={path}: no problem {result.problem}, as in {folder}")
+            key = result.dataset, result.problem, result.sample
+            if key not in texts:
+                raise ConfigError(
+                    f"{folder / COMPLETIONS}: sample {result.sample} of {result.problem} is missing"
+                )
+            usable = candidates[result.problem]
+            if result.passed is None:
+                ungradable[result.problem] += 1
+            elif result.truncated:
+                truncated[result.problem] += 1
+            else:
+                error = None if result.error is None else ErrorType(result.error).group
+                usable.append(Candidate(completion=texts[key], error=error, tokens=result.tokens))
+    if len(styles) > 1:
+        (one, first), (other, second) = list(styles.items())[:2]
+        raise ConfigError(f"{first} has prompt={one} and {second} prompt={other}: use one of them")
+    style = next(iter(styles), "")
+    if style not in tuple(PromptStyle):
+        raise ConfigError(f"{folders[0]}: its prompts are {style!r}, not one of ours")
+    judged = [
+        Judged(
+            problem=problems[name],
+            candidates=tuple(candidates[name]),
+            n_ungradable=ungradable[name],
+            n_truncated=truncated[name],
+        )
+        for name in problems
+        if name in candidates
+    ]
+    if not judged:
+        raise ConfigError(f"{', '.join(map(str, folders))}: no judged sample in it")
+    return judged, PromptStyle(style)
+
+
+def _say(report: dict[str, Any]) -> None:
+    """The bias report as a table, then what did not become a pair."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="accepted against", box=None, header_style="bold", pad_edge=False)
+    table.add_column("")
+    for name in ("pairs", "gold", "similarity", "chosen longer", "rejected longer"):
+        table.add_column(name, justify="right")
+    table.add_column("characters", justify="right")
+    table.add_column("tokens", justify="right")
+    for name, row in (*report["contrasts"].items(), ("all", report["all"])):
+        table.add_row(
+            name,
+            f"{row['pairs']:,}",
+            f"{row['gold']:,}",
+            f"{row['similarity']:.2f}",
+            f"{row['chosen_longer']:.0%}",
+            f"{row['rejected_longer']:.0%}",
+            *(
+                ""
+                if row[unit] is None
+                else f"{row[unit]['chosen']:.0f} / {row[unit]['rejected']:.0f}"
+                for unit in ("characters", "tokens")
+            ),
+        )
+    Console(width=110).print(table)
+    print("characters and tokens: means of chosen / rejected")
+    for reason, found in report["problems_without"].items():
+        more = ", ..." if found["count"] > N_NAMED else ""
+        print(f"{found['count']} problems: {reason} ({', '.join(found['ids'][:N_NAMED])}{more})")
+    for reason, count in report["left_out"].items():
+        print(f"left out: {count} {reason}")

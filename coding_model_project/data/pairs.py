@@ -1,0 +1,314 @@
+"""Preference pairs from verdicts: an accepted program against one of the same problem that fails.
+
+Pure: judged samples go in, pairs and what is to be known of them come out. Which side is longer, and
+how much the two have in common, is controlled, because a model would learn that instead of what is
+right. `pair_report` says what is left of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import random
+import re
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from enum import StrEnum
+from typing import Any
+
+from coding_model_project.data.rows import refuse_training, source
+from coding_model_project.errors import ConfigError
+from coding_model_project.extract import extract
+from coding_model_project.prompts import PromptStyle, solution_message, solve_messages
+from coding_model_project.types import ErrorType, Problem
+
+CONTRASTS = (
+    ErrorType.wrong_answer,
+    ErrorType.runtime_error,
+    ErrorType.timeout,
+    ErrorType.syntax_error,
+)
+"""What an accepted program may be held against: groups of error types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A judged completion."""
+
+    completion: str
+    error: ErrorType | None
+    """The group of its first failing test's error; None if it is accepted."""
+    tokens: int | None = None
+    """Of the completion; None for a gold solution."""
+    is_gold: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A problem's samples, and what cannot be used of them."""
+
+    problem: Problem
+    candidates: tuple[Candidate, ...]
+    n_ungradable: int = 0
+    """Samples without a verdict. They are on neither side of a pair."""
+    n_truncated: int = 0
+    """Samples ended by the token limit: a pair would teach an end that the model never wrote."""
+
+
+class Similarity(StrEnum):
+    """Which failing program an accepted one is held against."""
+
+    nearest = "nearest"
+    """The most similar: what differs is what makes it fail."""
+    random = "random"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controls:
+    """Which pairs are made."""
+
+    contrasts: tuple[ErrorType, ...] = CONTRASTS
+    per_problem: int = 4
+    max_length_ratio: float = 2.0
+    """The longer completion over the shorter one, in characters."""
+    balance_length: bool = False
+    """Leave pairs out until as many have a longer chosen as have a longer rejected side."""
+    similarity: Similarity = Similarity.nearest
+    gold: bool = False
+    """A gold solution is chosen where no sample was accepted."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.contrasts if name not in CONTRASTS]:
+            raise ConfigError(
+                f"--contrasts={unknown[0]}: choose from {', '.join(map(str, CONTRASTS))}"
+            )
+        if not self.contrasts or self.per_problem < 1 or not self.max_length_ratio >= 1:
+            raise ConfigError(
+                "--contrasts names at least one, --per-problem and --max-length-ratio are at least 1"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A chosen and a rejected answer to one problem."""
+
+    problem: Problem
+    chosen: Candidate
+    rejected: Candidate
+    similarity: float
+    """Share of the programs' words in common, in order, 0 to 1 (`difflib`'s ratio)."""
+
+    @property
+    def contrast(self) -> ErrorType:
+        assert self.rejected.error is not None
+        return self.rejected.error
+
+    @property
+    def log_ratio(self) -> float:
+        """Log of the chosen's over the rejected's length in characters; above 0: chosen is longer."""
+        return math.log(len(self.chosen.completion) / len(self.rejected.completion))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """The pairs, and what did not become one."""
+
+    pairs: tuple[Pair, ...]
+    without: Mapping[str, tuple[str, ...]]
+    """Ids of problems without a pair, by the reason."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Counts of samples, or of pairs, by the reason."""
+
+
+def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle) -> Paired:
+    """Pairs of all problems, in their order. The same seed gives the same pairs.
+
+    Args:
+        style: of the prompts: where the code stands in a completion.
+
+    Raises:
+        ConfigError: data that must not train, or no pair can be made; says why.
+    """
+    for one in judged:
+        refuse_training(source(one.problem), one.problem.split, "data pairs")
+    rng = random.Random(controls.seed)
+    pairs: list[Pair] = []
+    without: dict[str, list[str]] = defaultdict(list)
+    left_out: Counter[str] = Counter()
+    for one in judged:
+        left_out["ungradable samples"] += one.n_ungradable
+        left_out["samples cut off by the token limit"] += one.n_truncated
+        sides = _sides(one, controls, style, left_out)
+        made, reason = _of_problem(one.problem, *sides, controls, rng)
+        pairs += made
+        if reason is not None:
+            without[reason].append(one.problem.id)
+    if controls.balance_length:
+        n_before = len(pairs)
+        pairs = balanced(pairs)
+        left_out["pairs, to balance lengths"] += n_before - len(pairs)
+    named = {reason: tuple(ids) for reason, ids in without.items()}
+    if not pairs:
+        counts = "; ".join(f"{len(ids)} × {reason}" for reason, ids in named.items())
+        raise ConfigError(
+            f"no pair can be made of {len(judged)} problems: {counts or 'none given'}"
+        )
+    return Paired(
+        pairs=tuple(pairs), without=named, left_out={k: n for k, n in left_out.items() if n}
+    )
+
+
+Programs = Mapping[str, Candidate]
+"""Distinct programs by their normalised code."""
+
+
+def _sides(
+    one: Judged, controls: Controls, style: PromptStyle, left_out: Counter[str]
+) -> tuple[Programs, Programs]:
+    """A problem's accepted and failing programs, each once."""
+    accepted: dict[str, Candidate] = {}
+    failing: dict[str, Candidate] = {}
+    for candidate in one.candidates:
+        side = accepted if candidate.error is None else failing
+        code = extract(
+            candidate.completion,
+            language=one.problem.language,
+            bare=style is PromptStyle.bare,
+        ).code
+        if candidate.error is not None and candidate.error not in controls.contrasts:
+            left_out[f"failing samples of no chosen contrast ({candidate.error})"] += 1
+            continue
+        key = normalised(code or candidate.completion, one.problem.language)
+        left_out["samples that repeat a program"] += key in side
+        side.setdefault(key, candidate)
+    if controls.gold and not accepted and failing and one.problem.gold:
+        code = one.problem.gold[0]
+        message = solution_message(code, style=style, language=one.problem.language)
+        gold = Candidate(completion=message["content"], error=None, is_gold=True)
+        accepted[normalised(code, one.problem.language)] = gold
+    for key in accepted.keys() & failing.keys():  # judged now so, now so
+        left_out["programs both accepted and failing"] += 1
+        del accepted[key], failing[key]
+    return accepted, failing
+
+
+def _of_problem(
+    problem: Problem,
+    accepted: Programs,
+    failing: Programs,
+    controls: Controls,
+    rng: random.Random,
+) -> tuple[list[Pair], str | None]:
+    """A problem's pairs; if there is none, why."""
+    if not failing:
+        return [], "no failing sample" if accepted else "no sample that can be used"
+    if not accepted:
+        return [], "no accepted sample"
+    words = {key: _WORD.findall(key) for key in (*accepted, *failing)}
+    pool = [
+        Pair(
+            problem=problem,
+            chosen=chosen,
+            rejected=rejected,
+            similarity=SequenceMatcher(None, words[a], words[b], autojunk=False).ratio(),
+        )
+        for a, chosen in accepted.items()
+        for b, rejected in failing.items()
+    ]
+    limit = math.log(controls.max_length_ratio)
+    pool = [pair for pair in pool if abs(pair.log_ratio) <= limit]
+    if not pool:
+        return [], f"no pair within --max-length-ratio={controls.max_length_ratio:g}"
+    rng.shuffle(pool)  # the order of equals, and with Similarity.random of all
+    if controls.similarity is Similarity.nearest:
+        pool.sort(key=lambda pair: -pair.similarity)
+    return _spread(pool, controls.per_problem), None
+
+
+def _spread(pool: list[Pair], n: int) -> list[Pair]:
+    """The first n of a pool, but programs and contrasts that were not taken yet go first."""
+    taken: list[Pair] = []
+    used: Counter[object] = Counter()
+
+    def wear(pair: Pair) -> int:
+        return used[id(pair.chosen)] + used[id(pair.rejected)] + used[pair.contrast]
+
+    while pool and len(taken) < n:
+        best = min(pool, key=wear)  # of equals the first
+        pool.remove(best)
+        taken.append(best)
+        used.update([id(best.chosen), id(best.rejected), best.contrast])
+    return taken
+
+
+def balanced(pairs: Sequence[Pair]) -> list[Pair]:
+    """Without the most uneven pairs of the side that is longer more often, until both are even."""
+    longer = [pair for pair in pairs if pair.log_ratio > 0]
+    shorter = [pair for pair in pairs if pair.log_ratio < 0]
+    many, few = (longer, shorter) if len(longer) > len(shorter) else (shorter, longer)
+    uneven = sorted(many, key=lambda pair: -abs(pair.log_ratio))[: len(many) - len(few)]
+    dropped = {id(pair) for pair in uneven}
+    return [pair for pair in pairs if id(pair) not in dropped]
+
+
+def split(pairs: Sequence[Pair], share: float, seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Pairs to train on, and those of about `share` of the problems, held out.
+
+    Raises:
+        ConfigError: one of the two would be empty.
+    """
+    ids = sorted({pair.problem.id for pair in pairs})
+    n = round(share * len(ids))
+    if share and not 0 < n < len(ids):
+        raise ConfigError(
+            f"--validation={share:g} of {len(ids)} problems is {n}: set it to 0, or make more pairs"
+        )
+    held = set(random.Random(seed).sample(ids, n))
+    return (
+        [pair for pair in pairs if pair.problem.id not in held],
+        [pair for pair in pairs if pair.problem.id in held],
+    )
+
+
+def pair_rows(pairs: Iterable[Pair], style: PromptStyle) -> list[dict[str, Any]]:
+    """Rows of a parquet file of pairs.
+
+    Returns:
+        data_source; prompt: the conversation that asks; chosen and rejected: the answers' text;
+        problem: its id; contrast: the rejected one's error; similarity; chosen_from: sample or gold;
+        extra_info: the problem's split.
+    """
+    return [
+        {
+            "data_source": source(pair.problem),
+            "prompt": solve_messages(pair.problem, style=style),
+            "chosen": pair.chosen.completion,
+            "rejected": pair.rejected.completion,
+            "problem": pair.problem.id,
+            "contrast": str(pair.contrast),
+            "similarity": round(pair.similarity, 4),
+            "chosen_from": "gold" if pair.chosen.is_gold else "sample",
+            "extra_info": {"split": pair.problem.split},
+        }
+        for pair in pairs
+    ]
+
+
+_WORD = re.compile(r"\w+|[^\w\s]|\n *")
+"""Words, signs, and the indentation of lines."""
+
+
+def normalised(code: str, language: str = "python") -> str:
+    """Equal for programs that differ in comments, blank lines and spaces alone."""
+    if language == "python":
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an invalid escape in untrusted code is not ours
+                return ast.unparse(ast.parse(code))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            pass
+    return "\n".join(line.rstrip() for line in code.splitlines() if line.strip())

@@ -1,0 +1,122 @@
+"""What can be known to be wrong with a DPO run before verl is imported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from omegaconf import DictConfig
+
+from coding_model_project.configs.schema import DPOLoss
+from coding_model_project.errors import ConfigError
+from coding_model_project.runs.inputs import fingerprint
+from coding_model_project.verl_ext.checks import check_batches, files
+
+MAKE_PAIRS = (
+    "make it with `python -m coding_model_project data pairs EVALUATION --problems P --out {}`"
+)
+COLUMNS = {"prompt", "chosen", "rejected"}
+_SHAPE = (
+    "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
+    "num_attention_heads", "num_key_value_heads", "vocab_size",
+)  # fmt: skip
+_TOKENIZER = "tokenizer.json"
+
+
+def check_dpo(config: DictConfig) -> None:
+    """What verl's SFT trainer would find out late, or never say.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    data, trainer = config.data, config.trainer
+    _check_loss(config.coding.dpo)
+    for key in ("data.train_files", "data.val_files"):
+        for path in files(config, key):
+            _check_pairs(key, path)
+    check_batches(config, "DPO")
+    _check_validation(config)
+    if data.use_dynamic_bsz and data.max_token_len_per_gpu < 2 * data.max_length:
+        raise ConfigError(
+            f"data.max_token_len_per_gpu={data.max_token_len_per_gpu}: a pair of two answers with "
+            f"data.max_length={data.max_length} must fit in: set it to {2 * data.max_length} or more"
+        )
+    if config.engine.ulysses_sequence_parallel_size > 1:
+        raise ConfigError("engine.ulysses_sequence_parallel_size: DPO needs it to be 1")
+    if trainer.resume_from_path:
+        _check_checkpoint(Path(trainer.resume_from_path) / "huggingface", Path(config.model.path))
+
+
+def _check_loss(dpo: DictConfig) -> None:
+    """Raises:
+    ConfigError: the loss and its settings do not go together.
+    """
+    kind = getattr(dpo.loss, "name", dpo.loss)  # of a recorded configuration it is text
+    smoothing = dpo.label_smoothing
+    if not dpo.beta > 0:
+        raise ConfigError(f"coding.dpo.beta={dpo.beta}: must be above 0")
+    if not 0 <= smoothing < 0.5:
+        raise ConfigError(f"coding.dpo.label_smoothing={smoothing}: from 0 to below 0.5")
+    if (smoothing > 0) != (kind == DPOLoss.cdpo.name):
+        raise ConfigError(
+            f"coding.dpo.label_smoothing={smoothing} with coding.dpo.loss={kind}: cdpo needs one "
+            "above 0, and the other losses take none"
+        )
+
+
+def _check_validation(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: verl would find nothing to validate on.
+    """
+    paths = files(config, "data.val_files")
+    if not paths and config.trainer.test_freq != -1:
+        raise ConfigError(
+            "data.val_files=null: nothing to validate on; set trainer.test_freq=-1 too"
+        )
+    n_pairs = sum(pq.read_metadata(path).num_rows for path in paths)
+    ranks = config.trainer.n_gpus_per_node
+    if paths and n_pairs < ranks:
+        raise ConfigError(f"data.val_files: {n_pairs} pairs for {ranks} ranks: add some")
+
+
+def _check_pairs(key: str, path: str) -> None:
+    """Raises:
+    ConfigError: it is no file of pairs, or no pair in it says anything.
+    """
+    try:
+        names = set(pq.read_schema(path).names)
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        raise ConfigError(f"{key}: {path} is no parquet file; {MAKE_PAIRS.format(path)}") from error
+    if missing := COLUMNS - names:
+        raise ConfigError(
+            f"{key}: {path} has no column {min(missing)}: not pairs; {MAKE_PAIRS.format(path)}"
+        )
+    table = pq.read_table(path, columns=["chosen", "rejected"])
+    if all(row["chosen"] == row["rejected"] for row in table.to_pylist()):
+        what = "holds no pair" if not table.num_rows else "chosen equals rejected in every pair"
+        raise ConfigError(f"{key}: {path}: {what}; {MAKE_PAIRS.format(path)}")
+
+
+def _check_checkpoint(saved: Path, model: Path) -> None:
+    """Raises:
+    ConfigError: it is of another architecture than the starting model, or of another tokenizer.
+    """
+    if not (saved / "config.json").is_file() or not (model / "config.json").is_file():
+        return  # verl says what is missing; a model of the hub is not here yet
+    one, other = (_json(folder / "config.json") for folder in (saved, model))
+    for key in _SHAPE:
+        if one.get(key) != other.get(key):
+            raise ConfigError(
+                f"trainer.resume_from_path: {saved.parent} is of another architecture than "
+                f"model.path={model} ({key}: {one.get(key)} → {other.get(key)})"
+            )
+    if fingerprint(saved / _TOKENIZER) != fingerprint(model / _TOKENIZER):
+        raise ConfigError(
+            f"trainer.resume_from_path: {saved.parent} has another tokenizer than model.path={model}"
+        )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())

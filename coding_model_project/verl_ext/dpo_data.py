@@ -1,0 +1,115 @@
+"""Pairs as verl's SFT trainer takes rows: each item is two tokenised conversations."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import torch
+from omegaconf import DictConfig
+from verl.utils.dataset.dataset_utils import SFTTensorCollator
+from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
+from verl.utils.tokenizer.chat_template import extract_system_prompt_and_generation
+
+from coding_model_project.configs.schema import TooLong
+from coding_model_project.errors import ConfigError
+
+Row = dict[str, torch.Tensor]
+"""verl's tokens of a conversation: input_ids, position_ids, loss_mask (1 at the answer); each (j,)."""
+
+COLUMNS = ("prompt", "chosen", "rejected")
+
+
+class PairDataset(MultiTurnSFTDataset):
+    """Pairs of a file; verl tokenises and masks them, as it does for SFT.
+
+    `digest` is a hash of all tokens and masks; `reference` their log-probabilities under the
+    reference, of shape (2 * len(self),), once they are known.
+    """
+
+    def __init__(self, files: Sequence[str], tokenizer: Any, config: DictConfig) -> None:
+        """
+        Args:
+            config: the whole configuration.
+
+        Raises:
+            ConfigError: a pair is too long and `coding.dpo.too_long=error`, or none is left.
+        """
+        # Whether a pair is too long is decided here: verl would cut it, or stop at its turn.
+        data = config.data.copy()
+        data.max_length = sys.maxsize
+        super().__init__(list(files), tokenizer, data)
+        self.reference: torch.Tensor | None = None
+        digest = hashlib.sha256()
+        kept: list[int] = []
+        n_equal = n_long = self.max_token = 0
+        for pair in range(len(self.messages) // 2):
+            rows = self._pair(pair)
+            longest = max(len(row["input_ids"]) for row in rows)
+            if torch.equal(rows[0]["input_ids"], rows[1]["input_ids"]):
+                n_equal += 1
+            elif longest <= config.data.max_length:
+                kept.append(pair)
+                self.max_token = max(self.max_token, *(int(row["input_ids"].max()) for row in rows))
+                for row in rows:
+                    digest.update(row["input_ids"].numpy().tobytes())
+                    digest.update(row["loss_mask"].numpy().tobytes() + b"|")
+            elif config.coding.dpo.too_long == TooLong.error.name:
+                raise ConfigError(
+                    f"data.max_length={config.data.max_length}: a pair has {longest} tokens (pair "
+                    f"{pair} of {', '.join(files)}): raise it, or set coding.dpo.too_long=set_aside"
+                )
+            else:
+                n_long += 1
+        self._kept = kept
+        self.digest = digest.hexdigest()
+        self.set_aside = {"too long": n_long, "equal sides": n_equal}
+        if not kept:
+            why = ", ".join(f"{n} {reason}" for reason, n in self.set_aside.items() if n)
+            raise ConfigError(f"{', '.join(files)}: no pair to train on ({why or 'it is empty'})")
+
+    def _read_files_and_process(self) -> None:
+        """Overrides verl's: a row of the file is two conversations."""
+        tables = (pq.read_table(file, columns=list(COLUMNS)) for file in self.parquet_files)
+        self.messages = [
+            [*row["prompt"], {"role": "assistant", "content": row[side]}]
+            for table in tables
+            for row in table.to_pylist()
+            for side in ("chosen", "rejected")
+        ]
+        self.dataframe = pd.DataFrame({self.messages_key: self.messages})
+        self.tools = self.enable_thinking = None
+        self.system_prompt, self.generation_prompt = extract_system_prompt_and_generation(
+            self.tokenizer, **self.apply_chat_template_kwargs
+        )
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, item: int) -> list[Row]:  # type: ignore[override]
+        """The chosen row, then the rejected one, with `reference` if that is known."""
+        rows = self._pair(self._kept[item])
+        if self.reference is not None:
+            for row, value in zip(rows, self.reference[2 * item : 2 * item + 2], strict=True):
+                row["reference"] = value
+        return rows
+
+    def _pair(self, number: int) -> list[Row]:
+        return [super(PairDataset, self).__getitem__(2 * number + side) for side in (0, 1)]
+
+
+class PairCollator:
+    """Pairs to a batch of rows, which are chosen, rejected, chosen, ..."""
+
+    def __init__(self, pad_mode: Any) -> None:
+        self._collate = SFTTensorCollator(pad_mode)
+
+    def __call__(self, pairs: Sequence[Sequence[Row]]) -> dict[str, torch.Tensor]:
+        rows = [dict(row) for pair in pairs for row in pair]
+        references = [row.pop("reference") for row in rows if "reference" in row]
+        batch = self._collate(rows)
+        return batch | ({"reference": torch.stack(references)} if references else {})

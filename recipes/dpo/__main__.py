@@ -1,0 +1,36 @@
+"""DPO: learn from pairs of an accepted program and one of the same problem that fails.
+
+    python -m coding_model_project data pairs EVALUATION --problems P.jsonl --out pairs.parquet
+    python -m recipes.dpo data.train_files=pairs.parquet [key=value ...]
+
+An evaluation of *training* problems makes the pairs (recipes.baseline, docs/dpo.md). On verl's own SFT
+trainer and engines: FSDP2 over ranks, LoRA by verl's keys. Run it again to resume.
+
+    model.path=MODEL                       the starting model, which is the reference too
+    data.val_files=pairs_validation.parquet
+    coding.dpo.beta=0.3                    hold on tighter to the reference
+    coding.dpo.loss=ipo                    sigmoid, ipo or cdpo (with coding.dpo.label_smoothing=0.1)
+    data.train_batch_size=64               in pairs, as micro_batch_size_per_gpu
+    model.lora_rank=32                     train an adapter
+    hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
+    --cfg job                              print the whole configuration
+
+Logged for each step: dpo/loss, dpo/rewards_chosen, dpo/rewards_rejected, dpo/margin, dpo/accuracy, and
+val/dpo/... at validation. Every `coding:` key: docs/configuration.md.
+Results: outputs/dpo/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
+"""
+
+from coding_model_project.verl_ext.checks_dpo import MAKE_PAIRS
+from recipes.run import Recipe, run_recipe
+
+
+def train(config):  # type: ignore[no-untyped-def]
+    from coding_model_project.verl_ext import dpo
+
+    dpo.train(config)
+
+
+RECIPE = Recipe(name="dpo", model_key="model.path", train=train, make_data=MAKE_PAIRS)
+
+if __name__ == "__main__":
+    run_recipe(RECIPE, __doc__ or "")
