@@ -72,7 +72,7 @@ def extract(completion: str, *, language: str = "python", bare: bool = False) ->
         if bare and code.strip():
             return Extraction(code=code, rule=Rule.bare_text)
         return Extraction(code=None, rule=Rule.nothing)
-    tags = next((known for known in _TAGS.values() if language in known), {language})
+    tags = _tags(language)
     for block in reversed(blocks):
         if _tag(block) in tags and block["code"].strip():
             return _found(block, Rule.tagged_block)
@@ -82,6 +82,19 @@ def extract(completion: str, *, language: str = "python", bare: bool = False) ->
             if language != "python" or _parses(found.code or ""):
                 return found
     return Extraction(code=None, rule=Rule.nothing)
+
+
+def is_one_block(completion: str, *, language: str = "python") -> bool:
+    """Whether a completion, what it thinks apart, is one closed block in its language and no more."""
+    text = completion.rpartition("</think>")[2].strip()
+    blocks = list(_FENCE.finditer(text))
+    if len(blocks) != 1 or blocks[0].span() != (0, len(text)):
+        return False
+    return bool(blocks[0]["close"]) and _tag(blocks[0]) in _tags(language)
+
+
+def _tags(language: str) -> set[str]:
+    return next((known for known in _TAGS.values() if language in known), {language})
 
 
 def _tag(block: re.Match[str]) -> str:

@@ -16,16 +16,19 @@ class PromptStyle(StrEnum):
     """The program stands in a block tagged with its language (instruction-tuned models)."""
 
 
-_FENCED_REQUEST = "\n\nAnswer with one ```{} code block that holds the whole program."
+def fenced_request(language: str) -> str:
+    """What ends a message whose answer is to stand in a code block."""
+    return f"\n\nAnswer with one ```{language} code block that holds the whole program."
 
 
 def solve_messages(problem: Problem, *, style: PromptStyle) -> list[dict[str, str]]:
     """The conversation that asks for a solution; no test is shown unless the statement does."""
-    request = _FENCED_REQUEST.format(problem.language) if style is PromptStyle.fenced else ""
+    request = fenced_request(problem.language) if style is PromptStyle.fenced else ""
     return [{"role": "user", "content": problem.statement + request}]
 
 
 def solution_message(code: str, *, style: PromptStyle, language: str = "python") -> dict[str, str]:
     """The answer that `solve_messages` asks for, given its code."""
-    content = f"```{language}\n{code}\n```" if style is PromptStyle.fenced else code
+    block = f"```{language}\n{code.rstrip()}\n```"
+    content = block if style is PromptStyle.fenced else code
     return {"role": "assistant", "content": content}

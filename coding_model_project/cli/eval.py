@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
     from coding_model_project.evaluation.results import Evaluation
 
 app = typer.Typer(no_args_is_help=True, help="Hold evaluations against each other.")
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps `compare` a command of its own while it is the only one."""
 
 
 @app.command()
@@ -76,6 +72,44 @@ def compare(
     Console(highlight=False).print(tables(result))
     if plot is not None:
         print(f"charts are in {plot}")
+
+
+@app.command()
+def budget(
+    first: Annotated[Path, typer.Argument(help="An evaluation with several samples per problem.")],
+    second: Annotated[Path, typer.Argument(help="Another one, such as with repairs.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Compare what two evaluations solve for the same tokens, and for the same judge-seconds.
+
+    Their protocols may differ: repaired samples are held against as many independent ones as the same
+    tokens buy.
+    """
+    from coding_model_project.evaluation.comparison.budgets import at_budgets
+    from coding_model_project.evaluation.results import read_evaluation
+
+    points = at_budgets(read_evaluation(first), read_evaluation(second))
+    if as_json:
+        print(json.dumps([asdict(point) for point in points]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("data set", "each problem", first.name, second.name, "difference", "95%", "p"):
+        table.add_column(name, justify="left" if name == "data set" else "right")
+    for point in points:
+        unit = "tokens" if point.kind == "tokens" else "judge s"
+        table.add_row(
+            point.dataset,
+            f"{point.budget:,.{0 if point.kind == 'tokens' else 3}f} {unit}",
+            f"{point.first:.1%}",
+            f"{point.second:.1%}",
+            f"{point.delta:+.1%}",
+            f"{point.low:+.1%} to {point.high:+.1%}",
+            f"{point.p:.2g}",
+        )
+    Console(highlight=False).print(table)
 
 
 def _origin(one: Evaluation) -> dict[str, object]:

@@ -3,7 +3,8 @@
 For a budget b per problem, the chance that a problem's first accepted sample has ended by the time b
 is spent, its own cost and those before it included. The samples' order is averaged over random
 permutations, so that it does not matter which came first; problems are the unit of the interval. A
-verdict from the cache costs what judging that program cost when it was done.
+verdict from the cache costs what judging that program cost when it was done. A sample with repairs costs
+what all of its attempts do.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def first_accepted_costs(
     judged_s: dict[str | None, float] = {}
     for result in group:
         judged_s[result.program] = max(result.judge_s, judged_s.get(result.program, 0.0))
-    each = np.array([(r.tokens, judged_s[r.program]) for r in group], dtype=np.float64)
+    costs = [(r.tokens, judged_s[r.program] + r.repair_s) for r in group]
+    each = np.array(costs, dtype=np.float64)
     passed = np.array([bool(result.passed) for result in group])
     if not passed.any():
         return np.full((N_ORDERS, 2), np.inf), each.sum(axis=0)

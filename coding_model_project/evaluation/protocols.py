@@ -19,6 +19,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.generation import Sampling
 from coding_model_project.graders.base import GRADER_VERSION
 from coding_model_project.prompts import PromptStyle
+from coding_model_project.repair import MIN_BYTES
 from coding_model_project.types import Problem
 
 
@@ -36,6 +37,10 @@ class EvalProtocol:
     prompt: PromptStyle = PromptStyle.fenced
     stop_early: bool = False
     """Judge a program until its first failing test only: faster, and there is no pass ratio."""
+    repair_rounds: int = 0
+    """How often an answer that fails a public test may be repaired (`repair`), within its sample."""
+    observation_bytes: int = 600
+    """Longest test and outcome that the model is shown for it."""
     grader_version: str = GRADER_VERSION
     """The rules of extraction and comparison."""
 
@@ -45,6 +50,11 @@ class EvalProtocol:
             raise ConfigError(
                 f"protocol {self.name}: n={sampling.n}, max_tokens={sampling.max_tokens} and "
                 f"temperature={sampling.temperature:g}: counts are at least 1, a temperature 0"
+            )
+        if self.repair_rounds < 0 or self.observation_bytes < MIN_BYTES:
+            raise ConfigError(
+                f"protocol {self.name}: repair_rounds={self.repair_rounds} is at least 0, and "
+                f"observation_bytes={self.observation_bytes} at least {MIN_BYTES}"
             )
         if sampling.temperature == 0 and sampling.n > 1:
             raise ConfigError(
@@ -65,6 +75,8 @@ class EvalProtocol:
             versions: of the data sets, by name (`data_version`).
         """
         settings = asdict(self)
+        if not self.repair_rounds:  # plays no part
+            del settings["repair_rounds"], settings["observation_bytes"]
         content = orjson.dumps([settings, dict(versions)], option=orjson.OPT_SORT_KEYS)
         digest = hashlib.sha256(content).hexdigest()[:16]
         return {"name": settings.pop("name"), "hash": digest, **settings}
@@ -86,7 +98,15 @@ BUDGET = EvalProtocol(
 PROTOCOLS = {protocol.name: protocol for protocol in (GREEDY, SAMPLED, BUDGET)}
 
 
-def protocol(name: str, *, prompt: PromptStyle, stop_early: bool, **changes: Any) -> EvalProtocol:
+def protocol(
+    name: str,
+    *,
+    prompt: PromptStyle,
+    stop_early: bool,
+    repair_rounds: int = 0,
+    observation_bytes: int = 600,
+    **changes: Any,
+) -> EvalProtocol:
     """A named protocol, with other settings where they are given.
 
     Args:
@@ -99,7 +119,14 @@ def protocol(name: str, *, prompt: PromptStyle, stop_early: bool, **changes: Any
         raise ConfigError(f"protocol={name}: choose one of {', '.join(PROTOCOLS)}")
     chosen = PROTOCOLS[name]
     sampling = replace(chosen.sampling, **{k: v for k, v in changes.items() if v is not None})
-    return replace(chosen, sampling=sampling, prompt=prompt, stop_early=stop_early)
+    return replace(
+        chosen,
+        sampling=sampling,
+        prompt=prompt,
+        stop_early=stop_early,
+        repair_rounds=repair_rounds,
+        observation_bytes=observation_bytes,
+    )
 
 
 def data_version(problems: Iterable[Problem]) -> str:

@@ -9,11 +9,12 @@ run_info.json      {"model", "seed", "protocol": {"name", "hash", ...its setting
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -43,6 +44,14 @@ class Generated:
     """From the request to its answer, waiting beside others included."""
     at: float
     """When it ended, in seconds since the epoch."""
+    attempts: Sequence[Mapping[str, Any]] = ()
+    """Of a protocol with repair, as `phase0.episodes.Attempt` has them: `completion` is the last one's,
+    `tokens` are of all."""
+
+    @property
+    def public_judge_s(self) -> float:
+        """Wall seconds of judging public tests between attempts."""
+        return sum(attempt["judge_s"] for attempt in self.attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +70,19 @@ class Result:
     ungradable: str | None
     """Why it has no verdict. Part of no rate, and never zero quietly."""
     tokens: int
-    """Of the completion."""
+    """Of the completion; with repair of all attempts."""
     truncated: bool
     """The completion was ended by the token limit and not by the model."""
     judge_s: float
     """Wall seconds of judging; 0 for a verdict from the cache."""
+    repairs: int = 0
+    """Attempts after the first."""
+    repair_s: float = 0.0
+    """Wall seconds of judging public tests between attempts."""
     at: float = 0.0
     """When it was judged, in seconds since the epoch."""
     program: str | None = None
-    """A hash of the code that was found: equal for equal programs; None without one."""
+    """`program_hash` of the code that was found; None without one."""
     verdict: Mapping[str, Any] = field(default_factory=dict)
     """What else is known, as `runs.rollouts.brief` gives it; empty if ungradable."""
 
@@ -106,6 +119,14 @@ def to_line(result: Result | Generated) -> bytes:
     return orjson.dumps(asdict(result)) + b"\n"
 
 
+def program_hash(code: str) -> str:
+    """Equal for equal programs."""
+    return hashlib.sha256(code.encode()).hexdigest()[:12]
+
+
+_Row = TypeVar("_Row", Generated, Result)
+
+
 def read_results(path: Path) -> Iterator[Result]:
     """The results in a file.
 
@@ -113,14 +134,28 @@ def read_results(path: Path) -> Iterator[Result]:
         DataError: a line is not a result; names the file and the line. A last line without its end
             is what a kill leaves, and is passed over.
     """
+    return _read(path, Result)
+
+
+def read_completions(path: Path) -> Iterator[Generated]:
+    """The completions in a file.
+
+    Raises:
+        DataError: as `read_results`.
+    """
+    return _read(path, Generated)
+
+
+def _read(path: Path, kind: type[_Row]) -> Iterator[_Row]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 return
             try:
-                yield Result(**orjson.loads(line))
+                yield kind(**orjson.loads(line))
             except (ValueError, TypeError) as error:
-                raise DataError(f"{path}, line {number}: not a result ({error})") from error
+                what = "a result" if kind is Result else "a completion"
+                raise DataError(f"{path}, line {number}: not {what} ({error})") from error
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -26,6 +26,8 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> dict[str, A
         early; accepted and errors: shares of graded samples, which sum to 1; truncated,
         truncated_share; tokens: total, mean and per_problem; judge_s: total and per_problem;
         cached: verdicts that another sample's judging gave;
+        repair: rounds (mean repairs of a sample), repaired (share accepted after one) and
+        accepted_by_round (share accepted after at most 0, 1, ... repairs), null without repairs;
         budget: `budget.curves`, for more than one sample per problem.
     """
     graded = [result for result in results if result.passed is not None]
@@ -51,9 +53,25 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> dict[str, A
         "truncated": sum(result.truncated for result in results),
         "truncated_share": sum(result.truncated for result in results) / max(1, len(results)),
         "tokens": _cost([result.tokens for result in results], len(problems)),
-        "judge_s": _cost([result.judge_s for result in results], len(problems)),
+        "judge_s": _cost([r.judge_s + r.repair_s for r in results], len(problems)),
         "cached": sum(bool(result.verdict.get("cached")) for result in graded),
+        "repair": _repair(graded),
         "budget": curves(groups) if n_samples > 1 else None,
+    }
+
+
+def _repair(graded: Sequence[Result]) -> dict[str, Any] | None:
+    """What repairs came to; None where there were none."""
+    most = max((result.repairs for result in graded), default=0)
+    if not most:
+        return None
+    accepted = [result.repairs for result in graded if result.passed]
+    return {
+        "rounds": sum(result.repairs for result in graded) / len(graded),
+        "repaired": sum(used > 0 for used in accepted) / len(graded),
+        "accepted_by_round": [
+            sum(used <= number for used in accepted) / len(graded) for number in range(most + 1)
+        ],
     }
 
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.generation import Backend
-from coding_model_project.evaluation.protocols import BUDGET
+from coding_model_project.evaluation.protocols import BUDGET, EvalProtocol
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     METRICS,
@@ -25,11 +25,13 @@ from coding_model_project.evaluation.results import (
 from coding_model_project.judge import make_sandbox, open_judge
 from coding_model_project.phase0 import outputs
 from coding_model_project.phase0.bar import evaluation_bar
+from coding_model_project.phase0.episodes import Episodes
 from coding_model_project.phase0.journal import Journal, storage_errors
 from coding_model_project.phase0.plan import DataSet, Sample, load_datasets, samples
 from coding_model_project.phase0.runner import Known, Runner, read_known
 from coding_model_project.phase0.settings import Settings, judge_config
 from coding_model_project.phase0.tables import budget_table, metrics_table
+from coding_model_project.repair import can_repair
 from coding_model_project.runs.folder import (
     RunFolder,
     State,
@@ -83,6 +85,7 @@ def evaluate(
             say(metrics_table(metrics, settings.protocol.ks))
             say(f"{run.path} has finished; for another evaluation choose a new folder")
             return metrics
+        _refuse_nothing_to_repair(datasets, settings.protocol)
         _say_datasets(datasets, say)
         attempt = start_attempt(
             run.path,
@@ -159,7 +162,8 @@ async def _run(
             await stack.enter_async_context(backend)
         progress = stack.enter_context(evaluation_bar(len(planned), *n_known))
         runner = Runner(
-            backend=backend,
+            episodes=Episodes(backend, judge.public, settings.protocol),
+            concurrency=backend.concurrency,
             grader=judge.hidden,
             protocol=settings.protocol,
             completions=completions,
@@ -168,6 +172,19 @@ async def _run(
             progress=progress,
         )
         await runner.run(planned)
+
+
+def _refuse_nothing_to_repair(datasets: Sequence[DataSet], protocol: EvalProtocol) -> None:
+    """Raises:
+    ConfigError: repairs are asked for, and no problem has a test that may be shown.
+    """
+    if protocol.repair_rounds and not any(
+        can_repair(p) for data in datasets for p in data.problems
+    ):
+        raise ConfigError(
+            "coding.evaluation.repair_rounds: no problem has a public test, so nothing can be told; "
+            "leave it at 0"
+        )
 
 
 def _say_datasets(datasets: Sequence[DataSet], say: Say) -> None:

@@ -101,7 +101,8 @@ def _rollout(
         verdict=verdict,
         generated_at=generated.at,
         graded_at=result.at,
-        extra={"truncated": True} if generated.truncated else {},
+        extra=({"truncated": True} if generated.truncated else {})
+        | ({"attempts": generated.attempts} if generated.attempts else {}),
     )
 
 
@@ -123,6 +124,9 @@ def write_qa_logs(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol
             parts.append(_quoted(prompt_text(problem, protocol)))
             for sample, generated, result in every[:N_LOGGED]:
                 parts.append(f"### sample {sample.number}: {_outcome(result)}\n")
+                for attempt in generated.attempts[:-1]:
+                    parts.append(_quoted(attempt["completion"]))
+                    parts.append(f"it was told:\n\n{_quoted(attempt['observation'])}")
                 parts.append(_quoted(generated.completion))
         write_text(folder / "qa_logs" / f"{name}.md", "\n".join(parts))
 

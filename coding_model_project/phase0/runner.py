@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coding_model_project.errors import DataError, PromptError, UngradableError
-from coding_model_project.evaluation.generation import Backend
 from coding_model_project.evaluation.protocols import EvalProtocol
-from coding_model_project.evaluation.results import Generated, Result, to_line
+from coding_model_project.evaluation.results import Generated, Result, program_hash, to_line
 from coding_model_project.graders.base import Grader
+from coding_model_project.phase0.episodes import Episodes
 from coding_model_project.phase0.journal import Journal
 from coding_model_project.phase0.plan import Key, Sample
-from coding_model_project.prompts import solve_messages
 from coding_model_project.runs.rollouts import brief
 from coding_model_project.types import Verdict
 
@@ -89,6 +87,7 @@ class Runner:
     """Takes samples through generation and judging.
 
     Args:
+        concurrency: samples that are generated at once.
         grader: judges completions as the protocol says.
         known: samples that need not be generated, or judged, again.
     """
@@ -96,7 +95,8 @@ class Runner:
     def __init__(
         self,
         *,
-        backend: Backend,
+        episodes: Episodes,
+        concurrency: int,
         grader: Grader,
         protocol: EvalProtocol,
         completions: Journal,
@@ -104,21 +104,22 @@ class Runner:
         known: Known,
         progress: Progress,
     ) -> None:
-        self._backend = backend
+        self._episodes = episodes
         self._grader = grader
         self._protocol = protocol
         self._completions = completions
         self._results = results
         self._known = known
         self._progress = progress
-        self._generating = asyncio.Semaphore(backend.concurrency)
-        self._under_way = asyncio.Semaphore(backend.concurrency + _BACKLOG)
+        self._generating = asyncio.Semaphore(concurrency)
+        self._under_way = asyncio.Semaphore(concurrency + _BACKLOG)
 
     async def run(self, samples: Sequence[Sample]) -> None:
         """Do all that is missing, in the samples' order as far as that depends on us.
 
         Raises:
-            GenerationError: the back end does not answer. All that was made is kept.
+            GenerationError, SandboxError: the back end does not answer, or public tests, of which a
+                model is told, cannot be judged. All that was made is kept.
             StorageError: a file cannot be written.
         """
         try:
@@ -145,15 +146,14 @@ class Runner:
             self._under_way.release()
 
     async def _generate(self, sample: Sample) -> Generated:
-        messages = solve_messages(sample.problem, style=self._protocol.prompt)
         started = time.monotonic()
         text, tokens, truncated, refused = "", 0, False, None
+        attempts: list[dict[str, Any]] = []
         try:
-            completion = await self._backend.complete(
-                messages, self._protocol.sampling, sample.seed
-            )
-            text, tokens = completion.text, completion.n_tokens
-            truncated = completion.truncated
+            episode = await self._episodes.generate(sample)
+            text, tokens = episode.attempts[-1].completion, episode.tokens
+            truncated = episode.truncated
+            attempts = episode.plain() if self._protocol.repair_rounds else []
         except PromptError as error:
             refused = f"{type(error).__name__}: {error}"
         return Generated(
@@ -167,6 +167,7 @@ class Runner:
             refused=refused,
             seconds=round(time.monotonic() - started, 3),
             at=round(time.time(), 3),
+            attempts=[_encodable_texts(attempt) for attempt in attempts],
         )
 
     async def _judge(self, sample: Sample, generated: Generated) -> Result:
@@ -188,8 +189,10 @@ class Runner:
             tokens=generated.tokens,
             truncated=generated.truncated,
             judge_s=round(verdict.judge_s, 4) if verdict else 0.0,
+            repairs=max(0, len(generated.attempts) - 1),
+            repair_s=round(generated.public_judge_s, 4),
             at=round(time.time(), 3),
-            program=_hash(verdict.code) if verdict and verdict.code is not None else None,
+            program=program_hash(verdict.code) if verdict and verdict.code is not None else None,
             verdict=brief(verdict, sample.problem.hidden_tests, public_passed=None)
             if verdict
             else {},
@@ -202,8 +205,8 @@ class Runner:
         return verdict.pass_fraction
 
 
-def _hash(code: str) -> str:
-    return hashlib.sha256(code.encode()).hexdigest()[:12]
+def _encodable_texts(attempt: dict[str, Any]) -> dict[str, Any]:
+    return {k: _encodable(v) if isinstance(v, str) else v for k, v in attempt.items()}
 
 
 def _encodable(text: str) -> str:

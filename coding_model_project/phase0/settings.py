@@ -70,6 +70,8 @@ class Settings:
                 temperature=asked.temperature,
                 top_p=asked.top_p,
                 max_tokens=asked.max_tokens,
+                repair_rounds=asked.repair_rounds,
+                observation_bytes=coding.repair.observation_bytes,
             ),
             shard=Shard.parse(asked.shard),
             mode=asked.mode,

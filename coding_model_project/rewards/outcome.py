@@ -21,8 +21,11 @@ class RewardKind(StrEnum):
 
 
 def dense(problem: Problem, verdict: Verdict) -> Reward:
-    """The share of hidden tests passed, in [0, 1]. Needs verdicts without an early stop."""
-    return Reward(total=verdict.pass_fraction, parts={"outcome": verdict.pass_fraction})
+    """The share of hidden tests passed, in [0, 1], or what a Harbor verifier gave, in its range.
+
+    Needs verdicts without an early stop.
+    """
+    return Reward(total=verdict.score, parts={"outcome": verdict.score})
 
 
 def sparse(problem: Problem, verdict: Verdict) -> Reward:
@@ -38,3 +41,9 @@ REWARDS: dict[str, RewardFn] = {RewardKind.dense: dense, RewardKind.sparse: spar
 def reward(kind: RewardKind) -> RewardFn:
     """The reward function of a kind."""
     return REWARDS[kind]
+
+
+def discounted(reward: Reward, factor: float) -> Reward:
+    """A reward times a factor, each of its parts too."""
+    parts = {name: value * factor for name, value in reward.parts.items()}
+    return Reward(total=sum(parts.values()), parts=parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.comparison.errors import ErrorShift, Groups, error_shifts
 from coding_model_project.evaluation.comparison.sides import Side
 from coding_model_project.evaluation.metrics import pass_at_k
-from coding_model_project.evaluation.results import Evaluation, Result
+from coding_model_project.evaluation.results import Evaluation
 from coding_model_project.evaluation.significance import (
     detectable,
     holm,
@@ -21,9 +22,6 @@ from coding_model_project.evaluation.significance import (
     welch,
 )
 from coding_model_project.evaluation.stats import hierarchical_interval, paired_test
-
-Groups = Mapping[str, Sequence[Result]]
-"""Graded results by problem, of one seed and data set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +85,8 @@ class Pair:
     gained: tuple[str, ...]
     """Problems that most samples of the second side solve and of the first do not."""
     lost: tuple[str, ...]
+    errors: tuple[ErrorShift, ...]
+    """Why samples were not accepted."""
     first_cost: Cost
     second_cost: Cost
 
@@ -175,6 +175,7 @@ def _pair(dataset: str, first: Side, second: Side, k: int, n_comparisons: int) -
         least_changes=least_changes(n_comparisons),
         gained=gained,
         lost=lost,
+        errors=error_shifts(sides[0], sides[1], everywhere),
         first_cost=_cost(first.seeds, dataset),
         second_cost=_cost(second.seeds, dataset),
     )
@@ -216,7 +217,7 @@ def _cost(seeds: Sequence[Evaluation], dataset: str) -> Cost:
     return Cost(
         samples=len(results) / n,
         tokens=sum(result.tokens for result in results) / n,
-        judge_s=sum(result.judge_s for result in results) / n,
+        judge_s=sum(result.judge_s + result.repair_s for result in results) / n,
         truncated=sum(result.truncated for result in results) / n,
         ungradable=sum(result.ungradable is not None for result in results) / n,
     )

@@ -20,6 +20,12 @@ def write_plot(comparison: Comparison, path: Path) -> None:
     """
     if path.suffix != ".html":
         raise ConfigError(f"--plot={path}: charts are written as a page; name it .html")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    charts(comparison).write_html(path, include_plotlyjs=True)
+
+
+def charts(comparison: Comparison) -> go.Figure:
+    """Bars of the sides' scores, and below them the differences."""
     figure = make_subplots(
         rows=2, cols=1,
         subplot_titles=(f"pass@{comparison.k}", "difference, with its 95% interval"),
@@ -46,8 +52,7 @@ def write_plot(comparison: Comparison, path: Path) -> None:
     figure.update_yaxes(tickformat=".0%", rangemode="tozero", row=1, col=1)
     figure.update_xaxes(tickformat="+.0%", row=2, col=1)
     figure.update_layout(template="plotly_white", barmode="group", height=420 + 40 * len(pairs))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.write_html(path, include_plotlyjs=True)
+    return figure
 
 
 def _scores(comparison: Comparison) -> dict[str, dict[str, Score]]:

@@ -9,15 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from coding_model_project.evaluation.comparison.compare import Comparison, Cost, Pair, Score
+from coding_model_project.evaluation.comparison.errors import Share
 from coding_model_project.evaluation.significance import ALPHA
 
 N_SHOWN = 12
 
 
 def tables(comparison: Comparison) -> RenderableType:
-    """Differences, problems that changed, costs, and how to read them."""
+    """Differences, problems that changed, error types, costs, and how to read them."""
     parts: list[RenderableType] = [_differences(comparison)]
     parts += [Text(line) for pair in comparison.pairs for line in _changed(pair)]
+    parts += [_errors(pair) for pair in comparison.pairs if pair.errors]
     parts.append(_costs(comparison.pairs))
     parts += [Text(f"{note}", style="dim") for note in [*_legend(comparison), *comparison.notes]]
     return Group(*parts)
@@ -81,6 +83,24 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:N_SHOWN]) + more
 
 
+def _errors(pair: Pair) -> Table:
+    """Why samples were not accepted, with 95% intervals."""
+    table = _table((pair.dataset, pair.first, pair.second, "difference"), n_left=1)
+    for shift in pair.errors:
+        delta = shift.delta
+        table.add_row(
+            shift.error,
+            _share(shift.first),
+            _share(shift.second),
+            f"{delta.mean:+.1%} ({100 * delta.low:+.1f} to {100 * delta.high:+.1f})",
+        )
+    return table
+
+
+def _share(share: Share) -> str:
+    return f"{share.mean:.1%} ({100 * share.low:.1f}–{100 * share.high:.1f})"
+
+
 def _costs(pairs: Sequence[Pair]) -> Table:
     table = _table(("cost", "side", "samples", "tokens", "each", "cut off", "ungraded", "judge s"))
     costs: dict[tuple[str, str], Cost] = {}
@@ -121,10 +141,10 @@ def _over(by_seed: bool) -> str:
     return ", over seeds and problems (± is the standard deviation over seeds)" if by_seed else ""
 
 
-def _table(columns: Sequence[str]) -> Table:
+def _table(columns: Sequence[str], n_left: int = 2) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, column in enumerate(columns):
-        side = number < 2
+        side = number < n_left
         table.add_column(
             column, justify="left" if side else "right", overflow="fold", no_wrap=not side
         )

@@ -54,6 +54,36 @@ def test_what_changed_is_listed_and_tested(runs, capsys):
     assert "toy, grpo: 2 lost: toy/0, toy/1" in out
 
 
+def test_error_types_stand_side_by_side_with_their_intervals(tmp_path, capsys):
+    def errors(name, errors_by_problem):
+        folder = write_evaluation(tmp_path / name, {p: [False, False] for p in errors_by_problem})
+        rows = [json.loads(line) for line in (folder / RESULTS).read_text().splitlines()]
+        for row in rows:
+            row["error"] = errors_by_problem[row["problem"]][row["sample"]]
+            row["passed"] = row["error"] is None
+        (folder / RESULTS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return folder
+
+    before = errors(
+        "base",
+        {f"toy/{n}": ["syntax_error", "memory_limit" if n % 2 else None] for n in range(20)},
+    )
+    after = errors(
+        "sft", {f"toy/{n}": ["syntax_error" if n < 5 else None, None] for n in range(20)}
+    )
+    (pair,) = pairs(capsys, before, after)
+    syntax, runtime = pair["errors"]
+    assert (syntax["error"], runtime["error"]) == ("syntax_error", "runtime_error")
+    assert syntax["first"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
+    assert syntax["second"]["mean"] == 0.125
+    assert syntax["delta"]["mean"] == -0.375
+    assert syntax["delta"]["low"] < -0.375 < syntax["delta"]["high"] < 0
+    assert runtime["delta"]["mean"] == -0.25
+    _, out, _ = compare(capsys, before, after)
+    assert "syntax_error 50.0% (50.0–50.0) 12.5% (" in " ".join(out.split())
+    assert "-37.5% (" in out
+
+
 def test_only_problems_that_all_have_are_compared_and_the_rest_is_counted(runs, capsys):
     short = outcomes(range(2, 26), n=30)
     short |= {"toy/3": [None], "toy/extra": [True]}  # one that could not be graded is no failure

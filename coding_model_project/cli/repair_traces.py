@@ -1,0 +1,133 @@
+"""`data repair-traces`: demonstrations of repair from programs that hidden tests rejected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coding_model_project.cli.common import MinTier, Workers, embedded_sandbox, existing_file
+from coding_model_project.errors import ConfigError
+from coding_model_project.progress import Advance, progress_bar
+
+if TYPE_CHECKING:
+    from coding_model_project.data.repair_traces import Wrong
+    from coding_model_project.data.sft_rows import Candidate
+    from coding_model_project.graders.execution import ExecutionGrader
+    from coding_model_project.prompts import PromptStyle
+    from coding_model_project.sandbox.base import Sandbox
+    from coding_model_project.types import Problem
+
+
+def repair_traces(
+    evaluations: Annotated[
+        list[Path],
+        typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
+    ],
+    problems: Annotated[Path, typer.Option(help="The file of problems, as it was evaluated.")],
+    out: Annotated[Path, typer.Option(help="The .parquet file.")],
+    n: Annotated[
+        int, typer.Option("-n", "--per-problem", help="Wrong programs kept of each.", min=1)
+    ] = 4,
+    observation_bytes: Annotated[
+        int, typer.Option(help="As coding.repair.observation_bytes of the runs to come.", min=60)
+    ] = 160,
+    workers: Workers = None,
+    min_tier: MinTier = "seccomp",
+) -> None:
+    """Write SFT rows: statement, a wrong program, what a model is told of it, a right program.
+
+    Wrong programs are samples that hidden tests rejected and that fail a public test, too, which is run
+    here; right ones are accepted samples of the same problem, else its own first solution.
+    """
+    from coding_model_project.data.problems import read_problems
+    from coding_model_project.data.repair_traces import choose_traces, trace_row
+    from coding_model_project.data.rows import write_rows
+    from coding_model_project.evaluation.accepted import read_accepted, read_rejected, styles
+
+    if out.suffix != ".parquet":
+        raise ConfigError(f"--out={out}: name it .parquet")
+    known = {one.id: one for one in read_problems(existing_file(problems, "--problems"))}
+    read = [read_accepted(path, known) for path in evaluations]
+    style, *others = styles(read)
+    if others:
+        raise ConfigError(f"the evaluations have different prompts: {style} and {others[0]}")
+    rejected = [one for path in evaluations for one in read_rejected(path, known)]
+    right: dict[str, list[str]] = defaultdict(list)
+    for one in (one for each in read for one in each.programs):
+        right[one.problem].append(one.code)
+    for problem in known.values():
+        if problem.id not in right and problem.gold:
+            right[problem.id] = [problem.gold[0]]
+    candidates = _distinct(one for one in rejected if known[one.problem].public_tests)
+    if not candidates:
+        raise ConfigError(
+            f"nothing to show: none of {len(rejected)} rejected samples is of a problem with public tests"
+        )
+    sandbox = embedded_sandbox(workers, min_tier)
+    wrong = asyncio.run(_observed(candidates, known, style, observation_bytes, sandbox))
+    traces = choose_traces(wrong, right, n=n)
+    if not traces:
+        raise ConfigError(
+            f"nothing to show: of {len(candidates)} wrong programs {len(wrong)} fail a public test, and "
+            "none of those is of a problem with an accepted sample or a solution of its own"
+        )
+    rows = [trace_row(known[one.wrong.problem], one, style) for one in traces]
+    write_rows(out, rows, trains=True)
+    errors = Counter(one.wrong.error for one in traces)
+    print(f"rejected samples: {len(rejected)}, distinct with public tests: {len(candidates)}")
+    print(f"pass the public tests, so that nothing could be told: {len(candidates) - len(wrong)}")
+    print(", ".join(f"{error} {count}" for error, count in errors.most_common()))
+    print(f"{out}: {len(rows)} rows")
+
+
+def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
+    seen: dict[tuple[str, str], Candidate] = {}
+    for one in candidates:
+        seen.setdefault((one.problem, one.code.strip()), one)
+    return list(seen.values())
+
+
+async def _observed(
+    candidates: Sequence[Candidate],
+    problems: dict[str, Problem],
+    style: PromptStyle,
+    max_bytes: int,
+    sandbox: Sandbox,
+) -> list[Wrong]:
+    """Those that fail a public test, in order, with what a model is told of them."""
+    from coding_model_project.graders.execution import ExecutionGrader
+
+    with progress_bar("public tests", len(candidates)) as advance:
+        async with sandbox:
+            grader = ExecutionGrader(sandbox, bare=True, stop_early=True, public=True)
+            looked = [
+                _look(grader, one, problems[one.problem], style, max_bytes, advance)
+                for one in candidates
+            ]
+            found = await asyncio.gather(*looked)
+    return [one for one in found if one is not None]
+
+
+async def _look(
+    grader: ExecutionGrader,
+    candidate: Candidate,
+    problem: Problem,
+    style: PromptStyle,
+    max_bytes: int,
+    advance: Advance,
+) -> Wrong | None:
+    from coding_model_project.data.repair_traces import Wrong
+    from coding_model_project.repair import observation
+
+    verdict = await grader.grade_code(problem, candidate.code)
+    message = observation(problem, verdict, style=style, max_bytes=max_bytes)
+    advance()
+    if message is None:
+        return None
+    error = str(verdict.error)
+    return Wrong(problem=problem.id, code=candidate.code, error=error, observation=message)

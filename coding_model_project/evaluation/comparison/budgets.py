@@ -1,0 +1,98 @@
+"""EVAL@budget of two evaluations: which solves more for the same tokens, or the same judge-seconds.
+
+Such as repaired samples against independent ones: a repair must beat what its tokens would have bought in
+further samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.budget import first_accepted_costs
+from coding_model_project.evaluation.results import Evaluation, Result
+from coding_model_project.evaluation.stats import paired_test
+
+N_POINTS = 8
+KINDS = ("tokens", "judge_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Both evaluations at one budget per problem."""
+
+    dataset: str
+    kind: str
+    """What is spent, one of `KINDS`."""
+    budget: float
+    first: float
+    """Share of problems solved within the budget, averaged over orders of their samples."""
+    second: float
+    delta: float
+    """The second's less the first's, with its 95% interval over problems."""
+    low: float
+    high: float
+    p: float
+    """Paired permutation test over problems; of each point by itself."""
+
+
+def at_budgets(first: Evaluation, second: Evaluation) -> list[Point]:
+    """Points in equal ratios up to the largest budget that every problem of both has samples for.
+
+    A problem whose samples are used up could not have spent more, and would count as unsolved.
+
+    Raises:
+        ConfigError: they have no data set with a graded problem in common.
+    """
+    points: list[Point] = []
+    for name in (name for name in first.datasets() if name in second.datasets()):
+        one, other = first.by_problem(name), second.by_problem(name)
+        shared = [problem for problem in one if problem in other]
+        if shared:
+            groups = [[side[problem] for problem in shared] for side in (one, other)]
+            points += _points(name, *groups)
+    if not points:
+        raise ConfigError(f"{first.path} and {second.path} have no graded problem in common")
+    return points
+
+
+def _points(
+    dataset: str, first: Sequence[Sequence[Result]], second: Sequence[Sequence[Result]]
+) -> list[Point]:
+    rng = np.random.default_rng(0)
+    sides = [[first_accepted_costs(group, rng) for group in side] for side in (first, second)]
+    points = []
+    for column, kind in enumerate(KINDS):
+        spent = [[costs[:, column] for costs, _ in side] for side in sides]
+        most = min(float(total[column]) for side in sides for _, total in side)
+        for budget in _budgets(spent, most):
+            rates = [[float((costs <= budget).mean()) for costs in side] for side in spent]
+            tested = paired_test(rates[1], rates[0])
+            point = Point(
+                dataset=dataset,
+                kind=kind,
+                budget=budget,
+                first=sum(rates[0]) / len(rates[0]),
+                second=sum(rates[1]) / len(rates[1]),
+                delta=tested.delta,
+                low=tested.low,
+                high=tested.high,
+                p=tested.p_value,
+            )
+            points.append(point)
+    return points
+
+
+def _budgets(spent: Sequence[Sequence[NDArray[np.float64]]], most: float) -> list[float]:
+    """From the cheapest success on, as far as there is one below `most`."""
+    finite = [
+        float(c[np.isfinite(c)].min()) for side in spent for c in side if np.isfinite(c).any()
+    ]
+    least = min(finite, default=most)
+    if not 0 < least < most:
+        return [most]
+    return [*map(float, np.geomspace(least, most, N_POINTS)[:-1]), most]

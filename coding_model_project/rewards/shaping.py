@@ -1,0 +1,138 @@
+"""What is added to an outcome's reward: for short programs, clean answers, answers of bearable length.
+
+Pure, and all off by default. Each addition is a part of the reward by its own name (`length`, `format`,
+`overlong`), so that the parts still sum to the total and a run's logs tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.extract import Rule, is_one_block
+from coding_model_project.prompts import PromptStyle
+from coding_model_project.rewards.outcome import RewardKind
+from coding_model_project.types import Problem, Reward, Verdict
+
+
+class LengthBonus(StrEnum):
+    """Which programs are worth more for being short."""
+
+    accepted = "accepted"
+    """Accepted ones only: no short program that fails is worth more than a long one that passes."""
+    partial = "partial"
+    """All, in proportion to the share of hidden tests passed. A short program that fails some may then
+    be worth more than a long one that passes all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What shaping looks at beside the verdict."""
+
+    completion: str
+    tokens: int
+    """That it took of `Shaping.max_tokens`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shaping:
+    """`coding.reward.shaping`, with what else it depends on."""
+
+    style: PromptStyle
+    max_tokens: int
+    """The longest response there can be."""
+    length_weight: float = 0.0
+    length_cap: float = 2.0
+    length_bonus: LengthBonus = LengthBonus.accepted
+    format_weight: float = 0.0
+    overlong_buffer: int = 0
+    overlong_weight: float = 1.0
+
+    @classmethod
+    def of(cls, coding: Mapping[str, Any], *, max_tokens: int) -> Shaping:
+        """From the resolved `coding:` subtree.
+
+        Raises:
+            ConfigError: names the key that makes no sense.
+        """
+        reward = coding["reward"]
+        given = dict(reward["shaping"])
+        where = "coding.reward.shaping"
+        for name in ("length_weight", "format_weight", "overlong_buffer", "overlong_weight"):
+            if given[name] < 0:
+                raise ConfigError(f"{where}.{name}={given[name]}: at least 0, which is off")
+        if given["length_cap"] < 1:
+            raise ConfigError(f"{where}.length_cap={given['length_cap']}: at least 1")
+        if given["overlong_buffer"] > max_tokens:
+            raise ConfigError(
+                f"{where}.overlong_buffer={given['overlong_buffer']}: at most the longest response, "
+                f"data.max_response_length={max_tokens}"
+            )
+        given["length_bonus"] = LengthBonus(given["length_bonus"])
+        partial = given["length_weight"] and given["length_bonus"] is LengthBonus.partial
+        if partial and reward["kind"] != RewardKind.dense:
+            raise ConfigError(
+                f"{where}.length_bonus=partial scales the share of tests passed, which only "
+                "coding.reward.kind=dense knows"
+            )
+        return cls(style=PromptStyle(coding["prompt"]), max_tokens=max_tokens, **given)
+
+
+def shaped(
+    outcome: Reward, problem: Problem, verdict: Verdict, answer: Answer, by: Shaping
+) -> Reward:
+    """A reward with the parts that shaping adds; the same reward where none is on."""
+    parts = dict(outcome.parts)
+    if by.length_weight:
+        parts["length"] = outcome.total * (_length_factor(problem, verdict, by) - 1.0)
+    if by.format_weight:
+        parts["format"] = by.format_weight * well_formed(problem, verdict, answer, by.style)
+    if by.overlong_buffer:
+        penalty = overlong(answer.tokens, max_tokens=by.max_tokens, buffer=by.overlong_buffer)
+        parts["overlong"] = by.overlong_weight * penalty
+    return Reward(total=sum(parts.values()), parts=parts)
+
+
+def length_factor(reference_bytes: int, bytes_: int, *, weight: float, cap: float) -> float:
+    """By how much a program's reward is multiplied for its length: in [1, 1 + weight·(cap − 1)].
+
+    1 + w·clip(reference/candidate − 1, 0, cap − 1): one for a program as long as the reference or longer,
+    and no more for one that is shorter than reference/cap.
+    """
+    return 1.0 + weight * min(max(reference_bytes / max(1, bytes_) - 1.0, 0.0), cap - 1.0)
+
+
+def overlong(tokens: int, *, max_tokens: int, buffer: int) -> float:
+    """The soft overlong punishment of DAPO (arXiv 2503.14476, equation 13), in [−1, 0].
+
+    0 up to max_tokens − buffer; from there it falls in a line to −1 at max_tokens, and stays there.
+    """
+    return -min(max(tokens - (max_tokens - buffer), 0) / buffer, 1.0)
+
+
+def well_formed(problem: Problem, verdict: Verdict, answer: Answer, style: PromptStyle) -> bool:
+    """Whether a completion is what the prompt asked for: one block and nothing else, or bare code."""
+    if style is PromptStyle.bare:
+        return verdict.extraction == Rule.bare_text
+    return is_one_block(answer.completion, language=problem.language)
+
+
+def _length_factor(problem: Problem, verdict: Verdict, by: Shaping) -> float:
+    """Against the shortest gold solution; 1 where there is none, or no bonus is due."""
+    due = verdict.passed or by.length_bonus is LengthBonus.partial
+    if not due or verdict.code is None or not problem.gold:
+        return 1.0
+    return length_factor(
+        min(map(_n_bytes, problem.gold)),
+        _n_bytes(verdict.code),
+        weight=by.length_weight,
+        cap=by.length_cap,
+    )
+
+
+def _n_bytes(code: str) -> int:
+    """Without the blank around a program, which says nothing and depends on how it was extracted."""
+    return len(code.strip().encode("utf-8", "replace"))

@@ -1,0 +1,33 @@
+"""GRPO with repair: a program that fails a public test is shown that test, and the model answers again.
+
+    python -m recipes.repair [key=value ...]
+
+verl's own trainer, as in recipes.grpo, on episodes of several attempts. The model sees its verdict on the
+public tests only; the hidden tests alone give the reward. Run it again to resume.
+
+    coding.repair.rounds=1                 at most one repair; 0 is plain GRPO
+    coding.repair.reward=best              reward the best attempt, not the last ...
+    coding.repair.discount=0.8             ... and less after each repair
+    coding.repair.observation_bytes=300    how much of a test and its outcome the model is shown
+    actor_rollout_ref.model.path=MODEL     start from another model, such as one that has seen repairs
+    hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
+    experiment=quick                       recipes.grpo's presets apply
+    -m coding.repair.rounds=0,1,2          one run per number of rounds
+
+What is shown, and what ends an episode: docs/repair.md. Every `coding:` key: docs/configuration.md.
+Results: outputs/repair/{config.yaml, metrics.jsonl, rollouts.jsonl, checkpoints/}.
+"""
+
+from recipes.run import Recipe, run_recipe
+
+
+def train(config):  # type: ignore[no-untyped-def]
+    from coding_model_project.verl_ext import grpo
+
+    grpo.train(config)
+
+
+RECIPE = Recipe(name="repair", model_key="actor_rollout_ref.model.path", train=train)
+
+if __name__ == "__main__":
+    run_recipe(RECIPE, __doc__ or "")

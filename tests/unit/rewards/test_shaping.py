@@ -1,0 +1,169 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.extract import extract
+from coding_model_project.prompts import PromptStyle
+from coding_model_project.rewards.outcome import RewardKind, reward
+from coding_model_project.rewards.shaping import (
+    Answer,
+    LengthBonus,
+    Shaping,
+    length_factor,
+    overlong,
+    shaped,
+)
+from coding_model_project.types import ErrorType, TestResult, Verdict
+from tests.fakes import stdin_problem
+
+SIZES = st.integers(0, 5000)
+GOLD = "print(int(input()) + 1)"
+PROBLEM = stdin_problem(("1", "2"), ("3", "4"), gold=(GOLD + " # a comment", GOLD + "\n"))
+OFF = Shaping(style=PromptStyle.fenced, max_tokens=100)
+GOLF = replace(OFF, length_weight=0.5)
+
+
+def fenced(code):
+    return f"```python\n{code}\n```"
+
+
+def judged(completion, *errors):
+    found = extract(completion)
+    return Verdict(
+        problem_id=PROBLEM.id,
+        code=found.code,
+        extraction=str(found.rule),
+        results=tuple(TestResult(error=error) for error in errors),
+        n_tests=len(PROBLEM.tests),
+        comparison="tokens",
+        sandbox="fake",
+        grader_version="1",
+    )
+
+
+def value(by, completion, *errors, kind=RewardKind.sparse, tokens=10):
+    verdict = judged(completion, *errors)
+    answer = Answer(completion=completion, tokens=tokens)
+    return shaped(reward(kind)(PROBLEM, verdict), PROBLEM, verdict, answer, by)
+
+
+@given(SIZES, SIZES, st.floats(0, 5), st.floats(1, 10))
+def test_the_length_factor_is_bounded_and_never_rises_with_length(reference, size, weight, cap):
+    factor = length_factor(reference, size, weight=weight, cap=cap)
+    assert 1.0 <= factor <= 1.0 + weight * (cap - 1.0)
+    assert length_factor(reference, size + 1, weight=weight, cap=cap) <= factor
+    if size >= reference:
+        assert factor == 1.0
+
+
+@given(st.integers(0, 300), st.integers(1, 100))
+def test_the_overlong_penalty_falls_in_a_line_through_the_buffer(tokens, buffer):
+    penalty = overlong(tokens, max_tokens=200, buffer=buffer)
+    assert -1.0 <= penalty <= 0.0
+    assert overlong(tokens + 1, max_tokens=200, buffer=buffer) <= penalty
+    assert (penalty == 0.0) == (tokens <= 200 - buffer)
+    assert (penalty == -1.0) == (tokens >= 200)
+
+
+ERRORS = st.lists(st.none() | st.sampled_from(ErrorType), min_size=2, max_size=2)
+
+
+@given(
+    ERRORS,
+    st.text(max_size=80),
+    st.integers(0, 120),
+    st.sampled_from(RewardKind),
+    st.sampled_from(LengthBonus),
+    st.tuples(*[st.sampled_from([0.0, 0.3])] * 2, st.sampled_from([0, 20])),
+)
+def test_the_parts_sum_to_the_total_and_off_changes_nothing(
+    errors, code, tokens, kind, bonus, weights
+):
+    length, form, buffer = weights
+    by = replace(
+        OFF,
+        length_weight=length,
+        length_bonus=bonus,
+        format_weight=form,
+        overlong_buffer=buffer,
+    )
+    found = value(by, fenced(code), *errors, kind=kind, tokens=tokens)
+    assert found.total == pytest.approx(sum(found.parts.values()))
+    assert -1.0 <= found.total <= 1.0 + 0.3 + 0.3
+    assert {"length", "format", "overlong"} & found.parts.keys() == {
+        name for name, on in (("length", length), ("format", form), ("overlong", buffer)) if on
+    }
+    if not any(weights):
+        assert found == reward(kind)(PROBLEM, judged(fenced(code), *errors))
+
+
+def test_golf_puts_correctness_first_and_then_the_shorter_program():
+    short, same, long = "print(2)", GOLD, GOLD + " # much longer than the reference"
+    right = [value(GOLF, fenced(code), None, None).total for code in (short, same, long)]
+    assert right == [1.5, 1.0, 1.0]  # as short as the cap pays for; as long as the shortest gold
+    between = value(GOLF, fenced(GOLD[:-6]), None, None).total
+    assert 1.0 < between < 1.5
+    wrong = value(GOLF, fenced(short), None, ErrorType.wrong_answer)
+    assert wrong.total == 0.0
+
+
+def test_partial_scales_the_share_of_tests_passed():
+    by = replace(GOLF, length_bonus=LengthBonus.partial)
+    half = value(by, fenced("print(2)"), None, ErrorType.wrong_answer, kind=RewardKind.dense)
+    assert half.parts == {"outcome": 0.5, "length": 0.25}
+    accepted = value(GOLF, fenced("print(2)"), None, ErrorType.timeout, kind=RewardKind.dense)
+    assert accepted.parts["length"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("completion", "clean"),
+    [
+        ("```python\nprint(1)\n```", True),
+        ("<think>```python\nx\n```</think>\n\n```python\nprint(1)\n```\n", True),
+        ("Here it is:\n```python\nprint(1)\n```", False),
+        ("```python\nprint(1)\n```\nIt prints 1.", False),
+        ("```python\nprint(1)\n", False),  # cut off
+        ("```\nprint(1)\n```", False),
+        ("```python\nprint(1)\n```\n```python\nprint(1)\n```", False),
+        ("print(1)", False),
+    ],
+)
+def test_the_format_reward_is_for_exactly_one_block(completion, clean):
+    by = replace(OFF, format_weight=0.1)
+    assert value(by, completion, None, None).parts["format"] == (0.1 if clean else 0.0)
+
+
+CODING = {
+    "prompt": "fenced",
+    "reward": {
+        "kind": "sparse",
+        "shaping": {
+            "length_weight": 0.0,
+            "length_cap": 2.0,
+            "length_bonus": "accepted",
+            "format_weight": 0.0,
+            "overlong_buffer": 0,
+            "overlong_weight": 1.0,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"length_weight": -1.0},
+        {"length_cap": 0.5},
+        {"overlong_buffer": 101},
+        {"length_bonus": "partial", "length_weight": 1.0},
+    ],
+)
+def test_shaping_that_makes_no_sense_is_refused_by_its_key(wrong):
+    assert Shaping.of(CODING, max_tokens=100) == OFF
+    keys = CODING["reward"]["shaping"] | wrong
+    coding = {**CODING, "reward": {"kind": "sparse", "shaping": keys}}
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        Shaping.of(coding, max_tokens=100)
