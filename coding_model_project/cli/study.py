@@ -1,0 +1,46 @@
+"""`study`: comparisons of trainings that are defined before they are run."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Run a study, or make its page.")
+
+Definition = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="Its definition.")]
+Out = Annotated[
+    Path | None, typer.Option(help="The folder for its runs. [default: outputs/studies/NAME]")
+]
+
+
+@app.command()
+def run(definition: Definition, out: Out = None) -> None:
+    """Train and evaluate what is missing: every arm with every seed. Then make the page.
+
+    The same command goes on after an interruption or a failure. A definition that has changed since
+    its first run is refused.
+    """
+    from coding_model_project.studies.definition import read_study
+    from coding_model_project.studies.running import run as run_study
+
+    study = read_study(definition)
+    folder = out or Path("outputs") / "studies" / study.name
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        run_study(study, folder, lambda line: print(line, flush=True))
+    finally:
+        page(definition, folder)
+
+
+@app.command()
+def page(definition: Definition, out: Out = None) -> None:
+    """Make the study's page anew from its folders; before the first run it says so."""
+    from coding_model_project.studies.definition import read_study
+    from coding_model_project.studies.page import write_page
+
+    study = read_study(definition)
+    folder = out or Path("outputs") / "studies" / study.name
+    print(f"the page is {write_page(study, folder)}")

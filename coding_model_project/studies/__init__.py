@@ -1,0 +1,6 @@
+"""Studies: arms, seeds, metric and stop rule written down first, then run, then a page made of what came.
+
+definition.py  the file that is committed before the first run
+running.py     trains and evaluates what is missing, member by member
+page.py        the study's page in experiment_design/, made anew from the folders
+"""

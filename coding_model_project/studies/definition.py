@@ -1,0 +1,150 @@
+"""A study's definition: what is asked, of which arms, by which metric, and when to stop.
+
+question: Does … ?
+expected: What is thought to come out, and why.
+stop: When the study ends, and what it decides.
+seeds: [1, 2]
+arms:                      # the first is what the others are held against
+  sparse:
+    - grpo: [experiment=sparse]
+  with_sft:                # stages, each from the one before it
+    - sft: [trainer.total_training_steps=40]
+    - grpo: ["actor_rollout_ref.model.path={previous}"]
+shared:                    # overrides of every stage by this recipe, before the arms' own
+  grpo: [trainer.total_training_steps=12]
+evaluation: [coding.evaluation.protocol=sampled]    # overrides of recipes.baseline
+k: 1                       # of the pass@k that decides
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from coding_model_project.errors import ConfigError
+
+PREVIOUS = "{previous}"
+"""In an override: the folder of the model that the stage before has left."""
+
+_TEXTS = ("question", "expected", "stop")
+_REQUIRED = (*_TEXTS, "seeds", "arms", "evaluation")
+_OPTIONAL = ("shared", "k")
+_NAME = re.compile(r"\w[\w-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One training."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """As its file has it."""
+
+    path: Path
+    text: str
+    question: str
+    expected: str
+    stop: str
+    seeds: tuple[int, ...]
+    arms: Mapping[str, tuple[Stage, ...]]
+    evaluation: tuple[str, ...]
+    k: int
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def page(self) -> Path:
+        """Beside the folder of definitions."""
+        return self.path.parent.parent / f"{self.name}.md"
+
+    @property
+    def first(self) -> str:
+        """The arm that the others are held against."""
+        return next(iter(self.arms))
+
+
+def read_study(path: Path) -> Study:
+    """Read a definition.
+
+    Raises:
+        ConfigError: names the file, and what in it is missing, unknown or makes no sense.
+    """
+    try:
+        text = path.read_text()
+        content = yaml.safe_load(text)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: not a mapping of keys")
+    missing = [key for key in _REQUIRED if not content.get(key)]
+    unknown = [key for key in content if key not in (*_REQUIRED, *_OPTIONAL)]
+    if missing or unknown:
+        what = f"no {missing[0]}" if missing else f"unknown key {unknown[0]}"
+        raise ConfigError(f"{path}: {what}; keys are {', '.join((*_REQUIRED, *_OPTIONAL))}")
+    seeds = content["seeds"]
+    if not all(isinstance(seed, int) for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"{path}: seeds: {seeds} are not different whole numbers")
+    arms = {
+        str(name): _stages(path, str(name), stages, content.get("shared") or {})
+        for name, stages in _mapping(path, "arms", content["arms"]).items()
+    }
+    if len(arms) < 2:
+        raise ConfigError(f"{path}: arms: one has nothing to be held against")
+    return Study(
+        path=path,
+        text=text,
+        **{key: " ".join(str(content[key]).split()) for key in _TEXTS},
+        seeds=tuple(seeds),
+        arms=arms,
+        evaluation=_overrides(path, "evaluation", content["evaluation"]),
+        k=int(content.get("k", 1)),
+    )
+
+
+def _stages(path: Path, arm: str, stages: Any, shared: Any) -> tuple[Stage, ...]:
+    where = f"arms.{arm}"
+    if not _NAME.fullmatch(arm):
+        raise ConfigError(f"{path}: {where}: a name of letters, digits, _ and -")
+    if not isinstance(stages, list) or not stages:
+        raise ConfigError(f"{path}: {where}: a list of stages, such as '- grpo: [overrides]'")
+    read = []
+    for number, stage in enumerate(stages):
+        if not isinstance(stage, dict) or len(stage) != 1:
+            raise ConfigError(f"{path}: {where}[{number}]: one recipe and its overrides")
+        ((recipe, own),) = stage.items()
+        common = _mapping(path, "shared", shared).get(recipe) or []
+        overrides = _overrides(path, f"shared.{recipe}", common)
+        overrides += _overrides(path, f"{where}[{number}].{recipe}", own or [])
+        if number == 0 and any(PREVIOUS in override for override in overrides):
+            raise ConfigError(f"{path}: {where}[0]: nothing is {PREVIOUS} to the first stage")
+        read.append(Stage(recipe=str(recipe), overrides=overrides))
+    return tuple(read)
+
+
+def _mapping(path: Path, key: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: {key}: not a mapping")
+    return value
+
+
+def _overrides(path: Path, key: str, value: Any) -> tuple[str, ...]:
+    taken = ("coding.run_dir=", "coding.seed=", "coding.evaluation.model=")
+    if not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
+        raise ConfigError(f"{path}: {key}: not a list of overrides, such as [key=value]")
+    for override in value:
+        if override.startswith(taken):
+            raise ConfigError(f"{path}: {key}: the study itself sets {override.split('=')[0]}")
+    return tuple(value)

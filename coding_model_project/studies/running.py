@@ -1,0 +1,183 @@
+"""Trains and evaluates what is missing of a study, one member after the other.
+
+<out>/study.yaml              the definition as it was when the first member began
+      ARM/seed_N/STAGE_RECIPE a training's folder, and a log of its output beside it
+      ARM/seed_N/evaluation   Phase 0 on what the last stage has left
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
+from coding_model_project.runs.export import export, source
+from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_text
+from coding_model_project.sandbox.embedded.linux import die_with_parent, end_unless_child_of
+from coding_model_project.studies.definition import PREVIOUS, Study
+
+DEFINITION = "study.yaml"
+_EVALUATION = "evaluation"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One arm with one seed."""
+
+    arm: str
+    seed: int
+    folder: Path
+    trainings: tuple[Path, ...]
+    """A folder for each stage."""
+
+    @property
+    def evaluation(self) -> Path:
+        return self.folder / _EVALUATION
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm}, seed {self.seed}"
+
+    @property
+    def done(self) -> bool:
+        return all(finished(path) for path in (*self.trainings, self.evaluation))
+
+
+def finished(folder: Path) -> bool:
+    """Whether a run has come to its end."""
+    return RunFolder(folder).state is State.finished
+
+
+def members(study: Study, out: Path) -> Iterator[Member]:
+    """All, one seed after the other: what there is after a part of them has an equal part of each arm."""
+    for seed in study.seeds:
+        for arm, stages in study.arms.items():
+            folder = out / arm / f"seed_{seed}"
+            trainings = [folder / f"{n}_{stage.recipe}" for n, stage in enumerate(stages, 1)]
+            yield Member(arm=arm, seed=seed, folder=folder, trainings=tuple(trainings))
+
+
+def run(study: Study, out: Path, say: Say) -> None:
+    """Do what is missing. A member that fails is said, and the others go on.
+
+    Raises:
+        ConfigError: the definition has changed since the first member began.
+        TrainingError: members failed; the same command goes on with them.
+        KeyboardInterrupt: it was asked to stop.
+    """
+    failed = []
+    with sole_writer(out, "study"):
+        keep_definition(study, out)
+        for member in members(study, out):
+            if member.done:
+                say(f"{member.name}: has finished")
+                continue
+            try:
+                _run_member(study, member, say)
+            except TrainingError as error:
+                failed.append(member.name)
+                say(f"error: {member.name}: {error}")
+    if failed:
+        raise TrainingError(
+            f"{len(failed)} members failed ({'; '.join(failed)}); the same command goes on with them"
+        )
+
+
+def keep_definition(study: Study, out: Path) -> None:
+    """Note the definition, or make sure that it is still the one that was begun with.
+
+    Raises:
+        ConfigError: it is another one.
+    """
+    file = out / DEFINITION
+    if file.exists() and file.read_text() != study.text:
+        raise ConfigError(
+            f"{study.path}: has changed since its runs in {out} began ({file} is what they were begun "
+            "with): put it back, or make a study of another name"
+        )
+    if not file.exists():
+        write_text(file, study.text)
+
+
+def _run_member(study: Study, member: Member, say: Say) -> None:
+    previous = ""
+    seed = f"coding.seed={member.seed}"
+    for stage, folder in zip(study.arms[member.arm], member.trainings, strict=True):
+        overrides = [one.replace(PREVIOUS, previous) for one in stage.overrides]
+        _run_recipe(member, stage.recipe, folder, [*overrides, seed], say)
+        previous = str(_model(folder, say).absolute())
+    asked = [*study.evaluation, f"coding.evaluation.model={previous}", seed]
+    _run_recipe(member, "baseline", member.evaluation, asked, say)
+
+
+def _model(folder: Path, say: Say) -> Path:
+    """Where the model is that a training has left."""
+    found = source(folder)
+    return found.model if found.is_merged else export(found, found.default_out, [], say)
+
+
+def _run_recipe(
+    member: Member, recipe: str, folder: Path, overrides: Sequence[str], say: Say
+) -> None:
+    """Raises:
+    TrainingError: it failed; with its last line.
+    """
+    if finished(folder):
+        return
+    again = bool(RunFolder(folder).attempts())
+    say(f"{member.name}: {folder.name}{', resumed' if again else ''}")
+    started = time.monotonic()
+    log = folder.with_name(folder.name + ".log")
+    command = [sys.executable, "-m", f"recipes.{recipe}", *overrides, f"coding.run_dir={folder}"]
+    code = _process(command, log)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code:
+        how = (
+            f"was killed by signal {-code}"
+            if code < 0
+            else f"failed with exit code {code}: {_last_words(log)}"
+        )
+        raise TrainingError(f"{folder.name} {how} (log: {log})")
+    say(f"{member.name}: {folder.name} took {time.monotonic() - started:.0f} s")
+
+
+def _process(command: Sequence[str], log: Path) -> int:
+    """Its exit code. It ends with this process, and is interrupted with it."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+
+    def prepare() -> None:
+        die_with_parent().make()
+        end_unless_child_of(me)
+
+    me = os.getpid()
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches it once, from here
+            preexec_fn=prepare,
+        )
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    said = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in said if line.startswith("error: ")]
+    return (errors or said or ["no output"])[-1]

@@ -1,0 +1,122 @@
+"""Studies: what a definition must say, what runs, and that a page concludes no more than it shows."""
+
+import numpy as np
+import pytest
+
+from coding_model_project import cli
+from tests.synthetic_evaluations import write_evaluation
+from tests.synthetic_runs import write_run
+
+DEFINITION = """
+question: Does it?
+expected: It does.
+stop: Once.
+seeds: [1, 2]
+arms:
+  old: [grpo: [a=1]]
+  new:
+    - sft: []
+    - grpo: ["m={previous}"]
+shared:
+  grpo: [b=2]
+evaluation: [c=3]
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    file = tmp_path / "design" / "studies" / "it.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(DEFINITION)
+    return file
+
+
+def page(study, out, capsys):
+    code = cli.main(["study", "page", str(study), "--out", str(out)])
+    said = capsys.readouterr()
+    return (study.parent.parent / "it.md").read_text() if code == 0 else (code, said.err)
+
+
+def write_member(out, arm, seed, chance, stages):
+    folder = out / arm / f"seed_{seed}"
+    for number, recipe in enumerate(stages, 1):
+        steps = {1: {"judge/accepted": chance, "judge/seconds": 5.0}}
+        write_run(folder / f"{number}_{recipe}", recipe=recipe, metrics=steps, seed=seed)
+    write_run(folder / "evaluation", recipe="baseline", seed=seed)
+    rng = np.random.default_rng(seed)
+    samples = {f"toy/{i}": [bool(x) for x in rng.random(4) < chance] for i in range(60)}
+    write_evaluation(folder / "evaluation", samples, model=arm, seed=seed)
+
+
+def write_all(out, new):
+    for seed in (1, 2):
+        write_member(out, "old", seed, 0.3, ["grpo"])
+        write_member(out, "new", seed, new, ["sft", "grpo"])
+
+
+def test_before_the_first_run_the_page_says_so(study, tmp_path, capsys):
+    text = page(study, tmp_path / "out", capsys)
+    assert "0 of 4 members. Nothing is concluded." in text
+    assert "| `new` | sft: as it is; then grpo: `b=2` `m={previous}` |" in text
+    assert "has not been committed" in text
+
+
+def test_a_difference_is_described_for_two_seeds_and_claimed_for_no_others(study, tmp_path, capsys):
+    write_all(tmp_path / "out", new=0.7)
+    text = page(study, tmp_path / "out", capsys)
+    assert "`new` − `old`" in text
+    assert "Descriptive: with 2 seeds a side" in text
+    assert "| step | `old` 1 | `new` 1 | `old` 2 | `new` 2 |" in text
+    assert "| 1 | 30.0% | 70.0% | 30.0% | 70.0% |" in text
+    assert (tmp_path / "out" / "report.html").exists()
+    # per member: 240 samples of 10 tokens; 0.5 s each of judging, and 5 s in each training
+    assert "| `new` | 2 | 2,400 | 0 | 130 |" in text
+
+
+def test_what_is_not_shown_is_not_concluded(study, tmp_path, capsys):
+    write_all(tmp_path / "out", new=0.3)
+    text = page(study, tmp_path / "out", capsys)
+    assert "No difference between `new` and `old` is shown on toy" in text
+    (tmp_path / "out/new/seed_2/evaluation/logs/attempt_1/attempt.json").unlink()
+    text = page(study, tmp_path / "out", capsys)
+    assert "3 of 4 members have finished: this is no result yet." in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("stop: Once.", "", "no stop"),
+        ("stop: Once.", "stop: Once.\nstopp: x", "unknown key stopp"),
+        ("seeds: [1, 2]", "seeds: [1, 1]", "different whole numbers"),
+        ("a=1", "coding.seed=3", "the study itself sets coding.seed"),
+        ("a=1", "'m={previous}'", "nothing is {previous} to the first stage"),
+        ("  old: [grpo: [a=1]]\n", "", "one has nothing to be held against"),
+        ("seeds: [", "seeds: ]", "not YAML"),
+    ],
+)
+def test_a_wrong_definition_is_one_line(study, tmp_path, capsys, before, after, said):
+    study.write_text(DEFINITION.replace(before, after))
+    code, error = page(study, tmp_path / "out", capsys)
+    assert code == 2
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_failed_member_is_said_and_the_others_go_on(study, tmp_path, capfd):
+    nowhere = "hardware=cpu, actor_rollout_ref.model.path=./nowhere, coding.dataset=null"
+    study.write_text(
+        DEFINITION.replace("a=1", nowhere)
+        .replace('    - sft: []\n    - grpo: ["m={previous}"]', f"    - grpo: [{nowhere}]")
+        .replace("seeds: [1, 2]", "seeds: [1]")
+        .replace("b=2", "coding.min_memory_gb=0")
+    )
+    command = ["study", "run", str(study), "--out", str(tmp_path / "out")]
+    assert cli.main(command) == 3
+    said = capfd.readouterr()
+    for arm in ("old", "new"):
+        assert f"error: {arm}, seed 1: 1_grpo failed with exit code 2" in said.out
+    assert "no such folder" in said.out
+    assert "2 members failed (old, seed 1; new, seed 1)" in said.err
+    study.write_text(study.read_text().replace("Once.", "Twice."))
+    assert cli.main(command) == 2
+    assert "has changed since its runs" in capfd.readouterr().err
