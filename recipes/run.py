@@ -38,6 +38,7 @@ from coding_model_project.runs.stopping import StopSignal
 from coding_model_project.runs.summary import write_summary
 from coding_model_project.verl_ext import checks, processes
 from coding_model_project.verl_ext.platform import default_hardware, log_into, prepare_environment
+from recipes import sweep
 from recipes.compose import compose_recipe, config_dir, recorded_config, search_path
 
 
@@ -46,12 +47,14 @@ class Recipe:
     """A training recipe.
 
     `name` is its folder under `recipes/`, whose `config/<name>.yaml` is its primary configuration;
-    `model_key` is verl's key of the starting model, which differs between its trainers.
+    `model_key` is verl's key of the starting model, which differs between its trainers; `make_data`
+    says how one makes a missing file of data.
     """
 
     name: str
     model_key: str
     train: Callable[[DictConfig], None]
+    make_data: str = ""
 
 
 def run_recipe(recipe: Recipe, doc: str) -> None:
@@ -85,18 +88,26 @@ def run_main(name: str, doc: str, carry_out: CarryOut) -> None:
         return
     schema.register()
     with _one_line_errors(debug):
-        overrides = [search_path(), *_hardware(argv)]
-        if not any(argument.startswith("-") for argument in argv):  # not a sweep, not --cfg
+        overrides = [search_path(name), *_hardware(argv)]
+        if sweep.is_sweep(argv):
+            sweep.check_members(name, argv, overrides)
+            overrides += sweep.naming(argv)
+            argv = [argument for argument in argv if argument not in sweep.FLAGS]
+            overrides.insert(0, sweep.FLAGS[0])  # Hydra takes no overrides on both sides of it
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # a member's error comes to us as it is
+        elif not any(argument.startswith("-") for argument in argv):  # not --cfg
             compose_recipe(name, [*argv, *overrides])
 
     def task(config: DictConfig) -> None:
+        if HydraConfig.get().mode is RunMode.MULTIRUN:
+            return sweep.run_member(name)
         with _one_line_errors(debug):  # inside Hydra, which would print errors its own way
-            if HydraConfig.get().mode is RunMode.MULTIRUN:  # each job in a folder of its own
-                config.coding.run_dir = HydraConfig.get().runtime.output_dir
             carry_out(config, command, None)
+        return None
 
     sys.argv = [f"recipes.{name}", *overrides, *argv]
-    hydra.main(version_base=None, config_path=str(config_dir(name)), config_name=name)(task)()
+    with _one_line_errors(debug):
+        hydra.main(version_base=None, config_path=str(config_dir(name)), config_name=name)(task)()
 
 
 def carry_out(
@@ -121,7 +132,7 @@ def carry_out(
     checks.check_memory(config.coding.min_memory_gb)
     make_absolute(config)
     prepare.prepare(config.coding, OmegaConf.select(config, recipe.model_key), say=print)
-    checks.check(config, recipe.model_key)
+    checks.check(config, recipe.model_key, recipe.make_data)
     inputs = inputs_of(config, recipe.model_key)
     if repeats is not None:
         refuse_other_inputs(repeats, inputs)

@@ -4,41 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table
 
-from coding_model_project.errors import INTERRUPTED, UngradableError
 from coding_model_project.evaluation.stats import bootstrap_interval, paired_test
-from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.metrics import read_metrics, series
 from coding_model_project.verl_ext.processes import start_sentinel
-from recipes.demo.memory import PeakMemory
+from recipes.commands import console, logged_series, run, timed
+from recipes.commands import train as follow
+from recipes.memory import PeakMemory
 
 DATA = Path("data/tinycode")
 OUT = Path("outputs/demo")
 SFT_STEPS = 40
 GRPO_STEPS = 24
 ALPHA = 0.01
-
-console = Console()
 
 
 def main() -> int:
@@ -47,23 +30,23 @@ def main() -> int:
     start_sentinel()
     seconds: dict[str, float] = {}
     with PeakMemory() as memory:
-        with _timed("data and base model", seconds):
-            _run(["coding_model_project", "data", "prepare", "tinycode"], ["--base-model"])
+        with timed("data and base model", seconds):
+            run(["coding_model_project", "data", "prepare", "tinycode", "--base-model"])
         sft, continued, policy = _train(seconds)
         models = {"base": DATA / "base", "sft": sft, "sft_continued": continued, "grpo": policy}
-        with _timed("evaluation", seconds):
+        with timed("evaluation", seconds):
             named = [f"{name}={path}" for name, path in models.items()]
-            _run(["recipes.demo.evaluate", str(DATA), str(OUT / "evaluation.json")], named)
+            run(["recipes.demo.evaluate", str(DATA), str(OUT / "evaluation.json"), *named])
     summary = summarise(json.loads((OUT / "evaluation.json").read_text()))
     summary["solve_rate_by_level"] = by_level(json.loads((OUT / "evaluation.json").read_text()))
-    summary["sft_validation_loss"] = dict(_series("sft", "val/loss"))
+    summary["sft_validation_loss"] = dict(logged_series(OUT / "sft", "val/loss"))
     summary["tokens"] = token_proof()
     summary["grpo_step_s"] = step_split()
     summary["seconds"] = {name: round(value, 1) for name, value in seconds.items()}
     summary["peak_memory_gb"] = round(memory.peak_gb, 2)
     _link_model(policy)
     runs = [str(OUT / "sft"), str(OUT / "grpo")]
-    _run(["coding_model_project", "report", *runs], ["--out", str(OUT / "report.html")])
+    run(["coding_model_project", "report", *runs, "--out", str(OUT / "report.html")])
     partial = OUT / "summary.partial"
     partial.write_text(json.dumps(summary, indent=2) + "\n")
     partial.replace(OUT / "summary.json")
@@ -74,99 +57,31 @@ def main() -> int:
 def _train(seconds: dict[str, float]) -> tuple[Path, Path, Path]:
     """SFT (with its continuation) and GRPO; returns the three models' folders."""
     # One SFT run of twice the steps, exported halfway: "sft" and "sft_continued".
-    with _timed("sft", seconds):
+    with timed("sft", seconds):
         _recipe("sft", 2 * SFT_STEPS, "train/loss", [f"trainer.save_freq={SFT_STEPS}"])
     checkpoints = OUT / "sft" / "checkpoints"
     sft = checkpoints / f"global_step_{SFT_STEPS}" / "huggingface"
     continued = checkpoints / f"global_step_{2 * SFT_STEPS}" / "huggingface"
-    with _timed("grpo", seconds):
+    with timed("grpo", seconds):
         start = f"actor_rollout_ref.model.path={sft.absolute()}"
         _recipe("grpo", GRPO_STEPS, "judge/accepted", [start])
     last = OUT / "grpo" / "checkpoints" / f"global_step_{GRPO_STEPS}"
     return sft, continued, last / "actor" / "huggingface"
 
 
-@contextmanager
-def _timed(name: str, seconds: dict[str, float]) -> Iterator[None]:
-    console.rule(f"[bold]{name}")
-    started = time.monotonic()
-    yield
-    seconds[name] = time.monotonic() - started
-
-
-def _run(command: Sequence[str], arguments: Sequence[str]) -> None:
-    """Run a module that shows its own progress."""
-    with _process([*command, *arguments]) as process:
-        process.wait()
-
-
 def _recipe(name: str, steps: int, shown: str, overrides: Sequence[str]) -> None:
-    """Run a recipe into OUT/name, its output in log.txt; the bar follows its metrics."""
-    run_dir = OUT / name
-    run_dir.mkdir(exist_ok=True)
-    command = [f"recipes.{name}", f"coding.run_dir={run_dir}"]
-    command += [f"trainer.total_training_steps={steps}", *overrides]
-    columns = (
-        TextColumn(name),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    console.print(f"log: {run_dir / 'log.txt'}")
-    with (
-        (run_dir / "log.txt").open("ab") as log,
-        Progress(*columns, console=console) as progress,
-        _process(command, log) as process,
-    ):
-        bar = progress.add_task(name, total=steps, note="starting")
-        while process.poll() is None:
-            time.sleep(0.5)
-            if logged := _series(name, shown):
-                step, value = logged[-1]
-                progress.update(bar, completed=step, note=f"{shown} {value:.3f}")
-
-
-@contextmanager
-def _process(command: Sequence[str], log: Any = None) -> Iterator[subprocess.Popen[bytes]]:
-    """`python -m command`, in a session of its own so that Ctrl-C reaches it once, from here.
-
-    Raises:
-        UngradableError: it failed; with the last lines of its log.
-        KeyboardInterrupt: it was interrupted.
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command],
-        stdout=log,
-        stderr=subprocess.STDOUT if log else None,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    except BaseException:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-        raise
-    if process.returncode == INTERRUPTED:
-        raise KeyboardInterrupt
-    if process.returncode:
-        if log:
-            with Path(log.name).open(errors="replace") as lines:
-                sys.stderr.writelines(deque(lines, 20))
-        raise UngradableError(f"{command[0]} failed with exit code {process.returncode}; see above")
-
-
-def _series(phase: str, metric: str) -> list[tuple[int, float]]:
-    """A metric of a phase's run by step."""
-    return series(read_metrics(RunFolder(OUT / phase).metrics), metric)
+    command = [f"recipes.{name}", f"trainer.total_training_steps={steps}", *overrides]
+    follow(command, OUT / name, steps=steps, shown=shown)
 
 
 def token_proof() -> dict[str, int]:
     """How many tokens GRPO trained on, and how many vLLM's own counters say it generated for that."""
     return {
-        "trained": int(sum(value for _, value in _series("grpo", "rollout/trained_tokens"))),
+        "trained": int(
+            sum(value for _, value in logged_series(OUT / "grpo", "rollout/trained_tokens"))
+        ),
         "generated_by_vllm": int(
-            sum(value for _, value in _series("grpo", "rollout/generated_tokens"))
+            sum(value for _, value in logged_series(OUT / "grpo", "rollout/generated_tokens"))
         ),
     }
 
@@ -184,8 +99,11 @@ STEP_PARTS = {
 
 def step_split() -> dict[str, float]:
     """Where GRPO's time went: mean seconds per step."""
-    sums = {part: sum(v for _, v in _series("grpo", key)) for part, key in STEP_PARTS.items()}
-    n_steps = len(_series("grpo", "timing_s/step"))
+    sums = {
+        part: sum(v for _, v in logged_series(OUT / "grpo", key))
+        for part, key in STEP_PARTS.items()
+    }
+    n_steps = len(logged_series(OUT / "grpo", "timing_s/step"))
     return {part: round(total / n_steps, 3) for part, total in sums.items()}
 
 

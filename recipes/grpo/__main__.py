@@ -10,9 +10,9 @@ starting model if they are missing, and trains on two CPU cores. Run it again to
     hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
     trainer.total_training_steps=100       any key of verl's tree
     actor_rollout_ref.model.path=MODEL     start from another model
-    experiment=dr_grpo                     a preset: dapo, dense, dr_grpo, long or quick (4 steps)
+    experiment=golf                        a preset: dapo, dense, dr_grpo, golf, long, quick, sparse
     --cfg job                              print the whole configuration
-    -m coding.seed=1,2                     one run per seed
+    -m experiment=dense,sparse coding.seed=1,2   one run for each, below coding.run_dir
 
 Every `coding:` key and preset: docs/configuration.md.
 Results: outputs/grpo/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.

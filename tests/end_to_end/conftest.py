@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from coding_model_project.data.pairs import Candidate, Pair, pair_rows
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.rows import rl_rows, sft_rows, write_rows
 from coding_model_project.prompts import PromptStyle
-from coding_model_project.types import Call, Problem, Test
+from coding_model_project.types import Call, ErrorType, Problem, Test
 
 N_PROBLEMS = 4
 
@@ -31,6 +32,9 @@ class World:
             f"data.val_files={self.root}/{recipe}.parquet",
             f"data.train_batch_size={N_PROBLEMS}",
         ]
+        if recipe == "dpo":
+            own = [f"coding.dpo.cache_dir={run_dir}/reference", "data.micro_batch_size_per_gpu=2"]
+            return [*shared, *own, f"model.path={self.root}/{model}"]
         if recipe == "sft":
             return [*shared, f"model.path={self.root}/{model}", "data.micro_batch_size_per_gpu=4"]
         return [
@@ -51,6 +55,7 @@ def world(tmp_path_factory) -> World:
     write_problems(root / "problems.jsonl", problems)
     write_rows(root / "grpo.parquet", rl_rows(problems, PromptStyle.bare), trains=True)
     write_rows(root / "sft.parquet", sft_rows(problems, PromptStyle.bare), trains=True)
+    write_rows(root / "dpo.parquet", pair_rows(pairs(problems), PromptStyle.bare), trains=True)
     _random_model(root / "model", hidden_size=128)
     _random_model(root / "wide", hidden_size=512)
     return World(root)
@@ -68,6 +73,23 @@ def problem(number: int) -> Problem:
         gold=(f"def solve(x):\n    return x + {number}\n",),
         split="train",
     )
+
+
+def pairs(problems: list[Problem]) -> list[Pair]:
+    """Three for each problem, of unequal lengths."""
+    wrong = ("return x", "y = x * 2\n    return y - 1", "return [x for _ in range(9)][-1]")
+    return [
+        Pair(
+            problem=one,
+            chosen=Candidate(completion=one.gold[0], error=None),
+            rejected=Candidate(
+                completion=f"def solve(x):\n    {body}\n", error=ErrorType.wrong_answer
+            ),
+            similarity=0.5,
+        )
+        for one in problems
+        for body in wrong
+    ]
 
 
 def _random_model(out: Path, hidden_size: int) -> None:

@@ -5,8 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
+
+from coding_model_project.data.problems import read_problems, write_problems
+from recipes.demo import demo
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -57,3 +61,23 @@ def test_the_same_samples_killed_and_resumed_and_by_verls_rollout(world, tmp_pat
     drawn = samples(tmp_path / "verl")
     assert len(drawn) == 4 * 4
     assert sum(drawn[key][1] != whole[key][1] for key in drawn) <= 1
+
+
+def test_the_demo_evaluates_all_its_models_with_one_engine(world, tmp_path):
+    problems = [replace(p, split="test") for p in read_problems(world.root / "problems.jsonl")]
+    write_problems(tmp_path / "problems.jsonl", problems)
+    out = tmp_path / "evaluation.json"
+    models = [f"{name}={world.root}/model" for name in ("one", "same")]
+    evaluate = [sys.executable, "-m", "recipes.demo.evaluate", str(tmp_path), str(out), *models]
+    subprocess.run(evaluate, check=True)
+    found = json.loads(out.read_text())
+    assert found["problems"] == [problem.id for problem in problems]
+    for scores in found["models"].values():
+        for mode in ("greedy", "sampled"):
+            assert len(scores[mode]["per_problem"]) == 4
+            assert sum(scores[mode]["errors"].values()) == pytest.approx(1)
+            assert scores[mode]["tokens"] > 0
+    summary = demo.summarise(
+        {"models": dict.fromkeys(("base", "sft", "sft_continued", "grpo"), found["models"]["one"])}
+    )
+    assert not demo.significant(summary)  # a model is no better than itself

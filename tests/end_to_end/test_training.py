@@ -94,6 +94,28 @@ def test_sft_trains_validates_and_exports(world, tmp_path, cpu_platform):
     assert (tmp_path / "checkpoints/global_step_2/huggingface/config.json").exists()
 
 
+def test_lora_resumed_at_an_epochs_end_trains_on_and_exports_plain_weights(
+    world, tmp_path, cpu_platform
+):
+    def run(folder, steps):  # a step is an epoch in this world
+        asked = [f"trainer.total_training_steps={steps}", f"trainer.total_epochs={steps}"]
+        lora = ["model.lora_rank=4", "model.lora_alpha=8", "optim.lr=1e-2", "coding.force=true"]
+        freqs = ["trainer.test_freq=-1", "trainer.save_freq=2"]
+        train("sft", [*world.overrides(tmp_path / folder, "sft"), *asked, *lora, *freqs])
+        return [row["train/loss"] for row in metrics(tmp_path / folder) if "train/loss" in row]
+
+    run("resumed", 2)
+    resumed, whole = run("resumed", 4), run("whole", 4)
+    assert len(whole) == 4
+    assert resumed == pytest.approx(whole, rel=1e-4)
+    assert whole[3] < whole[0]
+    file = tmp_path / "resumed/checkpoints/global_step_4/huggingface/model.safetensors"
+    weights = file.read_bytes()[:20_000]
+    assert b"model.layers.0.mlp.up_proj.weight" in weights
+    assert b"lora_A" not in weights
+    assert b"base_model" not in weights
+
+
 def test_what_cannot_be_judged_is_left_out_and_reported(world, tmp_path, in_ray):
     train(
         "grpo",

@@ -95,6 +95,14 @@ def test_batches_that_do_not_work_out(own_files, recipe, override, says, tmp_pat
     assert says in line
 
 
+def test_missing_pairs_name_the_command_that_makes_them(own_files, tmp_path):
+    kept = [*own_files[:4], f"model.path={tmp_path}/model"]
+    result = run(*kept, "data.train_files=none.parquet", recipe="dpo", cwd=tmp_path)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert "no file none.parquet; make it with `python -m coding_model_project data pairs" in line
+
+
 @pytest.mark.verl
 def test_what_verl_refuses_is_one_line_too_before_ray_starts(own_files, tmp_path):
     refused = ["algorithm.adv_estimator=gae", "critic.use_dynamic_bsz=false"]
@@ -114,7 +122,7 @@ def test_test_only_rows_are_refused_whatever_the_file_is_called(own_files, tmp_p
     assert "test only" in result.stderr
 
 
-@pytest.mark.parametrize("recipe", ["baseline", "sft", "grpo", "demo"])
+@pytest.mark.parametrize("recipe", ["baseline", "sft", "dpo", "grpo", "repair", "demo", "pipeline"])
 def test_help_teaches(recipe):
     result = run("--help", recipe=recipe)
     assert result.returncode == 0

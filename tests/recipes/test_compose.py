@@ -9,7 +9,7 @@ from coding_model_project.phase0 import Settings
 from recipes.compose import compose_recipe
 
 PROFILES = ["cpu", "gpu_1x", "gpu_8x"]
-RECIPES = ["sft", "grpo"]
+RECIPES = ["sft", "dpo", "grpo", "repair"]
 PRESETS = [preset.name for preset in presets()]
 
 
@@ -37,13 +37,26 @@ def test_one_seed_reaches_data_sampling_and_training(recipe):
     config = compose_recipe(recipe, ["hardware=cpu", "coding.seed=7"])
     keys = {
         "sft": ["trainer.seed"],
+        "dpo": ["trainer.seed"],
         "grpo": [
             "data.seed",
             "actor_rollout_ref.rollout.seed",
             "actor_rollout_ref.actor.data_loader_seed",
         ],
     }
+    keys["repair"] = keys["grpo"]
     assert [OmegaConf.select(config, key) for key in keys[recipe]] == [7] * len(keys[recipe])
+
+
+@pytest.mark.parametrize("hardware", PROFILES)
+def test_repair_is_grpo_with_room_for_an_episode(hardware):
+    grpo, repair = (compose_recipe(name, [f"hardware={hardware}"]) for name in ("grpo", "repair"))
+    assert leaves(repair).keys() == leaves(grpo).keys()
+    assert (repair.coding.repair.rounds, grpo.coding.repair.rounds) == (2, 0)
+    assert repair.coding.repair.attempt_tokens == grpo.data.max_response_length
+    episode = repair.data.max_prompt_length + repair.data.max_response_length
+    assert repair.actor_rollout_ref.rollout.max_model_len == episode
+    assert repair.coding.run_dir != grpo.coding.run_dir
 
 
 def leaves(node, prefix=""):
@@ -115,8 +128,10 @@ def test_presets_are_not_for_sft():
 
 @pytest.mark.verl
 @pytest.mark.parametrize("hardware", PROFILES)
-@pytest.mark.parametrize("preset", PRESETS)
-def test_verl_validates_grpo(hardware, preset, cpu_platform):
+@pytest.mark.parametrize(
+    ("recipe", "preset"), [*(("grpo", preset) for preset in PRESETS), ("repair", "none")]
+)
+def test_verl_validates(hardware, recipe, preset, cpu_platform):
     from verl.trainer.config import AlgoConfig
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
@@ -124,7 +139,7 @@ def test_verl_validates_grpo(hardware, preset, cpu_platform):
     from coding_model_project.verl_ext.grpo import plain
 
     overrides = [f"hardware={hardware}", f"experiment={preset}"]
-    config = plain(compose_recipe("grpo", overrides))
+    config = plain(compose_recipe(recipe, overrides))
     validate_config(
         config=config,
         use_reference_policy=need_reference_policy(config),

@@ -1,0 +1,124 @@
+"""Phases made of commands that a user could run: the demo's and the pipeline's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from coding_model_project.errors import INTERRUPTED, UngradableError
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.metrics import read_metrics, series
+
+LOG = "log.txt"
+_LOG_TAIL = 20
+
+console = Console()
+
+
+def run(command: Sequence[str]) -> None:
+    """Run `python -m command`, which shows its own progress.
+
+    Raises:
+        UngradableError: it failed; it has said why.
+        KeyboardInterrupt: it was interrupted.
+    """
+    # What vLLM warns of on a CPU is known, and would drown the figures.
+    with _process(command, environment={"VLLM_LOGGING_LEVEL": "ERROR"}) as process:
+        process.wait()
+
+
+def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> None:
+    """Run a training recipe into a folder, its output in log.txt; a bar follows its metrics.
+
+    Args:
+        command: the recipe and its overrides, without `coding.run_dir`.
+        steps: how many it will take.
+        shown: the metric beside the bar.
+
+    Raises:
+        UngradableError: it failed; the last lines of its log are shown.
+        KeyboardInterrupt: it was interrupted.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    name = command[0].rpartition(".")[2]
+    columns = (
+        TextColumn(name),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    console.print(f"log: {run_dir / LOG}")
+    with (
+        (run_dir / LOG).open("ab") as log,
+        Progress(*columns, console=console) as progress,
+        _process([*command, f"coding.run_dir={run_dir}"], log) as process,
+    ):
+        bar = progress.add_task(name, total=steps, note="starting")
+        while process.poll() is None:
+            time.sleep(0.5)
+            if logged := logged_series(run_dir, shown):
+                step, value = logged[-1]
+                progress.update(bar, completed=step, note=f"{shown} {value:.3f}")
+
+
+def logged_series(run_dir: Path, metric: str) -> list[tuple[int, float]]:
+    """A metric of a run by step."""
+    return series(read_metrics(RunFolder(run_dir).metrics), metric)
+
+
+@contextmanager
+def timed(name: str, seconds: dict[str, float]) -> Iterator[None]:
+    """A phase under its headline; the wall seconds it took are noted under its name."""
+    console.rule(f"[bold]{name}")
+    started = time.monotonic()
+    yield
+    seconds[name] = time.monotonic() - started
+
+
+@contextmanager
+def _process(
+    command: Sequence[str], log: Any = None, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`python -m command`, in a session of its own so that Ctrl-C reaches it once, from here.
+
+    Args:
+        environment: variables for it, where this process has none.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        stdout=log,
+        stderr=subprocess.STDOUT if log else None,
+        start_new_session=True,
+        env={**(environment or {}), **os.environ},
+    )
+    try:
+        yield process
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
+    if process.returncode == INTERRUPTED:
+        raise KeyboardInterrupt
+    if process.returncode:
+        if log:
+            with Path(log.name).open(errors="replace") as lines:
+                sys.stderr.writelines(deque(lines, _LOG_TAIL))
+        raise UngradableError(f"{command[0]} failed with exit code {process.returncode}; see above")

@@ -1,0 +1,68 @@
+"""A model exported, served by vLLM, and evaluated by Phase 0 through the server."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+COMMAND = [sys.executable, "-m", "coding_model_project"]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(url, process):
+    while process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                return answer.read()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    raise AssertionError(f"the server ended with {process.returncode}")
+
+
+def test_exported_served_and_evaluated_and_nothing_stays(world, tmp_path):
+    out = tmp_path / "export"
+    subprocess.run([*COMMAND, "export", world.root / "model", "--out", out], check=True)
+    port = free_port()
+    options = ["--port", str(port), "--name", "mine", "--max-model-len", "192"]
+    server = subprocess.Popen([*COMMAND, "serve", out, *options, "--dtype", "float32"])
+    try:
+        assert b'"mine"' in wait_for(f"http://127.0.0.1:{port}/v1/models", server)
+        below = psutil.Process(server.pid).children(recursive=True)
+        evaluation = tmp_path / "evaluation"
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "recipes.baseline", "hardware=cpu"),
+                f"coding.run_dir={evaluation}",
+                "coding.min_memory_gb=1",
+                "coding.evaluation.model=mine",
+                f"coding.evaluation.base_url=http://127.0.0.1:{port}/v1",
+                f"coding.evaluation.datasets=[{world.root}/problems.jsonl]",
+                *("coding.evaluation.protocol=sampled", "coding.evaluation.n=2"),
+                "coding.evaluation.max_tokens=32",
+            ],
+            check=True,
+        )
+        server.send_signal(signal.SIGINT)
+        server.wait(60)
+    finally:
+        server.kill()
+    assert not [child for child in below if child.is_running() and child.status() != "zombie"]
+    again = [*COMMAND, "export", world.root / "model", "--out", out]
+    subprocess.run([*again, "--evaluation", evaluation], check=True)
+    card = (out / "README.md").read_text()
+    assert "| problems | pass@1 0.0%" in card  # a random model writes no program
+    assert "8 (0 ungradable)" in card
+    assert "asked a server for `mine`" in card

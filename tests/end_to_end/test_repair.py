@@ -1,0 +1,93 @@
+"""Episodes with repairs through verl's own trainer, on a model that has learned to answer wrongly.
+
+An episode leaves nothing but its samples: how a run resumes is GRPO's (test_interruption.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.data.problems import write_problems
+from coding_model_project.runs.rollouts import read_all_rollouts
+from recipes.compose import compose_recipe
+from recipes.repair.__main__ import RECIPE
+from recipes.run import carry_out
+from tests.end_to_end.conftest import N_PROBLEMS, problem
+
+pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]
+
+HIDDEN_INPUT = 71717
+
+
+def with_a_public_test(number: int):
+    """The world's problem, whose answer nobody can guess from the public test."""
+    first, *rest = problem(number).tests
+    hidden = replace(rest[0].input, args=(HIDDEN_INPUT,))
+    tests = (replace(first, public=True), replace(rest[0], input=hidden, expected=HIDDEN_INPUT))
+    return replace(problem(number), tests=tests)
+
+
+def wrong_model(source: Path, out: Path) -> None:
+    """The world's random model, taught to end what it writes: a program that is wrong everywhere."""
+    from transformers import AutoTokenizer, Qwen2ForCausalLM
+
+    from coding_model_project.data import tiny_model
+
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    model = Qwen2ForCausalLM.from_pretrained(source)
+
+    def example(number: int) -> tiny_model._Example:
+        messages = [{"role": "user", "content": problem(number).statement}]
+        prompt = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        return tiny_model._Example(prompt, tokenizer("x" + tiny_model.END)["input_ids"])
+
+    batches = itertools.repeat([example(number) for number in range(N_PROBLEMS)])
+    tiny_model._fit(model, batches, tiny_model.TinyModelConfig(steps=30, warmup_steps=1), None)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def test_a_repair_run_trains_on_the_models_tokens_only(world, tmp_path, cpu_platform):
+    wrong_model(world.root / "model", tmp_path / "model")
+    write_problems(tmp_path / "problems.jsonl", map(with_a_public_test, range(N_PROBLEMS)))
+
+    overrides = [
+        *world.overrides(tmp_path / "run"),
+        f"coding.problems=[{tmp_path}/problems.jsonl]",
+        f"actor_rollout_ref.model.path={tmp_path}/model",
+        "coding.repair.rounds=1",
+        "coding.repair.attempt_tokens=24",
+        "data.max_response_length=400",
+        "trainer.total_training_steps=2",
+        "trainer.save_freq=-1",
+    ]
+    carry_out(RECIPE, compose_recipe("repair", overrides))
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    steps = [data for row in rows if "repair/rounds" in (data := json.loads(row)["data"])]
+    assert [row["training/global_step"] for row in steps] == [1, 2]
+    episodes = list(read_all_rollouts(tmp_path / "run"))
+    assert len(episodes) == 2 * 4 * N_PROBLEMS
+    for row in steps:
+        assert row["repair/rounds"] == row["repair/tried"] > 0.5
+        # vLLM's own count: what the model was told is in the response, and in nothing that trains.
+        assert row["rollout/trained_tokens"] == row["rollout/generated_tokens"]
+        assert row["response_length/mean"] * 4 * N_PROBLEMS > row["rollout/trained_tokens"]
+        assert row["repair/accepted_by_round_1"] == row["judge/accepted"]
+    told = [
+        attempt for row in episodes for attempt in row.extra["attempts"] if attempt["observation"]
+    ]
+    assert told
+    assert all(attempt["public_error"] in attempt["observation"] for attempt in told)
+    for row in episodes:
+        assert str(HIDDEN_INPUT) not in row.prompt + row.completion
+        first, *more = row.extra["attempts"]
+        if more:  # its observation lies between the two
+            assert first["end"] < more[0]["start"]
+            assert first["observation"] in row.completion

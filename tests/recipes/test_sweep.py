@@ -1,0 +1,35 @@
+"""A sweep's members: named by what is swept, refused before the first starts, alone when they fail."""
+
+import subprocess
+import sys
+
+import pytest
+
+from coding_model_project.errors import ConfigError
+from recipes import sweep
+
+
+def test_members_are_named_by_what_is_swept_only():
+    names = sweep.naming(["-m", "experiment=dense,sparse", "coding.seed=1,2", "trainer.nnodes=1"])
+    assert "hydra.job.config.override_dirname.exclude_keys=[hardware,trainer.nnodes]" in names
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"), [("experiment=dense,sparze", "sparze"), ("coding.seed=1,x", "coding.seed")]
+)
+def test_a_wrong_member_is_refused_before_any_starts(bad, said):
+    with pytest.raises(ConfigError, match=said):
+        sweep.check_members("grpo", ["-m", bad], ["hardware=cpu"])
+
+
+def test_a_failed_member_is_one_line_and_the_others_go_on(tmp_path):
+    """Two members that fail at their checks, before verl is imported."""
+    command = [*(sys.executable, "-m", "recipes.grpo", "-m", "hardware=cpu"), "coding.seed=1,2"]
+    command += ["coding.dataset=null", "coding.problems=[]", "coding.min_memory_gb=0"]
+    command += [f"coding.run_dir={tmp_path}", "actor_rollout_ref.model.path=./nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    for seed in (1, 2):
+        assert f"coding.seed={seed}: in {tmp_path}/coding.seed={seed}\n" in done.stdout
+        assert f"error: coding.seed={seed} failed with exit code 2" in done.stderr
+    assert "Traceback" not in done.stderr
