@@ -9,6 +9,7 @@
     └── UngradableError    no truthful verdict can be given; never becomes a score        exit 3
         ├── SandboxError   the sandbox itself could not do its work, after retries
         ├── CheckerError   a problem's checker program failed
+        ├── HarborError    a Harbor task or its verifier gave no reward (harbor/errors.py)
         └── DataError      the problem's own data is unusable
             └── PromptError    its prompt is more than the model can take
 
@@ -57,6 +58,10 @@ class SandboxError(UngradableError):
 
 class CheckerError(UngradableError):
     """A problem's checker program failed."""
+
+
+class HarborError(UngradableError):
+    """A Harbor task cannot be used, or a trial of it ended without a reward."""
 
 
 class DataError(UngradableError):

@@ -72,6 +72,9 @@ def evaluate(
     concurrency: Annotated[Whole, typer.Option(help="Requests at once.")] = None,
     limit: Annotated[Whole, typer.Option(help="Only the first problems of each set.")] = None,
     max_tests: Annotated[Whole, typer.Option(help="At most so many tests of a problem.")] = None,
+    repair_rounds: Annotated[
+        int, typer.Option(help="Repairs of an answer that fails a public test.", min=0)
+    ] = 0,
     stop_early: Annotated[
         bool, typer.Option("--stop-early", help="Judge until the first failing test only.")
     ] = False,
@@ -111,6 +114,7 @@ def evaluate(
             "concurrency": concurrency,
             "limit": limit,
             "max_tests": max_tests,
+            "repair_rounds": repair_rounds,
             "stop_early": stop_early,
             "shard": shard,
             "wandb": wandb,

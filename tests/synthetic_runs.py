@@ -80,9 +80,11 @@ def write_run(
         "command": ["python", "-m", f"recipes.{recipe}", f"coding.seed={seed}"],
         "created": STARTED,
         "host": "trainer-3",
-        "hardware": {"cores": 16, "memory_gb": 128.0, "gpus": ["NVIDIA H200"]},
+        "hardware": {"cpu": "EPYC", "cores": 16, "memory_gb": 128.0, "gpus": ["NVIDIA H200"]},
         "git": {"commit": "8d0c33f" + "0" * 33, "branch": "main", "dirty": seed % 2 == 0},
         "seeds": {"coding.seed": seed, "data.seed": seed, "actor_rollout_ref.rollout.seed": 42},
+        "packages": {"torch": "2.13.0"},
+        "grader_version": "3",
     }
     (folder / "run.json").write_text(json.dumps(origin))
     ended = None if exit_code is None else STARTED + 5025

@@ -11,7 +11,20 @@ from collections.abc import Sequence
 
 import typer
 
-from coding_model_project.cli import config, data, doctor, eval, grade, report, runs, sandbox, watch
+from coding_model_project.cli import (
+    config,
+    data,
+    doctor,
+    eval,
+    grade,
+    harbor,
+    models,
+    report,
+    runs,
+    sandbox,
+    study,
+    watch,
+)
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 
 app = typer.Typer(
@@ -25,10 +38,16 @@ app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(runs.app, name="runs")
 app.add_typer(eval.app, name="eval")
+app.add_typer(study.app, name="study")
+app.add_typer(harbor.app, name="harbor")
 app.command("doctor")(doctor.doctor)
 app.command("grade")(grade.grade)
 app.command("report")(report.report)
 app.command("watch")(watch.watch)
+app.command("export")(models.export)
+app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+    models.serve
+)
 
 
 @app.callback()

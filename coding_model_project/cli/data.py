@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coding_model_project.cli.common import DataDir, MinTier, Workers, embedded_sandbox
+from coding_model_project.cli.harbor_tasks import export_harbor
+from coding_model_project.cli.pairs import pairs
+from coding_model_project.cli.repair_traces import repair_traces
 from coding_model_project.cli.select_tests import select_tests
+from coding_model_project.cli.sft_rows import sft_rows
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
 
@@ -24,6 +28,10 @@ N_SHOWN = 20
 
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
 app.command("select-tests")(select_tests)
+app.command("sft-rows")(sft_rows)
+app.command("pairs")(pairs)
+app.command("repair-traces")(repair_traces)
+app.command("export-harbor")(export_harbor)
 
 
 @app.command()
@@ -184,7 +192,8 @@ def _last_line(name: str, loaded: Loaded, result: Preflight, *, detailed: bool) 
 @app.command()
 def rows(
     problems: Annotated[
-        list[str], typer.Argument(help="Data sets: names, NAME=PATH, or files of problems.")
+        list[str],
+        typer.Argument(help="Names, NAME=PATH, files of problems, folders of Harbor tasks."),
     ],
     out: Annotated[Path, typer.Option(help="The folder for the files.")],
     kind: Annotated[str, typer.Option(help="rl or sft.")] = "rl",
@@ -212,6 +221,7 @@ def rows(
     """Write verl's training files: rows that name problems, and the problems with their tests once.
 
     Each split goes into a file of its own; data that is test only is refused for training.
+    Of a Harbor task the prompt is its instruction, and its verifier judges.
     """
     from coding_model_project.data import mixing
     from coding_model_project.data.governance import Role

@@ -9,7 +9,7 @@ from enum import Enum
 from importlib.resources import files
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from coding_model_project.configs.schema import BaselineConfig
+from coding_model_project.configs.schema import ROOTS
 
 COMMAND = "python -m coding_model_project config reference --write docs/configuration.md"
 """Makes the page anew."""
@@ -36,8 +36,9 @@ class Preset:
 
 
 def all_keys() -> tuple[Key, ...]:
-    """Every key of the `coding:` subtree, in the schema's order."""
-    return tuple(_keys(BaselineConfig, "coding"))
+    """Every key that the `coding:` subtree of any recipe has, in the schema's order."""
+    found = {key.name: key for root in ROOTS for key in _keys(root, "coding")}
+    return tuple(found.values())
 
 
 def presets() -> tuple[Preset, ...]:
@@ -146,7 +147,8 @@ A preset of your own is a file in `coding_model_project/configs/experiment/` tha
 ## Keys under `coding:`
 
 Hardware profiles and recipes set some of these (`recipes/*/config/`). What is `???` every recipe sets.
-Those under `coding.evaluation` are for `recipes.baseline` only.
+Those under `coding.evaluation` are for `recipes.baseline` only, those under `coding.dpo` for
+`recipes.dpo`.
 
 | key | type or choices | default | unit | meaning |
 |---|---|---|---|---|

@@ -18,6 +18,7 @@ from hydra.core.config_store import ConfigStore
 
 from coding_model_project.prompts import PromptStyle
 from coding_model_project.rewards.outcome import RewardKind
+from coding_model_project.rewards.shaping import LengthBonus
 
 
 def key(default: Any, meaning: str, *, unit: str = "") -> Any:
@@ -43,6 +44,39 @@ class Tier(Enum):
 
 
 @dataclass
+class ShapingConfig:
+    """All off by default."""
+
+    length_weight: float = key(
+        0.0,
+        "Multiply a program's reward by `1 + weight·clip(reference/own − 1, 0, cap − 1)`, the lengths in "
+        "bytes, the reference the problem's shortest gold solution. 0: off.",
+        unit="1",
+    )
+    length_cap: float = key(
+        2.0, "Programs shorter than the reference by more earn no more.", unit="1"
+    )
+    length_bonus: LengthBonus = key(
+        LengthBonus.accepted,
+        "Which programs that applies to: `accepted` ones, or `partial`, all by their share of tests "
+        "passed (`kind=dense` only), which may put a short wrong program above a long right one.",
+    )
+    format_weight: float = key(
+        0.0,
+        "Reward of a completion that is what was asked for, right or wrong: one closed code block and "
+        "nothing else, or with `prompt=bare` no fence.",
+        unit="1",
+    )
+    overlong_buffer: int = key(
+        0,
+        "The last so many tokens of `data.max_response_length` cost ever more of the reward (DAPO's soft "
+        "overlong punishment). 0: off.",
+        unit="tokens",
+    )
+    overlong_weight: float = key(1.0, "What a response of the full length loses by that.", unit="1")
+
+
+@dataclass
 class RewardConfig:
     kind: RewardKind = key(
         RewardKind.sparse,
@@ -54,6 +88,7 @@ class RewardConfig:
         "Run the public tests of programs that fail a hidden one, to report the share that passes "
         "what the prompt shows and fails what it hides.",
     )
+    shaping: ShapingConfig = field(default_factory=ShapingConfig)
 
 
 @dataclass
@@ -106,6 +141,46 @@ class SandboxConfig:
     )
 
 
+class RepairReward(Enum):
+    """Which of an episode's attempts is rewarded."""
+
+    final = "final"
+    best = "best"
+
+
+@dataclass
+class RepairConfig:
+    """Set by `recipes.repair`; `recipes.grpo` has no rounds."""
+
+    rounds: int = key(
+        0,
+        "How often a program that fails a public test may be repaired: the model is shown that test and "
+        "answers again, within the same episode.",
+        unit="rounds",
+    )
+    attempt_tokens: int | None = key(
+        None,
+        "Longest answer of one attempt. null: an equal share of `data.max_response_length`, which holds "
+        "the whole episode, observations included.",
+        unit="tokens",
+    )
+    observation_bytes: int = key(
+        600,
+        "Longest test and outcome in what the model is shown; longer ones are cut.",
+        unit="bytes",
+    )
+    reward: RepairReward = key(
+        RepairReward.final,
+        "`final` rewards the last attempt; `best` the one that is worth most after `discount`. What is "
+        "reported as accepted is the last one in any case.",
+    )
+    discount: float = key(
+        1.0,
+        "For `reward=best`: an attempt's worth is multiplied by this for each repair.",
+        unit="1",
+    )
+
+
 @dataclass
 class TinyCodeConfig:
     seed: int = key(0, "Seed of the task generator: fixed, so that every run has the same tasks.")
@@ -138,6 +213,51 @@ class RolloutsConfig:
     trace_every: int = key(10, "Steps between timing traces; 0 writes none.", unit="steps")
 
 
+class DPOLoss(Enum):
+    """What a preference pair costs (`verl_ext.dpo_loss`)."""
+
+    sigmoid = "sigmoid"
+    ipo = "ipo"
+    cdpo = "cdpo"
+
+
+class TooLong(Enum):
+    """What to do with a pair that has more tokens than `data.max_length`."""
+
+    set_aside = "set_aside"
+    error = "error"
+
+
+@dataclass
+class DPOConfig:
+    """Of `recipes.dpo` only."""
+
+    loss: DPOLoss = key(
+        DPOLoss.sigmoid,
+        "`sigmoid` (Rafailov et al. 2023), `cdpo` for pairs that may be labelled wrongly (Mitchell "
+        "2023), or `ipo` (Azar et al. 2023), which aims at a margin instead of an ever larger one.",
+    )
+    beta: float = key(
+        0.1,
+        "Strength of the hold on the reference, which is the starting model. Of `ipo`: the margin per "
+        "token that is aimed at is 1/(2β).",
+        unit="1",
+    )
+    label_smoothing: float = key(
+        0.0, "Share of pairs taken to be labelled wrongly, below 0.5; of `cdpo` only.", unit="share"
+    )
+    too_long: TooLong = key(
+        TooLong.set_aside,
+        "A pair with a side over `data.max_length` tokens: `set_aside` and counted, or an `error`. "
+        "None is cut.",
+    )
+    cache_dir: str = key(
+        "${coding.data_dir}/reference",
+        "Where the reference's log-probabilities are kept, by a hash of model, pairs and tokens: runs "
+        "that differ in other things read them.",
+    )
+
+
 @dataclass
 class CodingConfig:
     seed: int = key(1, "Seeds data order, sampling and training.")
@@ -160,6 +280,7 @@ class CodingConfig:
         "Markdown code block (instruction-tuned models).",
     )
     reward: RewardConfig = field(default_factory=RewardConfig)
+    repair: RepairConfig = field(default_factory=RepairConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     tinycode: TinyCodeConfig = field(default_factory=TinyCodeConfig)
     checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)
@@ -210,6 +331,13 @@ class EvaluationConfig:
         None, "Sample from the likeliest tokens of this mass. null: the protocol's.", unit="share"
     )
     max_tokens: int | None = key(None, "Longest completion. null: the protocol's.", unit="tokens")
+    repair_rounds: int = key(
+        0,
+        "How often an answer that fails a public test may be repaired within its sample; its tokens and "
+        "judge-seconds are those of all its attempts. How much the model is shown: "
+        "`coding.repair.observation_bytes`.",
+        unit="rounds",
+    )
     stop_early: bool = key(
         False,
         "Judge a program until its first failing test only: much faster where problems have many slow "
@@ -259,8 +387,18 @@ class BaselineConfig(CodingConfig):
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
 
+@dataclass
+class PreferenceConfig(CodingConfig):
+    dpo: DPOConfig = field(default_factory=DPOConfig)
+
+
+ROOTS = (CodingConfig, BaselineConfig, PreferenceConfig)
+"""What the `coding:` subtree of a recipe may be."""
+
+
 def register() -> None:
     """Make the schemas known to Hydra; recipes list one of them in their defaults."""
     store = ConfigStore.instance()
     store.store(name="coding_schema", node={"coding": CodingConfig}, package="_global_")
     store.store(name="baseline_schema", node={"coding": BaselineConfig}, package="_global_")
+    store.store(name="dpo_schema", node={"coding": PreferenceConfig}, package="_global_")

@@ -127,6 +127,16 @@ def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:
     Raises:
         ConfigError: there is no such tokenizer.
     """
+    count = conversation_counter(tokenizer)
+    return lambda problem: count(solve_messages(problem, style=style))
+
+
+def conversation_counter(tokenizer: str) -> Callable[[Sequence[Mapping[str, str]]], int]:
+    """Counts a conversation's tokens, chat template included; one that asks has room for an answer.
+
+    Raises:
+        ConfigError: there is no such tokenizer.
+    """
     from transformers import AutoTokenizer
 
     try:
@@ -135,9 +145,11 @@ def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:
         line = str(error).splitlines()[0]
         raise ConfigError(f"--tokenizer={tokenizer}: cannot be loaded: {line}") from error
 
-    def count(problem: Problem) -> int:
+    def count(messages: Sequence[Mapping[str, str]]) -> int:
         text = loaded.apply_chat_template(
-            solve_messages(problem, style=style), add_generation_prompt=True, tokenize=False
+            [dict(message) for message in messages],
+            add_generation_prompt=messages[-1]["role"] != "assistant",
+            tokenize=False,
         )
         return len(loaded(text, add_special_tokens=False, verbose=False)["input_ids"])
 

@@ -46,17 +46,19 @@ def rl_rows(
 
 def sft_rows(problems: Iterable[Problem], style: PromptStyle) -> list[dict[str, Any]]:
     """Rows for verl's SFT data set: a conversation that ends in the first gold solution."""
-    return [
-        {
-            "data_source": source(problem),
-            "messages": [
-                *solve_messages(problem, style=style),
-                solution_message(problem.gold[0], style=style, language=problem.language),
-            ],
-            "extra_info": {"split": problem.split, "problem": problem.id},
-        }
-        for problem in problems
-    ]
+    return [sft_row(problem, problem.gold[0], style) for problem in problems]
+
+
+def sft_row(problem: Problem, code: str, style: PromptStyle) -> dict[str, Any]:
+    """A row for verl's SFT data set: a conversation that ends in this solution."""
+    return {
+        "data_source": source(problem),
+        "messages": [
+            *solve_messages(problem, style=style),
+            solution_message(code, style=style, language=problem.language),
+        ],
+        "extra_info": {"split": problem.split, "problem": problem.id},
+    }
 
 
 def source(problem: Problem) -> str:

@@ -22,6 +22,7 @@ from coding_model_project.runs.checkpoints import (
     remove_shells,
     write_manifest,
 )
+from coding_model_project.verl_ext.adapters import merge_exports
 
 FINISH_TIMEOUT_S = 1800.0
 """How long the end of a training waits for its last checkpoint's upload."""
@@ -46,12 +47,13 @@ class SavedCheckpoints:
                     self._uploader.submit(folder)
 
     def saved(self, folder: Path) -> None:
-        """A checkpoint is written: record it, tidy up after verl's retention, and upload.
+        """A checkpoint is written: merge LoRA in its export, record it, tidy up after verl, and upload.
 
         Raises:
             CheckpointError: it could not be recorded. A failed upload is said, and raised by `finish`.
         """
         folder = folder.absolute()
+        merge_exports(folder)
         write_manifest(folder)
         remove_shells(folder.parent)
         if self._uploader is not None:

@@ -12,16 +12,19 @@ from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.judge import make_sandbox
+from coding_model_project.rewards.shaping import Shaping
+from coding_model_project.verl_ext import repair_config
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 """Top-level keys that verl 0.9 accepts and then ignores, in favour of `reward.*`."""
 
 
-def check(config: DictConfig, model_key: str) -> None:
+def check(config: DictConfig, model_key: str, make_data: str = "") -> None:
     """Check what every recipe shares.
 
     Args:
         model_key: verl's key of the starting model, e.g. "actor_rollout_ref.model.path".
+        make_data: how one makes a file of data that is missing; {} stands for its path.
 
     Raises:
         ConfigError: names the key and the way out.
@@ -32,7 +35,8 @@ def check(config: DictConfig, model_key: str) -> None:
         for path in files(config, key):
             if not Path(path).exists():
                 refuse_test_only(path) if key == "data.train_files" else None
-                raise ConfigError(f"{key}: no file {path}")
+                way = f"; {make_data.format(path)}" if make_data else ""
+                raise ConfigError(f"{key}: no file {path}{way}")
             if key == "data.train_files":
                 refuse_test_only(path)
     check_memory(config.coding.min_memory_gb)
@@ -44,9 +48,19 @@ def check_sft(config: DictConfig) -> None:
     Raises:
         ConfigError: names the key and the way out.
     """
-    _check_rows(config, "data.train_files", "data.val_files")
+    check_batches(config, "SFT")
+    _check_rows(config, "data.val_files")
+
+
+def check_batches(config: DictConfig, what: str) -> None:
+    """Rows, batches and ranks of verl's SFT trainer, or of one derived from it, work out.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    _check_rows(config, "data.train_files")
     if config.trainer.nnodes > 1:
-        raise ConfigError("trainer.nnodes: SFT runs on one node; set trainer.nnodes=1")
+        raise ConfigError(f"trainer.nnodes: {what} runs on one node; set trainer.nnodes=1")
     if not config.data.use_dynamic_bsz:
         ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
         _check_divides(config, "data.train_batch_size", "data.micro_batch_size_per_gpu", ranks)
@@ -65,7 +79,10 @@ def check_grpo(config: DictConfig) -> None:
             read_problems(path)
         except DataError as error:  # the reward workers would find out, a minute later
             raise ConfigError(f"coding.problems: {error}") from error
-    make_sandbox(OmegaConf.to_container(config.coding.sandbox, enum_to_str=True))  # type: ignore[arg-type]
+    coding: Any = OmegaConf.to_container(config.coding, resolve=True, enum_to_str=True)
+    make_sandbox(coding["sandbox"])
+    Shaping.of(coding, max_tokens=config.data.max_response_length)
+    repair_config.check(config)
     _check_rows(config, "data.train_files")
     _check_divides(
         config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1

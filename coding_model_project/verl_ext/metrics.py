@@ -25,6 +25,7 @@ def step_metrics(
         judge/public_pass_hidden_fail: share of them that passes the tests the prompt may show and
         fails the others: a rise says that the policy learns the examples.
         judge/infra_rate: share of the expected samples that could not be judged.
+        judge/reward_<part>: mean of each of the reward's parts (`rewards`).
         judge/reward: mean of the judged samples' rewards, which are all that is trained on;
         judge/reward_if_infra_were_zero: what it would be, had the others been scored 0.
         judge/seconds: sandbox wall seconds spent; judge/cache_hits: share answered from the cache.
@@ -46,8 +47,38 @@ def step_metrics(
         "judge/infra_rate": max(0.0, 1.0 - n / expected),
         "judge/reward": sum(rewards) / n,
         "judge/reward_if_infra_were_zero": sum(rewards) / max(n, expected),
+        **{f"judge/{key}": mean(key) for key in samples[0] if key.startswith("reward_")},
         "judge/seconds": sum(sample["judge_s"] for sample in samples),
         "judge/cache_hits": mean("cached"),
         "judge/wait_s": max(s["graded_at"] for s in samples)
         - max(s["generated_at"] for s in samples),
+    }
+
+
+def repair_metrics(samples: Sequence[Mapping[str, float]], rounds: int) -> dict[str, float]:
+    """Metrics of one step's episodes.
+
+    Args:
+        samples: `reward_manager.sample_info` and `episode_info` of every sample that was judged.
+        rounds: `coding.repair.rounds`.
+
+    Returns:
+        repair/rounds: mean repairs of an episode; repair/tried: share with any; repair/repaired: share
+        accepted after one; repair/accepted_by_round_<r>: share whose last attempt came after at most r
+        repairs and is accepted, which rises to judge/accepted; repair/judge_s: sandbox wall seconds
+        spent on public tests between attempts.
+    """
+    if not samples:
+        return {}
+    n = len(samples)
+    accepted = [sample["repairs"] for sample in samples if sample["acc"]]
+    return {
+        "repair/rounds": sum(sample["repairs"] for sample in samples) / n,
+        "repair/tried": sum(sample["repairs"] > 0 for sample in samples) / n,
+        "repair/repaired": sum(sample["repaired"] for sample in samples) / n,
+        **{
+            f"repair/accepted_by_round_{round_}": sum(used <= round_ for used in accepted) / n
+            for round_ in range(rounds + 1)
+        },
+        "repair/judge_s": sum(sample["public_judge_s"] for sample in samples),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +17,12 @@ from omegaconf import DictConfig, OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from coding_model_project.errors import CodingModelError, DataError
-from coding_model_project.judge import Judge, open_judge
-from coding_model_project.rewards.outcome import REWARDS
+from coding_model_project.errors import CodingModelError
+from coding_model_project.rewards.outcome import REWARDS, discounted
+from coding_model_project.rewards.shaping import Answer, Shaping, shaped
 from coding_model_project.runs.rollouts import brief
-from coding_model_project.runs.ungradable import Ungradable, note, reason_of
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
+from coding_model_project.verl_ext.judging import ATTEMPTS, Bench, leave_out
 
 SAMPLE_KEY = "sample"
 """The one key of `reward_extra_info` that is text: JSON for rollouts.jsonl, no metric."""
@@ -30,6 +30,9 @@ SAMPLE_KEY = "sample"
 
 class CodeRewardManager(RewardManagerBase):
     """Rewards a completion by running it on its problem's hidden tests.
+
+    Of an episode with repairs each attempt is a completion; what the model was told is none of them.
+    `coding.repair.reward` says which is rewarded.
 
     A row's `reward_model.ground_truth` is a problem's id; the problem, with its tests, comes from
     the files `coding.problems`, read once per worker. What cannot be judged raises: verl then leaves
@@ -48,18 +51,14 @@ class CodeRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self._decode = tokenizer.decode
-        from coding_model_project.data.problems import read_problems
-
         self._coding: dict[str, Any] = OmegaConf.to_container(config.coding, resolve=True)  # type: ignore[assignment]
-        self._problems: dict[str, Problem] = {
-            problem.id: problem
-            for path in self._coding["problems"]
-            for problem in read_problems(path)
-        }
+        self._bench = Bench(self._coding)
         self._reward = REWARDS[self._coding["reward"]["kind"]]
+        self._shaping = Shaping.of(self._coding, max_tokens=config.data.max_response_length)
         self._check_public = self._coding["reward"]["check_public"]
-        self._stack = AsyncExitStack()
-        self._starting: asyncio.Task[Judge] | None = None
+        repair = self._coding["repair"]
+        self._rewards_best = repair["reward"] == "best"
+        self._discount: float = repair["discount"]
         self._run_dir = Path(self._coding["run_dir"])
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -76,61 +75,83 @@ class CodeRewardManager(RewardManagerBase):
         try:
             return await self._judged(item, generated_at)
         except CodingModelError as error:
-            about = item.non_tensor_batch
-            row = Ungradable(
-                step=int(about["global_steps"]),
-                problem=str(about["reward_model"]["ground_truth"]),
-                sample=f"{about['uid']}_{about['session_id']}",
-                error=type(error).__name__,
-                reason=reason_of(error),
-                at=time.time(),
-            )
-            note(self._run_dir, row)
+            leave_out(self._run_dir, item.non_tensor_batch, error)
             # verl prints a traceback for each such sample: where it came from is in the message.
             raise error.with_traceback(None) from None
 
     async def _judged(self, item: Any, generated_at: float) -> dict[str, Any]:
-        problem = self._problem(item.non_tensor_batch["reward_model"]["ground_truth"])
+        about = item.non_tensor_batch
+        problem = self._bench.problem(about["reward_model"]["ground_truth"])
         tokens = self._response(item)
-        completion = self._decode(tokens, skip_special_tokens=True)
-        judge = await self._started_judge()
-        verdict = await judge.hidden.grade(problem, completion)
+        attempts: list[dict[str, Any]] = about.get("tool_extra_fields", {}).get(ATTEMPTS, [])
+        spans = [(attempt["start"], attempt["end"]) for attempt in attempts] or [(0, len(tokens))]
+        answers = [self._decode(tokens[a:b], skip_special_tokens=True) for a, b in spans]
+        judge = await self._bench.judge()
+        graded = self._graded(len(answers))
+        verdicts = await asyncio.gather(
+            *(judge.hidden.grade(problem, answers[number]) for number in graded)
+        )
+        rewards = [
+            self._worth(problem, verdict, answers[number], len(tokens), number)
+            for number, verdict in zip(graded, verdicts, strict=True)
+        ]
+        reward = max(reversed(rewards), key=lambda one: one.total)  # of equals the last
+        verdict = verdicts[-1]
         public = await judge.passes_public(problem, verdict) if self._check_public else None
-        reward = self._reward(problem, verdict)
         info = sample_info(verdict, reward, public, generated_at, time.time())
-        about = {"problem": problem.id, "tokens": len(tokens), "parts": dict(reward.parts)}
-        about["verdict"] = brief(verdict, problem.hidden_tests, public_passed=public)
+        if attempts:
+            info |= episode_info(verdict, attempts)
+        sample = {
+            "problem": problem.id,
+            "tokens": sum(b - a for a, b in spans),
+            "parts": dict(reward.parts),
+            "verdict": brief(verdict, problem.hidden_tests, public_passed=public),
+            "attempts": [
+                attempt | {"completion": answer}
+                for attempt, answer in zip(attempts, answers, strict=False)
+            ],
+        }
         return {
             "reward_score": reward.total,
-            "reward_extra_info": info | {SAMPLE_KEY: json.dumps(about)},
+            "reward_extra_info": info | {SAMPLE_KEY: json.dumps(sample)},
         }
 
-    def _problem(self, problem_id: str) -> Problem:
-        if problem_id not in self._problems:
-            raise DataError(
-                f"{problem_id}: a row of data.* names it, no file of coding.problems has it"
-            )
-        return self._problems[problem_id]
+    def _graded(self, n_attempts: int) -> range:
+        """Which attempts the hidden tests judge; always the last, which is what a run reports."""
+        return range(0 if self._rewards_best else n_attempts - 1, n_attempts)
+
+    def _worth(
+        self, problem: Problem, verdict: Verdict, answer: str, n_tokens: int, repairs: int
+    ) -> Reward:
+        """What an attempt is worth after so many repairs."""
+        reward = shaped(
+            self._reward(problem, verdict),
+            problem,
+            verdict,
+            Answer(completion=answer, tokens=n_tokens),
+            self._shaping,
+        )
+        return discounted(reward, self._discount**repairs) if self._rewards_best else reward
 
     def _response(self, item: Any) -> Any:
-        """The generated token ids, without padding."""
+        """The response's token ids, observations included, without padding."""
         responses = item.batch["responses"]
         n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
         return responses[:n_valid]
 
-    async def _started_judge(self) -> Judge:
-        """The judge; all who wait for a start that fails get its error, and the next tries anew."""
-        if self._starting is None:
-            self._starting = asyncio.ensure_future(
-                self._stack.enter_async_context(open_judge(self._coding))
-            )
-        starting = self._starting
-        try:
-            return await asyncio.shield(starting)
-        except CodingModelError:
-            if self._starting is starting:
-                self._starting = None
-            raise
+
+def episode_info(verdict: Verdict, attempts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What `sample_info` does not know: an episode's repairs, as flat numbers.
+
+    Args:
+        verdict: of the last attempt.
+    """
+    repairs = len(attempts) - 1
+    return {
+        "repairs": float(repairs),
+        "repaired": float(verdict.passed and repairs > 0),
+        "public_judge_s": sum(attempt["judge_s"] for attempt in attempts),
+    }
 
 
 def sample_info(

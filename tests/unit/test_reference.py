@@ -29,9 +29,9 @@ def test_every_key_has_a_meaning_and_every_quantity_a_unit(key):
 
 
 def test_keys_are_those_of_the_configuration():
-    tree = OmegaConf.structured(schema.BaselineConfig)
+    trees = [OmegaConf.structured(root) for root in schema.ROOTS]
     known = {key.name for key in reference.all_keys()}
-    assert known == {f"coding.{name}" for name in leaves(tree)}
+    assert known == {f"coding.{name}" for tree in trees for name in leaves(tree)}
 
 
 def leaves(node, prefix=""):

@@ -1,0 +1,93 @@
+"""`harbor results`: what a job's trials come to; and keeping a job of ours as Harbor does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coding_model_project.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coding_model_project.harbor.results import TrialResult
+    from coding_model_project.harbor.trial import TrialOutcome
+
+
+class Job:
+    """A new job's folder: trials as they end, and its statistics."""
+
+    def __init__(self, folder: Path, agent: str, at_once: int) -> None:
+        """
+        Raises:
+            ConfigError: there is something already.
+        """
+        from datetime import UTC, datetime
+        from uuid import uuid4
+
+        from coding_model_project.harbor.recording import Recorder
+
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(f"--job: {folder} is not empty; choose a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._recorder = Recorder(job=folder.resolve(), job_id=uuid4(), agent=agent)
+        self._started, self._at_once = datetime.now(UTC), at_once
+        self._trials: list[TrialResult] = []
+
+    def add(self, outcome: TrialOutcome) -> None:
+        self._trials.append(self._recorder.record(outcome))
+
+    def finish(self) -> None:
+        from coding_model_project.evaluation.harbor_jobs import write_job
+        from coding_model_project.harbor.recording import ENVIRONMENT
+
+        config = {
+            "n_concurrent_trials": self._at_once,
+            "agents": [{"name": self._recorder.agent}],
+            "environment": {"import_path": ENVIRONMENT},
+            "tasks": [trial.config["task"] for trial in self._trials],
+        }
+        write_job(
+            self._recorder.job,
+            self._trials,
+            job_id=self._recorder.job_id,
+            config=config,
+            started_at=self._started,
+            n_total=len(self._trials),
+            finished=True,
+        )
+
+
+def results(
+    job: Annotated[
+        Path, typer.Argument(help="A job's folder, of `harbor grade --job` or of Harbor.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Count a job's trials: PASS, FAIL, and ERROR by cause; pass@k and its interval.
+
+    A trial passes if its main reward is at least 1. Errors (outages, broken verifiers) are in no rate.
+    The last line is JSON.
+    """
+    from coding_model_project.evaluation.harbor_jobs import scores
+    from coding_model_project.harbor.results import read_trials
+
+    trials = read_trials(job)
+    if not trials:
+        raise ConfigError(f"{job}: no trial of a Harbor job is in this folder")
+    counted = scores(trials)
+    if not as_json:
+        for key, one in counted.items():
+            print(f"{key}: PASS {one.passed}, FAIL {one.failed}, ERROR {sum(one.errors.values())}")
+            for cause, number in sorted(one.errors.items()):
+                print(f"  error: {number} × {cause}")
+            for k, rate in one.pass_at_k.items():
+                said = (
+                    f" (95%: {one.interval[0]:.1%} – {one.interval[1]:.1%})" if one.interval else ""
+                )
+                print(f"  pass@{k}: {rate:.1%} over {one.n_tasks} tasks{said if k == 1 else ''}")
+            if one.n_tasks_without:
+                print(f"  {one.n_tasks_without} tasks have no trial without an error")
+    print(json.dumps({key: asdict(one) for key, one in counted.items()}))

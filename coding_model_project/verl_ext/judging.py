@@ -1,0 +1,77 @@
+"""What verl's processes that judge share: problems, a judge, and a note of what it cannot judge."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data.problems import read_problems
+from coding_model_project.errors import CodingModelError, DataError
+from coding_model_project.judge import Judge, open_judge
+from coding_model_project.runs.ungradable import Ungradable, note, reason_of
+from coding_model_project.types import Problem
+
+ATTEMPTS = "attempts"
+"""The key of an agent loop's extra fields that holds an episode's attempts (`repair_loop.Attempt`, as
+plain data), for the reward manager. verl's own loop has none: there the response is the one attempt."""
+
+
+class Bench:
+    """The problems of `coding.problems` by id, and the judge, started when it is first needed.
+
+    Args:
+        coding: the resolved `coding:` subtree.
+    """
+
+    def __init__(self, coding: Mapping[str, Any]) -> None:
+        self._coding = coding
+        self._problems = {
+            problem.id: problem for path in coding["problems"] for problem in read_problems(path)
+        }
+        self._stack = AsyncExitStack()
+        self._starting: asyncio.Task[Judge] | None = None
+
+    def problem(self, problem_id: str) -> Problem:
+        """Raises:
+        DataError: no file has it.
+        """
+        if problem_id not in self._problems:
+            raise DataError(
+                f"{problem_id}: a row of data.* names it, no file of coding.problems has it"
+            )
+        return self._problems[problem_id]
+
+    async def judge(self) -> Judge:
+        """The judge; all who wait for a start that fails get its error, and the next tries anew."""
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(
+                self._stack.enter_async_context(open_judge(self._coding))
+            )
+        starting = self._starting
+        try:
+            return await asyncio.shield(starting)
+        except CodingModelError:
+            if self._starting is starting:
+                self._starting = None
+            raise
+
+
+def leave_out(run_dir: Path, row: Mapping[str, Any], error: CodingModelError) -> None:
+    """Note in the run's ungradable.jsonl why a sample is in no batch.
+
+    Args:
+        row: of verl's batch, as an agent loop and a reward manager get it.
+    """
+    lost = Ungradable(
+        step=int(row["global_steps"]),
+        problem=str(row["reward_model"]["ground_truth"]),
+        sample=f"{row['uid']}_{row['session_id']}",
+        error=type(error).__name__,
+        reason=reason_of(error),
+        at=time.time(),
+    )
+    note(run_dir, lost)
