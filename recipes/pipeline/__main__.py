@@ -7,7 +7,7 @@ GRPO on rewards from running them → GRPO with repair rounds. Each phase's mode
 held-out problems by the same protocol. Without arguments: embedded tasks, a tiny model, two CPU cores.
 
     phases=[baseline,sft,grpo]             some of them, in this order
-    model=MODEL                            start from another model
+    base_model=MODEL                       start from another model
     coding.seed=2                          another seed for data, sampling and training
     grpo.steps=50 'grpo.overrides=["coding.reward.kind=dense"]'   any key of a phase's own recipe
     coding.sandbox.workers=4               keys of `coding:` reach every phase

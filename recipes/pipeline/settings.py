@@ -57,7 +57,7 @@ class Settings:
         return cls(
             root=Path(config.coding.run_dir),
             phases=phases,
-            model=config.model,
+            model=config.base_model,
             data_dir=data_dir,
             problems=Path(config.coding.problems[0]).absolute(),
             common=(f"hardware={hardware}", f"coding.data_dir={data_dir}", *passed_on),
