@@ -8,3 +8,10 @@ def cpu_platform():
 
     prepare_environment("cpu")
     check_cpu_plugin()
+
+
+@pytest.fixture(autouse=True)
+def _verl_on_its_cpu_platform(request):
+    """Whichever test imports verl first decides for all: the platform must be chosen before."""
+    if request.node.get_closest_marker("verl"):
+        request.getfixturevalue("cpu_platform")

@@ -159,11 +159,14 @@ class DPOTrainer(sft_trainer.SFTTrainer):
         return infer_and_note
 
     def fit(self) -> None:
-        # `fit` makes its logger itself, by this name.
-        sft_trainer.Tracking = functools.partial(  # type: ignore[attr-defined]
-            _PairTracking, self.validation
-        )
-        super().fit()
+        # `fit` makes its logger itself, by this name; SFT in the same process needs verl's own again.
+        module: Any = sft_trainer
+        plain = module.Tracking
+        module.Tracking = functools.partial(_PairTracking, self.validation)
+        try:
+            super().fit()
+        finally:
+            module.Tracking = plain
 
 
 class _PairTracking(Tracking):
