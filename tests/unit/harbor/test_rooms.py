@@ -9,12 +9,12 @@ import tarfile
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from coding_model_project.harbor.config import EnvironmentConfig
 from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
 from coding_model_project.harbor.environment.dockerfile import ImageError
+from tests.processes import below
 from tests.unit.harbor.rooms import run_in_environments
 
 pytestmark = pytest.mark.sandbox
@@ -36,25 +36,18 @@ def in_a_room(folder, use, dockerfile="FROM debian\nWORKDIR /app\n", config=None
     return run_in_environments(body)
 
 
-def below():
-    """Keepers, and all that they started: other tests may have processes of this one running."""
-    children = psutil.Process().children()
-    keepers = [child for child in children if any("keeper" in word for word in child.cmdline())]
-    return [each for keeper in keepers for each in (keeper, *keeper.children(recursive=True))]
-
-
 def test_files_and_background_processes_last_and_end_with_the_room(tmp_path):
     async def use(room):
         await room.run_command("sleep 1000 & echo $! > pid; echo $GIVEN > note")
         alive = await room.run_command("kill -0 $(cat pid); echo $?; cat note; pwd")
-        children = [child.name() for child in below()]
+        children = [child.name() for child in below("keeper")]
         await room.begin_verifier()
         gone = await room.run_command("kill -0 $(cat pid) 2>/dev/null; echo $?; cat /app/note")
         return alive.stdout, gone.stdout, "sleep" in children
 
     alive, gone, seen = in_a_room(tmp_path, use)
     assert (alive, gone, seen) == ("0\ntask\n/app\n", "1\ntask\n", True)
-    assert not below()
+    assert not below("keeper")
 
 
 def test_a_time_out_ends_all_that_the_command_started_and_nothing_else(tmp_path):
@@ -242,7 +235,7 @@ def test_a_keeper_that_dies_is_replaced(tmp_path):
     async def use(environments):
         made = (tmp_path, EnvironmentConfig(), {})
         room, _ = await environments.create(*made)
-        keeper, *_ = below()
+        keeper, *_ = below("keeper")
         keeper.kill()
         with pytest.raises(EnvironmentFailed, match="the room is lost"):
             await room.run_command("true")
@@ -253,4 +246,4 @@ def test_a_keeper_that_dies_is_replaced(tmp_path):
         return ended.stdout
 
     assert run_in_environments(use) == "again\n"
-    assert not below()
+    assert not below("keeper")

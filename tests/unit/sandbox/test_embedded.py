@@ -17,11 +17,13 @@ from coding_model_project.sandbox import conformance, embedded
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
 from coding_model_project.sandbox.embedded.confine import Tier
 from coding_model_project.types import Call, Limits, Opaque, Program, Status, Stdin
+from tests.processes import below
 
 pytestmark = pytest.mark.sandbox
 
 LIMITS = Limits(cpu_s=5, wall_s=10, memory_mb=256, output_kb=64)
 ECHO = Program(source="print(input())")
+ZYGOTE = f"{embedded.__name__}.zygote"
 SLEEP = Program(source="import time\ntime.sleep(0.5)\nprint(input())")
 
 
@@ -39,24 +41,9 @@ async def sandbox(tier):
         yield sandbox
 
 
-def below() -> list[psutil.Process]:
-    """What this process's sandboxes run, parents first. Not all its children: Ray's may be among
-    them when the training tests ran first, and who kills one of those ends the whole test run.
-    """
-    zygotes = [child for child in psutil.Process().children() if is_zygote(child)]
-    return [each for zygote in zygotes for each in (zygote, *zygote.children(recursive=True))]
-
-
-def is_zygote(process: psutil.Process) -> bool:
-    try:
-        return f"{embedded.__name__}.zygote" in process.cmdline()
-    except psutil.Error:
-        return False
-
-
 async def running(n: int) -> list[psutil.Process]:
     """What runs below this process once it is `n` processes, parents first."""
-    while len(found := below()) != n:
+    while len(found := below(ZYGOTE)) != n:
         await asyncio.sleep(0.01)
     return found
 
@@ -114,7 +101,7 @@ async def test_a_program_whose_process_keeps_dying_is_the_sandboxs_failure(tier)
     async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier=tier) as sandbox:
         run = asyncio.create_task(outputs(sandbox, SLEEP, "a"))
         while not run.done():
-            for process in below():
+            for process in below(ZYGOTE):
                 try:
                     if process.ppid() != os.getpid():
                         process.kill()
@@ -247,7 +234,7 @@ async def test_no_interpreter_no_sandbox():
     with pytest.raises(SandboxError, match="/no/such/python"):
         async with EmbeddedSandbox(python="/no/such/python"):
             pass
-    assert below() == []
+    assert below(ZYGOTE) == []
 
 
 async def test_names_of_tiers_and_starting_are_checked():
