@@ -34,7 +34,7 @@ def check(min_tier: MinTier = "seccomp") -> int:
 
 async def _check(min_tier: str) -> int:
     from coding_model_project.sandbox.conformance import check as find_faults
-    from coding_model_project.sandbox.embedded import EmbeddedSandbox, languages
+    from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, languages
     from coding_model_project.sandbox.embedded.confine import Tier
     from coding_model_project.sandbox.embedded.probe import why_not
 
@@ -43,8 +43,9 @@ async def _check(min_tier: str) -> int:
         for tier in Tier:
             if not sandbox.tier.at_least(tier):
                 print(f"missing for {tier}: {why_not(tier, sys.executable)}")
+        print(f"tests are forked {fork_server.summary()}")
         print(f"languages: {languages.summary(sandbox.tier)}")
-        faults = await find_faults(sandbox)
+        faults = await find_faults(sandbox, languages.available(sandbox.tier))
     for fault in faults:
         print(f"fault: {fault}")
     print(f"conformance: {f'{len(faults)} faults' if faults else 'passed'}")

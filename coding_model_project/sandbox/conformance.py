@@ -6,7 +6,7 @@ import asyncio
 import math
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coding_model_project.sandbox.base import Sandbox
@@ -52,6 +52,7 @@ class Case:
     """None where it does not matter."""
     value: Plain | Opaque = None
     limits: Limits = _LIMITS
+    language: str = "python"
     isolation: bool = False
     """Not asked of a sandbox that only limits resources (tier rlimit)."""
 
@@ -233,10 +234,64 @@ CASES: tuple[Case, ...] = (
 )
 
 
-async def check(sandbox: Sandbox) -> list[Finding]:
-    """Run every case and scenario on a started sandbox; what it does not meet, in order."""
+def _spoken(language: str, unit: str, echo: str, fail: str, broken: str, loop: str) -> list[Case]:
+    """What holds in every language.
+
+    Args:
+        unit: what finds `broken`: "compile" or "syntax".
+        echo: prints its first line of input.
+        fail: ends with exit code 3.
+        loop: never ends, and prints nothing.
+    """
+    broken_status = Status.compile_error if unit == "compile" else Status.syntax_error
+    cases = [
+        Case(name="echo", source=echo, given=Stdin("a b\nc\n"), stdout="a b\n"),
+        Case(name="exit code", source=fail, status=Status.raised),
+        Case(name=f"{unit} error", source=broken, status=broken_status),
+        Case(name="infinite loop", source=loop, status=Status.cpu_timeout, limits=_BRIEF),
+    ]
+    return [replace(case, name=f"{language}: {case.name}", language=language) for case in cases]
+
+
+LANGUAGES = {
+    "cpp": _spoken(
+        "cpp",
+        "compile",
+        echo="#include <bits/stdc++.h>\n"
+        "int main() { std::string s; getline(std::cin, s); std::cout << s << std::endl; }",
+        fail="int main() { return 3; }",
+        broken="int main() { return }",
+        loop="int main() { volatile int n = 0; for (;;) n++; }",
+    ),
+    "javascript": _spoken(
+        "javascript",
+        "syntax",
+        echo="console.log(require('fs').readFileSync(0, 'utf8').split('\\n')[0])",
+        fail="process.exit(3)",
+        broken="function f( {",
+        loop="for (;;) {}",
+    ),
+    "bash": _spoken(
+        "bash",
+        "syntax",
+        echo='IFS= read -r line\necho "$line"',
+        fail="exit 3",
+        broken="if true; then",
+        loop="while :; do :; done",
+    ),
+}
+"""What is asked of a sandbox that runs these languages too."""
+
+
+async def check(sandbox: Sandbox, languages: Sequence[str] = ()) -> list[Finding]:
+    """Run every case and scenario on a started sandbox; what it does not meet, in order.
+
+    Args:
+        languages: of `LANGUAGES`, those that it runs besides Python.
+    """
     isolates = "/rlimit/" not in sandbox.identity
     cases = [case for case in CASES if isolates or not case.isolation]
+    cases += [case for language in languages for case in LANGUAGES[language]]
     scenarios = [*_SCENARIOS, *([_files_stay_unwritten] if isolates else [])]
     found = await asyncio.gather(
         *(_check_case(sandbox, case) for case in cases),
@@ -246,7 +301,8 @@ async def check(sandbox: Sandbox) -> list[Finding]:
 
 
 async def _check_case(sandbox: Sandbox, case: Case) -> Finding | None:
-    executions = await sandbox.run(Program(source=case.source), [case.given], case.limits)
+    program = Program(source=case.source, language=case.language)
+    executions = await sandbox.run(program, [case.given], case.limits)
     if len(executions) != 1:
         return Finding(case.name, f"{len(executions)} executions of 1 input")
     problem = case.problem(executions[0])

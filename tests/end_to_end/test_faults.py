@@ -19,6 +19,7 @@ import pytest
 from coding_model_project.runs.checkpoints import checkpoints_in, step_of
 from coding_model_project.runs.folder import RunFolder, State
 from tests.end_to_end.test_interruption import left_running
+from tests.processes import command_line
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
@@ -78,7 +79,7 @@ def test_sigterm_saves_and_damage_falls_back(world, tmp_path):
     second = sft(run, overrides, output, WANDB_MODE="offline")
     wait_for_lines(run, n_lines + 1, second, output)
     for child in psutil.Process(second.pid).children(recursive=True):
-        if any("wandb-core" in word for word in child.cmdline()):
+        if "wandb-core" in command_line(child):
             child.kill()
     wait_for_lines(run, len(lines(run)) + 3, second, output)
     second.send_signal(signal.SIGTERM)

@@ -17,6 +17,7 @@ from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
 from recipes.compose import compose_recipe
 from recipes.run import carry_out
+from tests.processes import command_line
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(400)]
 
@@ -63,20 +64,17 @@ def metrics(run_dir: Path) -> list[dict[str, float]]:
     return [json.loads(line)["data"] for line in lines]
 
 
-def kill_once_trained(run_dir: Path, command: str, killed_at: list[float]) -> threading.Thread:
+def kill_once_trained(run_dir: Path, name: str, killed_at: list[float]) -> threading.Thread:
     """After the first step, kill the first process below this one whose command line starts so."""
 
     def wait_and_kill() -> None:
         while not metrics(run_dir):
             time.sleep(0.1)
         for process in psutil.Process().children(recursive=True):
-            try:
-                if " ".join(process.cmdline()).startswith(command):
-                    process.kill()
-                    killed_at.append(time.monotonic())
-                    return
-            except psutil.Error:
-                continue
+            if command_line(process).startswith(name):
+                process.kill()
+                killed_at.append(time.monotonic())
+                return
 
     thread = threading.Thread(target=wait_and_kill, daemon=True)
     thread.start()

@@ -28,6 +28,7 @@ from coding_model_project.runs.checkpoints import checkpoints_in, step_of, verif
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout, read_all_rollouts
 from tests.end_to_end.test_interruption import left_running
+from tests.processes import command_line
 from tests.soak.grpo_runs import PATIENCE_S, prepare_data, start, steps, wait
 
 SAVE_EVERY = 2
@@ -75,15 +76,15 @@ class Outcome:
     failures: list[str]
 
 
-def kill_process(command: str) -> Strike:
+def kill_process(name: str) -> Strike:
     """Kill -9 the run's first process whose command line starts so."""
 
     def strike(process: subprocess.Popen[bytes], run: RunFolder) -> None:
         for child in psutil.Process(process.pid).children(recursive=True):
-            if " ".join(child.cmdline()).startswith(command):
+            if command_line(child).startswith(name):
                 child.kill()
                 return
-        raise RuntimeError(f"no process {command}")
+        raise RuntimeError(f"no process {name}")
 
     return strike
 
@@ -91,14 +92,14 @@ def kill_process(command: str) -> Strike:
 def kill_sandbox(process: subprocess.Popen[bytes], run: RunFolder) -> None:
     """Kill -9 all that the reward worker has started: the sandbox's own processes."""
     for child in psutil.Process(process.pid).children(recursive=True):
-        if " ".join(child.cmdline()).startswith("ray::RewardLoopWorker"):
+        if command_line(child).startswith("ray::RewardLoopWorker"):
             for sandboxed in child.children(recursive=True):
                 sandboxed.kill()
 
 
 def kill_wandb(process: subprocess.Popen[bytes], run: RunFolder) -> None:
     for child in psutil.Process(process.pid).children(recursive=True):
-        if any("wandb-core" in word for word in child.cmdline()):
+        if "wandb-core" in command_line(child):
             child.kill()
 
 

@@ -30,6 +30,7 @@ from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.ungradable import read_ungradable
 from tests.contract.conftest import ServerProcess
 from tests.end_to_end.test_interruption import left_running
+from tests.processes import command_line
 from tests.soak import fault_proxy
 from tests.soak.evidence import Evidence, evidence
 from tests.soak.fault_proxy import Fault
@@ -201,7 +202,7 @@ def gone(folder: Path) -> list[Row]:
             folder / "validation",
             "gone for good, before the first validation",
             lambda _, process: any(
-                " ".join(child.cmdline()).startswith("ray::")
+                command_line(child).startswith("ray::")
                 for child in psutil.Process(process.pid).children(recursive=True)
             ),
             "trainer.val_before_train=true",

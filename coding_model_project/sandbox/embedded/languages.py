@@ -152,6 +152,11 @@ _MISSING = {
 }
 
 
+def available(tier: Tier) -> list[Language]:
+    """Those that are run at a tier."""
+    return [spoken for spoken in Language if why_not(spoken, tier) is None]
+
+
 def summary(tier: Tier) -> str:
     """One line: what is run at a tier and by what, and why the rest is not."""
     parts = ["python"]

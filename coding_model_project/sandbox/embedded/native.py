@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.sandbox.embedded import arguments, confine, frames, launch, linux, trial
+from coding_model_project.sandbox.embedded import arguments, confine, frames, launch, linux
 from coding_model_project.sandbox.embedded.confine import PROC, Tier
 from coding_model_project.sandbox.embedded.launch import Command, Place, Profile
+from coding_model_project.sandbox.embedded.outputs import Outputs
 from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host
 from coding_model_project.types import Limits
 
@@ -349,7 +350,7 @@ def _run(channel: socket.socket, ready: _Ready, head: dict[str, Any], data: byte
         files.update(on_files.files)
         given += on_files.descriptors
         data = b""
-    outputs = trial.Outputs.create()
+    outputs = Outputs.create()
     stdin = arguments.in_memory(data)
     descriptors = [stdin, *outputs.descriptors, *given]
     if ready.source is not None and tier is not Tier.namespaces:

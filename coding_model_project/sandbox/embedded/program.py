@@ -93,27 +93,41 @@ def _exit_code(code: object) -> int:
 
 
 def _finish(exit_code: int) -> NoReturn:
-    """End as an interpreter would (threads, handlers, buffers), without returning to our frames."""
-    with contextlib.suppress(BaseException):
+    """End as an interpreter would (threads, handlers, buffers), without returning to our frames.
+
+    Every test comes by here, so nothing is touched that need not be: no suppress(), whose objects are
+    pages of memory.
+    """
+    try:
         if _thread._count():
             sys.modules["threading"]._shutdown()
-    with contextlib.suppress(BaseException):
-        atexit._run_exitfuncs()
+    except BaseException:  # noqa: BLE001
+        pass
+    try:
+        if atexit._ncallbacks():
+            atexit._run_exitfuncs()
+    except BaseException:  # noqa: BLE001
+        pass
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None and not getattr(stream, "closed", False):
                 stream.flush()
         except BaseException:  # noqa: BLE001 - the stream may be the program's own object
             exit_code = exit_code or 120
-    for stream in _other_streams():
-        with contextlib.suppress(BaseException):
-            stream.flush()
+    _flush_others()
     os._exit(exit_code)
 
 
-def _other_streams() -> list[Any]:
+def _flush_others() -> None:
     """What an interpreter would flush by freeing it: the first streams, and the program's own."""
     module = sys.modules.get("__main__")
     own = list(module.__dict__.values()) if type(module) is types.ModuleType else []
-    # Not io.IOBase: what isinstance() does for an abstract class is 60 pages of memory touched.
-    return [sys.__stdout__, sys.__stderr__, *(v for v in own if isinstance(v, _io._IOBase))]
+    for stream in (sys.__stdout__, sys.__stderr__, *own):
+        # Not io.IOBase: what isinstance() does for an abstract class is 60 pages of memory touched.
+        if (
+            isinstance(stream, _io._IOBase)
+            and stream is not sys.stdout
+            and stream is not sys.stderr
+        ):
+            with contextlib.suppress(BaseException):
+                stream.flush()

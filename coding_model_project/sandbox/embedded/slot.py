@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from coding_model_project.errors import DataError, SandboxError
-from coding_model_project.sandbox.embedded import codec, frames, together
+from coding_model_project.errors import SandboxError
+from coding_model_project.sandbox.embedded import fork_server, frames, together
 from coding_model_project.sandbox.embedded.confine import Tier
-from coding_model_project.sandbox.embedded.program import OUT_OF_MEMORY
+from coding_model_project.sandbox.embedded.outcomes import (
+    Ended,
+    execution,
+    requests,
+    syntax_error,
+)
 from coding_model_project.types import (
-    Asserts,
     Call,
     Execution,
-    Files,
     Input,
     Limits,
-    Opaque,
-    Plain,
     Program,
-    Status,
     Stdin,
 )
 
@@ -39,6 +38,9 @@ _INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
 
 _START_S = 60.0
 COMPILE_S = 60.0
+_LONGEST_ALONE = 1 << 16
+"""Bytes of a source whose compilation may count as the CPU time of its test, nearly nothing."""
+_LONGEST_NAME = 64
 _MARGIN_S = 15.0
 """Wall seconds above a wait's own limit before the zygote is given up as hanging."""
 
@@ -52,8 +54,11 @@ class Slot:
 
     _MODULE = "zygote"
 
-    def __init__(self, tier: Tier, python: str, preload: Sequence[str] = ()) -> None:
-        self._tier = tier
+    def __init__(
+        self, tier: Tier, python: str, preload: Sequence[str] = (), *, compiled_loop: bool = True
+    ) -> None:
+        """Args: compiled_loop: use `fork_server` where it can be had."""
+        self._tier, self._compiled_loop = tier, compiled_loop
         self._command = [python, "-s", "-B", "-P", "-X", "int_max_str_digits=0", "-m"]
         self._preload = ",".join(preload)
         self._channel: socket.socket | None = None
@@ -61,6 +66,10 @@ class Slot:
         self._ending = False
         """The last program was told to end and its zygote has not yet said that it did."""
         self.python_version = ""
+        self._serves_alone = False
+        """Whether the zygote takes a program with its only input (`fork_server`)."""
+        self._limits: Limits | None = None
+        """For which it is ready to."""
 
     @property
     def pid(self) -> int | None:
@@ -101,6 +110,8 @@ class Slot:
             self._channel, self._ending = ours, False
             head, _ = frames.receive(ours)
             self.python_version = str(head["python"])
+            self._serves_alone = bool(head.get("serves_alone"))
+            self._limits = None
         except (OSError, EOFError, ValueError, KeyError) as error:
             self.stop()
             said = os.pread(errors, 4000, max(0, os.fstat(errors).st_size - 4000)).decode().strip()
@@ -160,7 +171,7 @@ class Slot:
         try:
             source = program.source.encode()
         except UnicodeEncodeError as error:
-            executions += [_syntax_error(str(error))] * (len(inputs) - len(executions))
+            executions += [syntax_error(str(error))] * (len(inputs) - len(executions))
             return
         try:
             if self._channel is None:
@@ -182,6 +193,12 @@ class Slot:
         if self._ending:
             self._receive(_MARGIN_S)
             self._ending = False
+        left = inputs[len(executions) :]
+        only = _only_input(program, source, left) if self._serves_alone else None
+        if only is not None:
+            executions.append(self._alone(source, only, limits))
+            stop(len(executions) - 1, executions[-1])
+            return
         failed = self._begin(program, source, limits)
         if failed is not None:
             for index in range(len(executions), len(inputs)):
@@ -190,9 +207,9 @@ class Slot:
                     break
             return
         stopped = False
-        for execution in self._tried_together(inputs[len(executions) :], limits):
-            executions.append(execution)
-            stopped = stop(len(executions) - 1, execution)
+        for seen in self._tried_together(left, limits):
+            executions.append(seen)
+            stopped = stop(len(executions) - 1, seen)
             if stopped:
                 break
         while not stopped and len(executions) < len(inputs):
@@ -219,14 +236,32 @@ class Slot:
         Args:
             limits: CPU and wall time at most the program's, all else just that.
         """
-        for request in _requests(given, limits):
+        for request in requests(given, limits):
             self._send(*request)
         head, body = self._receive(limits.wall_s + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
-        if not head["confined"]:
-            raise ZygoteLost(f"a test could not be confined: {head['stderr'][-200:]}")
-        return _execution(given, head, body, limits)
+        ended = Ended.read(head, body)
+        if not ended.confined:
+            raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
+        return execution(given, ended, limits)
+
+    def _alone(self, source: bytes, given: Stdin | Call, limits: Limits) -> Execution:
+        """A program and its only input, which take one process."""
+        if limits != self._limits:
+            self._send({"limits": asdict(limits)})
+            self._limits = limits
+        ((head, data),) = requests(given, limits)
+        self._send({"single": len(source), **head}, source + data)
+        head, body = self._receive(COMPILE_S + limits.wall_s + _MARGIN_S)
+        ended = Ended.read(head, body)
+        if ended.confined:
+            return execution(given, ended, limits)
+        if head["refused"]:
+            return syntax_error(ended.stderr)
+        if ended.exit < 0 and ended.exit != -signal.SIGKILL:
+            return syntax_error("the compiler crashed")
+        raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
 
     def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
         """Have a program compiled; what becomes of each of its inputs if it does not compile."""
@@ -242,11 +277,12 @@ class Slot:
         if "compiled" in head:
             return None
         self._ending = "done" not in head  # if it is, the compiler itself crashed on this source
-        return _syntax_error(head.get("syntax_error", "the compiler crashed"))
+        return syntax_error(head.get("syntax_error", "the compiler crashed"))
 
     def _arguments(self) -> list[str]:
         """What the zygote's module is started with, after its tier."""
-        return [self._preload]
+        library = fork_server.library() if self._compiled_loop else None
+        return [self._preload, str(library or "")]
 
     def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
         channel = self._open_channel()
@@ -270,110 +306,15 @@ class Slot:
         return self._channel
 
 
-def _requests(given: Input, limits: Limits) -> list[tuple[dict[str, Any], bytes]]:
-    """The frames that ask for one input. Asserts take two: only their own process reads the second."""
-    match given:
-        case Stdin():
-            return [({}, given.text.encode("utf-8", "surrogatepass"))]
-        case Call():
-            return [({"function": given.function}, codec.encode(given.args))]
-        case Asserts():
-            head = {"asserts": given.entry_point, "within": [limits.cpu_s, limits.wall_s]}
-            return [(head, b""), ({}, given.source.encode())]
-        case Files():
-            texts = [text.encode("utf-8", "surrogatepass") for text in given.contents.values()]
-            head = {"arguments": list(given.contents), "sizes": [len(text) for text in texts]}
-            return [(head, b"".join(texts))]
-
-
-def _syntax_error(reason: str) -> Execution:
-    return Execution(status=Status.syntax_error, stderr_tail=reason)
-
-
-def _execution(given: Input, head: dict[str, Any], body: bytes, limits: Limits) -> Execution:
-    printed, answered = body[: head["printed"]], body[head["printed"] :]
-    value: Plain | Opaque = None
-    status = _status(head, limits)
-    stderr = head["stderr"]
-    match given:
-        case Call() if status is Status.finished:
-            if answered:
-                value = codec.decode(answered, limits.output_kb << 10)
-            else:
-                status, stderr = Status.raised, stderr or "the program ended without an answer"
-        case Asserts():
-            said = _Said.read(answered)
-            if status is Status.finished or (status is Status.raised and said.of_limit):
-                status = said.status  # a program that raised may only have lost its tests
-            if status is Status.finished:
-                value = said.passed or said.line
-            else:
-                stderr = "\n".join(filter(None, (stderr.rstrip(), said.line)))
+def _only_input(program: Program, source: bytes, inputs: Sequence[Input]) -> Stdin | Call | None:
+    """The input of a program that may come with it: it is one, of a kind that `fork_server` takes, and
+    the source takes no time to compile."""
+    if len(source) > _LONGEST_ALONE or program.files:
+        return None
+    match inputs:
+        case [Stdin() as text]:
+            return text
+        case [Call() as call] if len(call.function) <= _LONGEST_NAME:
+            return call
         case _:
-            pass
-    return Execution(
-        status=status,
-        stdout=printed.decode("utf-8", "replace"),
-        stderr_tail=stderr,
-        value=value,
-        exit_code=head["exit"] if head["exit"] >= 0 else None,
-        cpu_s=head["cpu_s"],
-        wall_s=head["wall_s"],
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What the process of the tests wrote to the file that it alone has."""
-
-    passed: bool
-    status: Status
-    line: str
-
-    @property
-    def of_limit(self) -> bool:
-        """Whether the program's answer was too much for the tests."""
-        return self.status in (Status.output_limit, Status.memory_limit)
-
-    @classmethod
-    def read(cls, answered: bytes) -> _Said:
-        """Anything but a pass said in full is a failure.
-
-        Raises:
-            DataError: the tests do not compile.
-        """
-        try:
-            said = json.loads(answered)
-        except ValueError:
-            said = {"failed": "raised", "line": "the tests ended without a word"}
-        if said.get("passed") is True:
-            return cls(True, Status.finished, "")
-        line = str(said.get("line", ""))
-        if said["failed"] == "data":
-            raise DataError(f"the tests do not compile: {line}")
-        return cls(False, _FAILED[said["failed"]], line or "the program gave no answer")
-
-
-_FAILED = {
-    "assertion": Status.finished,
-    "raised": Status.raised,
-    "memory": Status.memory_limit,
-    "output": Status.output_limit,
-}
-
-
-def _status(head: dict[str, Any], limits: Limits) -> Status:
-    code = head["exit"]
-    if head["killed"] == "cpu" or head["cpu_s"] > limits.cpu_s or code == -signal.SIGXCPU:
-        return Status.cpu_timeout
-    if head["full"]:
-        return Status.output_limit
-    if head["killed"] == "wall":
-        return Status.wall_timeout
-    if head["killed"] == "memory":
-        return Status.memory_limit
-    if code == OUT_OF_MEMORY and head["stderr"].endswith("MemoryError\n"):
-        return Status.memory_limit
-    if code < 0:  # or one thread too many
-        return Status.signalled
-    return Status.raised if code else Status.finished
+            return None

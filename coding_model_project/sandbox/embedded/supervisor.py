@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Self
@@ -42,6 +43,7 @@ class EmbeddedSandbox:
         tier: this tier and no other; by default the strongest that works here.
         preload: modules imported once and then present in every test at no cost, e.g. "numpy".
         python: the interpreter programs run in; this one by default.
+        compiled_loop: run tests by `fork_server` where there is a C compiler.
 
     Each worker is a thread of its own that owns no state but the zygote it is using, so a sandbox
     may be used from any event loop, in any thread. `stop_when` is called in such a thread.
@@ -55,10 +57,11 @@ class EmbeddedSandbox:
         preload: tuple[str, ...] = (),
         *,
         python: str = sys.executable,
+        compiled_loop: bool = True,
     ) -> None:
         self._n = workers or len(os.sched_getaffinity(0))
         self._min_tier, self._wanted = _tier(min_tier), _tier(tier) if tier else None
-        self._preload, self._python = preload, python
+        self._preload, self._python, self._compiled_loop = preload, python, compiled_loop
         self._threads: ThreadPoolExecutor | None = None
         self._slots: list[Slot] = []
         self._foreign: dict[tuple[Slot, languages.Language], ForeignSlot] = {}
@@ -112,7 +115,8 @@ class EmbeddedSandbox:
                 raise ConfigError(f"tier {tier} is below min_tier {self._min_tier}")
             if problem := probe.why_not(tier, self._python, self._preload):
                 raise SandboxError(f"tier {tier} does not work here: {problem}")
-        self._slots = [Slot(tier, self._python, self._preload) for _ in range(self._n)]
+        make = partial(Slot, tier, self._python, self._preload, compiled_loop=self._compiled_loop)
+        self._slots = [make() for _ in range(self._n)]
         for slot in self._slots:
             slot.start()  # by this thread, which lives as long as the sandbox
             self._free.put(slot)

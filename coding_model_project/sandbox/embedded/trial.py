@@ -20,11 +20,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from coding_model_project.sandbox.embedded import arguments, asserts, frames, linux, program
+from coding_model_project.sandbox.embedded import (
+    arguments,
+    asserts,
+    fork_server,
+    frames,
+    linux,
+    program,
+)
 from coding_model_project.sandbox.embedded.confine import FIRST_KEPT, Confinement, Steps, steps
+from coding_model_project.sandbox.embedded.outputs import Outputs
 from coding_model_project.types import Limits
 
-_STDERR_TAIL = 2000
 _MIN_TESTS_MEMORY_MB = 512
 """The tests are ours, so a program's tight limit is not theirs."""
 
@@ -45,12 +52,17 @@ class Ready:
     program: Steps
     callee: Steps
     tests: Steps
+    served: fork_server.Plan | None
+    """The compiled loop's, for a program without files; None without that loop."""
 
 
-def ready(confinement: Confinement, limits: Limits, files_bytes: int) -> Ready:
+def ready(
+    confinement: Confinement, limits: Limits, files_bytes: int, served: fork_server.Plan | None
+) -> Ready:
     """The steps for each kind of process that a program may need."""
     roomy = replace(limits, memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
     return Ready(
+        served=None if files_bytes else served,
         confinement=confinement,
         limits=limits,
         program=steps(confinement, limits, 4, files_bytes),
@@ -68,6 +80,36 @@ class Compiled:
     ready: Ready
     confined: mmap.mmap
     """Bytes shared with T and A, which set theirs and unmap it before anything of an input runs."""
+
+
+def plan(
+    confinement: Confinement, limits: Limits, channel: int, *, single: bool
+) -> fork_server.Plan:
+    """How the compiled loop runs tests: as `_run_program` does.
+
+    Args:
+        channel: the socket to the host.
+        single: for programs that come with their only test.
+    """
+    return fork_server.plan(
+        steps(confinement, limits, 4),
+        channel,
+        single=single,
+        clone_flags=confinement.namespaces,
+        proc=confinement.proc,
+        cpu_s=limits.cpu_s,
+        wall_s=limits.wall_s,
+        output_bytes=limits.output_kb << 10,
+        max_threads=MAX_THREADS,
+    )
+
+
+def of_test(code: types.CodeType, plan: fork_server.Plan) -> NoReturn:
+    """In a confined process that the compiled loop has made: run the program on what it was given."""
+    function = fork_server.function(plan)
+    if function is None:
+        program.run_script(code)
+    program.run_call(code, function, fork_server.read_all(0))
 
 
 def run(channel: socket.socket, compiled: Compiled, head: dict[str, Any], data: bytes) -> None:
@@ -268,57 +310,6 @@ def _watch(
     if killed:
         os.kill(pid, signal.SIGKILL)
     return killed
-
-
-# ── outputs ───────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """Files in memory: limited by size, read when their writer has ended, so nothing can block."""
-
-    out: int
-    err: int
-    answer: int
-
-    @classmethod
-    def create(cls) -> Outputs:
-        return cls(*(os.memfd_create(name) for name in ("out", "err", "answer")))
-
-    @property
-    def descriptors(self) -> tuple[int, int, int]:
-        return self.out, self.err, self.answer
-
-    def send(
-        self,
-        channel: socket.socket,
-        limits: Limits,
-        confined: bool,
-        status: int,
-        usage: Any,
-        killed: str | None,
-        started: float,
-    ) -> None:
-        """Send what became of an input, and close these."""
-        wall_s = time.monotonic() - started
-        cap = limits.output_kb << 10
-        sizes = [os.fstat(fd).st_size for fd in self.descriptors]
-        printed = os.pread(self.out, min(sizes[0], cap), 0)
-        answered = os.pread(self.answer, min(sizes[2], cap), 0)
-        tail = os.pread(self.err, _STDERR_TAIL, max(0, sizes[1] - _STDERR_TAIL))
-        for fd in self.descriptors:
-            os.close(fd)
-        result = {
-            "confined": confined,
-            "exit": os.waitstatus_to_exitcode(status),
-            "killed": killed,
-            "cpu_s": usage.ru_utime + usage.ru_stime,
-            "wall_s": wall_s,
-            "full": max(sizes) >= cap,
-            "stderr": tail.decode("utf-8", "replace"),
-            "printed": len(printed),
-        }
-        frames.send(channel, result, printed + answered)
 
 
 def _send(

@@ -5,8 +5,11 @@
           ├ T, one per input: confined, then runs the program
           └ A, one per input of asserts: the trusted tests, confined too, calling into T (`trial`)
 
+A program without files whose only input is no asserts comes alone: its T is the zygote's own child,
+compiles it, and is confined then. Where a C compiler is, T are forked by `fork_server`, not in Python.
+
 One input at a time: a program never holds an input it has not been asked about. No expected output
-comes here at all. Started by `slot` as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES`.
+comes here at all. Started by `slot` as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES COMPILED_LOOP`.
 """
 
 from __future__ import annotations
@@ -22,13 +25,22 @@ import signal
 import socket
 import sys
 import traceback
+import types
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from coding_model_project.sandbox.embedded import frames, linux, trial
-from coding_model_project.sandbox.embedded.confine import Tier, prepare
+from coding_model_project.sandbox.embedded import fork_server, frames, linux, trial
+from coding_model_project.sandbox.embedded.confine import Confinement, Tier, prepare
+from coding_model_project.sandbox.embedded.fork_server import (
+    ASTRAY,
+    SOURCE_FD,
+    TEST,
+    ForkServer,
+    Plan,
+)
 from coding_model_project.sandbox.embedded.trial import Compiled, Ready
 from coding_model_project.types import Limits
 
@@ -45,28 +57,45 @@ _COMPILE_MEMORY = 2 << 30
 
 
 def main() -> None:
-    host, descriptor, tier, preload = sys.argv[1:]
+    host, descriptor, tier, preload, library = sys.argv[1:]
     channel = socket.socket(fileno=int(descriptor))
     linux.die_with_parent().make()
     linux.end_unless_child_of(int(host))
     with _no_fork_handlers():
         for name in [*_PRELOAD.split(), *filter(None, preload.split(","))]:
             importlib.import_module(name)
+    server = ForkServer(library) if library else None
     confinement = prepare(Tier(tier))
+    plan = lru_cache(maxsize=64)(
+        partial(trial.plan, confinement, channel=channel.fileno(), single=False)
+    )
     linux.adopt_orphans()
     forget_the_host()
     gc.collect()
     gc.freeze()
-    frames.send(channel, {"ready": True, "python": platform.python_version()})
+    said = {"python": platform.python_version(), "serves_alone": server is not None}
+    frames.send(channel, {"ready": True} | said)
     zygote = os.getpid()
+    alone: Plan | None = None
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
+            if server is not None and alone is not None:
+                outcome = server.serve(alone)
+                if outcome == TEST:
+                    _alone(server, alone, confinement)
+                if outcome == ASTRAY:
+                    end_orphans()
+                    continue
             head, body = frames.receive(channel)
             limits = Limits(**head["limits"])
-            ready = trial.ready(confinement, limits, sum(head["sizes"][1:]))
+            if "sizes" not in head:  # the limits of programs that come alone from here on
+                alone = trial.plan(confinement, limits, channel.fileno(), single=True)
+                continue
+            served = server and plan(limits)
+            ready = trial.ready(confinement, limits, sum(head["sizes"][1:]), served)
             pid = os.fork()
             if pid == 0:
-                _program(zygote, channel, ready, head, body)
+                _program(zygote, channel, ready, head, body, server)
             _, status = os.waitpid(pid, 0)
             end_orphans()
             frames.send(channel, {"done": os.waitstatus_to_exitcode(status)})
@@ -115,7 +144,12 @@ def end_orphans() -> None:
 
 
 def _program(
-    zygote: int, channel: socket.socket, ready: Ready, head: dict[str, Any], body: bytes
+    zygote: int,
+    channel: socket.socket,
+    ready: Ready,
+    head: dict[str, Any],
+    body: bytes,
+    server: ForkServer | None,
 ) -> None:
     """Compile one program and answer for its inputs; ends the process."""
     code = 1
@@ -125,6 +159,9 @@ def _program(
         linux.hide_memory()
         compiled = _compile(channel, ready, head, body)
         while compiled is not None:
+            served = ready.served
+            if server is not None and served is not None and server.serve(served) == TEST:
+                trial.of_test(compiled.code, served)
             head, data = frames.receive(channel)
             if "end" in head:
                 break
@@ -147,21 +184,10 @@ def _compile(
     for size in head["sizes"]:
         parts.append(body[start : start + size])
         start += size
-    warnings.simplefilter("ignore")
-    kinds = (
-        (resource.RLIMIT_CPU, _COMPILE_CPU_S),
-        (resource.RLIMIT_AS, ready.confinement.base_address_space + _COMPILE_MEMORY),
-    )
-    before = [resource.getrlimit(kind) for kind, _ in kinds]
-    for (kind, limit), (_, hard) in zip(kinds, before, strict=True):
-        resource.setrlimit(kind, (limit, hard))
-    try:
-        code = compile(parts[0], "main.py", "exec", dont_inherit=True)
-    except Exception as error:  # noqa: BLE001 - RecursionError, MemoryError, SystemError, …
-        frames.send(channel, {"syntax_error": f"{type(error).__name__}: {error}"[:500]})
+    code = _code(parts[0], ready.confinement)
+    if isinstance(code, str):
+        frames.send(channel, {"syntax_error": code})
         return None
-    for (kind, _), limit in zip(kinds, before, strict=True):
-        resource.setrlimit(kind, limit)
     frames.send(channel, {"compiled": True})
     return Compiled(
         code=code,
@@ -169,6 +195,41 @@ def _compile(
         ready=ready,
         confined=mmap.mmap(-1, 2),
     )
+
+
+def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
+    """The compiled source, or why it does not compile."""
+    warnings.simplefilter("ignore")
+    kinds = (
+        (resource.RLIMIT_CPU, _COMPILE_CPU_S),
+        (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
+    )
+    before = [resource.getrlimit(kind) for kind, _ in kinds]
+    for (kind, limit), (_, hard) in zip(kinds, before, strict=True):
+        resource.setrlimit(kind, (limit, hard))
+    try:
+        code = compile(source, "main.py", "exec", dont_inherit=True)
+    except Exception as error:  # noqa: BLE001 - RecursionError, MemoryError, SystemError, …
+        return f"{type(error).__name__}: {error}"[:500]
+    for (kind, _), limit in zip(kinds, before, strict=True):
+        resource.setrlimit(kind, limit)
+    return code
+
+
+def _alone(server: ForkServer, plan: Plan, confinement: Confinement) -> NoReturn:
+    """In a test's process that is not yet confined: compile the program it came with, and run it."""
+    try:
+        code = _code(fork_server.read_all(SOURCE_FD), confinement)
+        if isinstance(code, str):
+            server.refuse(plan, code)
+        else:
+            server.confine(plan)
+            trial.of_test(code, plan)
+    except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox import conformance, embedded
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, languages, probe
 from coding_model_project.sandbox.embedded.confine import Tier
 from coding_model_project.types import Call, Limits, Opaque, Program, Status, Stdin
 from tests.processes import below
@@ -35,9 +35,12 @@ def tier(request) -> Tier:
     return request.param
 
 
-@pytest.fixture
-async def sandbox(tier):
-    async with EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier) as sandbox:
+@pytest.fixture(params=[True, False], ids=["compiled loop", "in Python"])
+async def sandbox(tier, request):
+    if request.param and fork_server.library() is None:
+        pytest.skip("no C compiler is here")
+    made = EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier, compiled_loop=request.param)
+    async with made as sandbox:
         yield sandbox
 
 
@@ -69,7 +72,8 @@ async def outputs(sandbox: EmbeddedSandbox, program: Program, *texts: str) -> li
 
 
 async def test_conforms(sandbox, tier):
-    assert [str(finding) for finding in await conformance.check(sandbox)] == []
+    spoken = languages.available(tier)
+    assert [str(finding) for finding in await conformance.check(sandbox, spoken)] == []
     assert sandbox.identity == f"embedded/{tier}/cpython-3.{sys.version_info.minor}"
 
 
@@ -91,15 +95,15 @@ async def test_killed_zygote_is_replaced_amid_a_run(tier):
 
 async def test_killed_process_of_a_program_is_retried(tier):
     async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier=tier) as sandbox:
-        run = asyncio.create_task(outputs(sandbox, SLEEP, "a"))
+        run = asyncio.create_task(outputs(sandbox, SLEEP, "a", "b"))
         _zygote, program, _test = await running(n=3)
         program.kill()
-        assert await run == ["a\n"]
+        assert await run == ["a\n", "b\n"]
 
 
 async def test_a_program_whose_process_keeps_dying_is_the_sandboxs_failure(tier):
     async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier=tier) as sandbox:
-        run = asyncio.create_task(outputs(sandbox, SLEEP, "a"))
+        run = asyncio.create_task(outputs(sandbox, SLEEP, "a", "b"))
         while not run.done():
             for process in below(ZYGOTE):
                 try:
@@ -115,7 +119,7 @@ async def test_a_program_whose_process_keeps_dying_is_the_sandboxs_failure(tier)
 async def test_leaving_stops_everything(tier):
     async with EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier) as sandbox:
         slow = asyncio.create_task(
-            sandbox.run(Program(source="while True: pass"), [Stdin("")], LIMITS)
+            sandbox.run(Program(source="while True: pass"), [Stdin("")] * 2, LIMITS)
         )
         everything = await running(n=4)  # two zygotes, a program, a test
     assert not any(process.is_running() for process in everything)  # reaped, too
@@ -151,7 +155,8 @@ from coding_model_project.types import Limits, Program, Stdin
 async def main():
     async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier={str(tier)!r}) as sandbox:
         loop = Program(source="while True: pass")
-        run = asyncio.create_task(sandbox.run(loop, [Stdin("")], Limits(cpu_s=60, wall_s=60)))
+        inputs = [Stdin(""), Stdin("")]
+        run = asyncio.create_task(sandbox.run(loop, inputs, Limits(cpu_s=60, wall_s=60)))
         while len(started := psutil.Process().children(recursive=True)) < 3:
             await asyncio.sleep(0.01)
         print(*(p.pid for p in started), flush=True)

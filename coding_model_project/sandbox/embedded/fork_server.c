@@ -1,0 +1,329 @@
+/* The loop of a process that forks one confined process per test: `trial` and `zygote` for the usual case.
+
+   A forked process shares its parent's memory until one of them touches it, and each page touched is a
+   fault (2 us). Python touches some 250 pages to ask for, watch and report one test; this touches ten.
+   Nothing here is needed: without a C compiler `trial` does the same in Python (`fork_server`).
+
+   It takes from the channel only what it can do, a frame (`frames`) whose head is exactly
+
+       {}                        standard input: the body
+       {"function": "NAME"}      the body is the call's arguments
+       {"single": SIZE}          a program of SIZE bytes and, behind it, its only test's standard input
+       {"single": SIZE, "function": "NAME"}
+
+   and leaves any other unread. Descriptors of a test: FIRST_KEPT + 0 input, 1 output, 2 errors, 3 answer,
+   4 the source of a single. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open /* both are the same on x86_64 and aarch64 */
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+/* Of the interpreter that loads this. */
+extern void PyOS_BeforeFork(void);
+extern void PyOS_AfterFork_Parent(void);
+extern void PyOS_AfterFork_Child(void);
+extern void *PyObject_CallNoArgs(void *);
+extern void PyErr_Clear(void);
+extern void Py_DecRef(void *);
+
+enum { UNHANDLED = 0, TEST = 1, ASTRAY = 2 };  /* what `fork_server_serve` returns, or -errno */
+enum { FORKED = 0, CONFINED = 1, REFUSED = 2 }; /* how far a test's process came */
+enum { IN, OUT, ERR, ANSWER, SOURCE, N_DESCRIPTORS };
+enum { HEAD_MAX = 512, TAIL = 2000, CHUNK = 1 << 16 };
+
+#define WATCH_S 0.05       /* how often threads are counted */
+#define SHORTEST_S 0.002   /* between looks at a CPU clock that is nearly up */
+#define COMPILE_WALL_S 60.0
+
+struct step { int64_t number, arguments[6]; };
+
+struct plan {
+  int32_t channel, proc, first_kept, single;
+  int64_t clone_flags, output_bytes, max_threads, n_steps, n_own_pid, n_reseed;
+  double cpu_s, wall_s;
+  const struct step *steps; /* the last one installs the filter, where there is one */
+  uint32_t **own_pid;       /* the filter's places for the process's own id */
+  void **reseed;            /* what is called before each fork */
+  char head[HEAD_MAX];      /* out: the head of the frame that a test's process was made for */
+};
+
+/* Shared with the test's process, which unmaps it before anything of the program runs. */
+struct shared { volatile int state; volatile double cpu_s, at; };
+
+static struct shared *shared;
+
+static double now(clockid_t clock) {
+  struct timespec t;
+  return clock_gettime(clock, &t) ? -1.0 : t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+/* ── frames ─────────────────────────────────────────────────────────────────────────────────────── */
+
+static int exactly(int channel, void *to, size_t n) {
+  for (size_t got = 0; got < n;) {
+    ssize_t k = recv(channel, (char *)to + got, n - got, 0);
+    if (k == 0) return -EPIPE;
+    if (k < 0 && errno != EINTR) return -errno;
+    if (k > 0) got += k;
+  }
+  return 0;
+}
+
+static int into_file(int channel, int fd, size_t n) {
+  char buffer[CHUNK];
+  int failed = 0;
+  for (size_t left = n; left > 0 && !failed;) {
+    size_t k = left < sizeof buffer ? left : sizeof buffer;
+    failed = exactly(channel, buffer, k);
+    for (size_t done = 0; done < k && !failed;) {
+      ssize_t written = write(fd, buffer + done, k - done);
+      if (written < 0) failed = -errno;
+      else done += written;
+    }
+    explicit_bzero(buffer, k); /* a process forked later finds nothing of another program's */
+    left -= k;
+  }
+  if (!failed && lseek(fd, 0, SEEK_SET) < 0) failed = -errno;
+  return failed;
+}
+
+/* The next frame's head, read; 0 with nothing read if it is not for this loop. */
+static int next_head(struct plan *plan, uint32_t *body) {
+  uint32_t lengths[2];
+  char seen[sizeof lengths + HEAD_MAX] = {0};
+  ssize_t n;
+  size_t whole = sizeof lengths;
+  do { /* heads are sent whole, but a stream may still give them in parts */
+    n = recv(plan->channel, seen, whole, MSG_PEEK | MSG_WAITALL);
+    if (n == 0) return -EPIPE;
+    if (n < 0 && errno != EINTR) return -errno;
+    if (n < (ssize_t)whole) continue;
+    memcpy(lengths, seen, sizeof lengths);
+    if (lengths[0] < 2 || lengths[0] >= HEAD_MAX) return 0;
+    if (whole == sizeof lengths) n = -1, whole += lengths[0];
+  } while (n < (ssize_t)whole);
+  const char *head = seen + sizeof lengths;
+  int single = !strncmp(head, "{\"single\": ", 11);
+  int plain = !strncmp(head, "{}", 2) || !strncmp(head, "{\"function\": ", 13);
+  if (plan->single ? !single : !plain) return 0;
+  memcpy(plan->head, head, lengths[0]);
+  plan->head[lengths[0]] = 0;
+  *body = lengths[1];
+  int failed = exactly(plan->channel, seen, whole);
+  return failed ? failed : 1;
+}
+
+static int send_all(int channel, const char *data, size_t n) {
+  while (n > 0) {
+    ssize_t k = send(channel, data, n, MSG_NOSIGNAL);
+    if (k < 0 && errno != EINTR) return -errno;
+    if (k > 0) data += k, n -= k;
+  }
+  return 0;
+}
+
+static int send_file(int channel, int fd, off_t from, size_t n) {
+  while (n > 0) {
+    ssize_t k = sendfile(channel, fd, &from, n);
+    if (k < 0 && errno != EINTR) return -errno;
+    if (k == 0) return -EIO; /* nobody is left who could have cut the file */
+    if (k > 0) n -= k;
+  }
+  return 0;
+}
+
+/* ── the test's process ─────────────────────────────────────────────────────────────────────────── */
+
+static void confine(const struct plan *plan) {
+  if (plan->single) {
+    shared->cpu_s = now(CLOCK_PROCESS_CPUTIME_ID);
+    shared->at = now(CLOCK_MONOTONIC);
+  }
+  for (int64_t i = 0; i < plan->n_own_pid; i++) *plan->own_pid[i] = getpid();
+  for (int64_t i = 0; i < plan->n_steps; i++) {
+    const struct step *s = plan->steps + i;
+    const int64_t *a = s->arguments;
+    if (syscall(s->number, a[0], a[1], a[2], a[3], a[4], a[5]) < 0) {
+      dprintf(STDERR_FILENO, "step %d, system call %d: %s", (int)i, (int)s->number, strerror(errno));
+      _exit(1);
+    }
+  }
+  shared->state = CONFINED;
+  munmap(shared, sizeof *shared);
+  shared = NULL;
+}
+
+/* For a test's process that `serve` left unconfined because its source is yet to be compiled. */
+void fork_server_confine(const struct plan *plan) { confine(plan); }
+
+void fork_server_refuse(const struct plan *plan, const char *why) {
+  dprintf(plan->first_kept + ERR, "%s", why);
+  shared->state = REFUSED;
+  _exit(0);
+}
+
+/* ── its parent ─────────────────────────────────────────────────────────────────────────────────── */
+
+/* As `trial._watch`. */
+static const char *watch(const struct plan *plan, pid_t pid, double started) {
+  clockid_t clock = (clockid_t)(~(unsigned)pid << 3 | 2); /* clock_getcpuclockid(3) */
+  char tasks[32];
+  struct stat of_tasks;
+  snprintf(tasks, sizeof tasks, "%d/task", (int)pid);
+  struct pollfd ended = {.fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+  const char *killed = NULL;
+  while (!killed) {
+    int compiling = plan->single && shared->state == FORKED;
+    double used = now(clock), cpu_left = plan->cpu_s, wall_left;
+    if (!compiling && used >= 0) cpu_left -= used - shared->cpu_s;
+    if (compiling) wall_left = COMPILE_WALL_S - (now(CLOCK_MONOTONIC) - started);
+    else wall_left = plan->wall_s - (now(CLOCK_MONOTONIC) - (plan->single ? shared->at : started));
+    if (cpu_left <= 0) { killed = "\"cpu\""; break; }
+    if (wall_left <= 0) { killed = "\"wall\""; break; }
+    double wait = cpu_left > SHORTEST_S ? cpu_left : SHORTEST_S;
+    if (wait > wall_left) wait = wall_left;
+    if (wait > WATCH_S) wait = WATCH_S;
+    if (poll(&ended, 1, 1 + (int)(1000 * wait)) > 0) break;
+    if (plan->proc >= 0 && !fstatat(plan->proc, tasks, &of_tasks, 0) &&
+        (int64_t)of_tasks.st_nlink > plan->max_threads)
+      killed = "\"threads\"";
+  }
+  close(ended.fd);
+  if (killed) kill(pid, SIGKILL);
+  return killed;
+}
+
+/* As `outputs.Outputs.send`. */
+static int report(const struct plan *plan, int status, const struct rusage *usage, const char *killed,
+                  double started) {
+  struct { off_t size, from; size_t n; } files[3];
+  int64_t cap = plan->output_bytes;
+  int full = 0;
+  for (int i = 0; i < 3; i++) {
+    struct stat told;
+    if (fstat(plan->first_kept + OUT + i, &told)) return -errno;
+    files[i].size = told.st_size;
+    files[i].from = 0;
+    files[i].n = told.st_size < cap ? told.st_size : cap;
+    full |= told.st_size >= cap;
+  }
+  if (files[1].size > TAIL) files[1].from = files[1].size - TAIL;
+  files[1].n = files[1].size - files[1].from;
+  double cpu_s = usage->ru_utime.tv_sec + usage->ru_stime.tv_sec +
+                 (usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * 1e-6 - shared->cpu_s;
+  double wall_s = now(CLOCK_MONOTONIC) - (plan->single && shared->state == CONFINED ? shared->at : started);
+  char frame[HEAD_MAX];
+  int n = snprintf(
+      frame + 8, sizeof frame - 8,
+      "{\"confined\": %s, \"refused\": %s, \"exit\": %d, \"killed\": %s, \"cpu_s\": %.6f, "
+      "\"wall_s\": %.6f, \"full\": %s, \"printed\": %zu, \"answered\": %zu}",
+      shared->state == CONFINED ? "true" : "false", shared->state == REFUSED ? "true" : "false",
+      WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status), killed ? killed : "null",
+      cpu_s > 0 ? cpu_s : 0.0, wall_s, full ? "true" : "false", files[0].n, files[2].n);
+  uint32_t lengths[2] = {n, files[0].n + files[1].n + files[2].n};
+  memcpy(frame, lengths, sizeof lengths);
+  int failed = send_all(plan->channel, frame, n + 8);
+  static const int order[] = {OUT, ANSWER, ERR};
+  for (int i = 0; i < 3 && !failed; i++) {
+    int file = order[i];
+    failed = send_file(plan->channel, plan->first_kept + file, files[file - OUT].from, files[file - OUT].n);
+  }
+  return failed;
+}
+
+static int make_files(const struct plan *plan) {
+  static const char *names[] = {"in", "out", "err", "answer", "source"};
+  for (int i = 0; i < (plan->single ? N_DESCRIPTORS : SOURCE); i++) {
+    int fd = memfd_create(names[i], 0);
+    if (fd < 0 || dup2(fd, plan->first_kept + i) < 0) return -errno;
+    close(fd);
+  }
+  return 0;
+}
+
+static int read_body(const struct plan *plan, uint32_t body) {
+  uint32_t source = 0;
+  if (plan->single) {
+    source = strtoul(plan->head + 11, NULL, 10);
+    if (source > body) return -EBADMSG;
+    int failed = into_file(plan->channel, plan->first_kept + SOURCE, source);
+    if (failed) return failed;
+  }
+  return into_file(plan->channel, plan->first_kept + IN, body - source);
+}
+
+static pid_t fork_test(const struct plan *plan) {
+  for (int64_t i = 0; i < plan->n_reseed; i++) {
+    void *none = PyObject_CallNoArgs(plan->reseed[i]);
+    if (none) Py_DecRef(none);
+    else PyErr_Clear();
+  }
+  PyOS_BeforeFork();
+  pid_t pid = plan->clone_flags ? syscall(SYS_clone, plan->clone_flags | SIGCHLD, 0, 0, 0, 0) : fork();
+  int failed = errno;
+  if (pid == 0) PyOS_AfterFork_Child();
+  else PyOS_AfterFork_Parent();
+  errno = failed;
+  return pid;
+}
+
+/* Serve tests until a frame comes that is not for this loop.
+
+   Returns UNHANDLED then, with the frame unread; TEST in a test's process, confined unless `single`;
+   ASTRAY after a single that left processes behind; a negative errno if anything failed here, -EPIPE
+   when the channel is closed. */
+int fork_server_serve(struct plan *plan) {
+  if (!shared) {
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return shared = NULL, -errno;
+  }
+  for (;;) {
+    uint32_t body = 0;
+    int status, got = next_head(plan, &body);
+    if (got <= 0) return got;
+    double started = now(CLOCK_MONOTONIC);
+    shared->state = FORKED;
+    shared->cpu_s = shared->at = 0;
+    int failed = make_files(plan);
+    if (!failed) failed = read_body(plan, body);
+    if (failed) return failed;
+    pid_t pid = fork_test(plan);
+    if (pid < 0) return -errno;
+    if (pid == 0) {
+      if (plan->single) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+      else confine(plan);
+      return TEST;
+    }
+    const char *killed = watch(plan, pid, started);
+    struct rusage usage;
+    while (wait4(pid, &status, 0, &usage) < 0)
+      if (errno != EINTR) return -errno;
+    failed = report(plan, status, &usage, killed, started);
+    syscall(SYS_close_range, plan->first_kept, plan->first_kept + N_DESCRIPTORS - 1, 0);
+    if (failed) return failed;
+    if (plan->single && (waitpid(-1, &status, WNOHANG) >= 0 || errno != ECHILD)) return ASTRAY;
+  }
+}

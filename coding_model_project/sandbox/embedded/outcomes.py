@@ -1,0 +1,161 @@
+"""One input on its way to a zygote, and what became of it on its way back: the host's side."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from coding_model_project.errors import DataError
+from coding_model_project.sandbox.embedded import codec
+from coding_model_project.sandbox.embedded.program import OUT_OF_MEMORY
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Execution,
+    Files,
+    Input,
+    Limits,
+    Opaque,
+    Plain,
+    Status,
+    Stdin,
+)
+
+
+def requests(given: Input, limits: Limits) -> list[tuple[dict[str, Any], bytes]]:
+    """The frames that ask for one input. Asserts take two: only their own process reads the second."""
+    match given:
+        case Stdin():
+            return [({}, given.text.encode("utf-8", "surrogatepass"))]
+        case Call():
+            return [({"function": given.function}, codec.encode(given.args))]
+        case Asserts():
+            head = {"asserts": given.entry_point, "within": [limits.cpu_s, limits.wall_s]}
+            return [(head, b""), ({}, given.source.encode())]
+        case Files():
+            texts = [text.encode("utf-8", "surrogatepass") for text in given.contents.values()]
+            head = {"arguments": list(given.contents), "sizes": [len(text) for text in texts]}
+            return [(head, b"".join(texts))]
+
+
+def syntax_error(reason: str) -> Execution:
+    return Execution(status=Status.syntax_error, stderr_tail=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What became of a test's process."""
+
+    confined: bool
+    exit: int
+    """Exit code; of a signal, minus its number."""
+    killed: str | None
+    cpu_s: float
+    wall_s: float
+    full: bool
+    """An output reached its limit."""
+    printed: bytes
+    answered: bytes
+    stderr: str
+
+    @classmethod
+    def read(cls, head: dict[str, Any], body: bytes) -> Ended:
+        printed, answered = head["printed"], head["printed"] + head["answered"]
+        names = ("confined", "exit", "killed", "cpu_s", "wall_s", "full")
+        return cls(
+            **{name: head[name] for name in names},
+            printed=body[:printed],
+            answered=body[printed:answered],
+            stderr=body[answered:].decode("utf-8", "replace"),
+        )
+
+
+def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
+    answered = ended.answered
+    value: Plain | Opaque = None
+    status = _status(ended, limits)
+    stderr = ended.stderr
+    match given:
+        case Call() if status is Status.finished:
+            if answered:
+                value = codec.decode(answered, limits.output_kb << 10)
+            else:
+                status, stderr = Status.raised, stderr or "the program ended without an answer"
+        case Asserts():
+            said = _Said.read(answered)
+            if status is Status.finished or (status is Status.raised and said.of_limit):
+                status = said.status  # a program that raised may only have lost its tests
+            if status is Status.finished:
+                value = said.passed or said.line
+            else:
+                stderr = "\n".join(filter(None, (stderr.rstrip(), said.line)))
+        case _:
+            pass
+    return Execution(
+        status=status,
+        stdout=ended.printed.decode("utf-8", "replace"),
+        stderr_tail=stderr,
+        value=value,
+        exit_code=ended.exit if ended.exit >= 0 else None,
+        cpu_s=ended.cpu_s,
+        wall_s=ended.wall_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the process of the tests wrote to the file that it alone has."""
+
+    passed: bool
+    status: Status
+    line: str
+
+    @property
+    def of_limit(self) -> bool:
+        """Whether the program's answer was too much for the tests."""
+        return self.status in (Status.output_limit, Status.memory_limit)
+
+    @classmethod
+    def read(cls, answered: bytes) -> _Said:
+        """Anything but a pass said in full is a failure.
+
+        Raises:
+            DataError: the tests do not compile.
+        """
+        try:
+            said = json.loads(answered)
+        except ValueError:
+            said = {"failed": "raised", "line": "the tests ended without a word"}
+        if said.get("passed") is True:
+            return cls(True, Status.finished, "")
+        line = str(said.get("line", ""))
+        if said["failed"] == "data":
+            raise DataError(f"the tests do not compile: {line}")
+        return cls(False, _FAILED[said["failed"]], line or "the program gave no answer")
+
+
+_FAILED = {
+    "assertion": Status.finished,
+    "raised": Status.raised,
+    "memory": Status.memory_limit,
+    "output": Status.output_limit,
+}
+
+
+def _status(ended: Ended, limits: Limits) -> Status:
+    code = ended.exit
+    if ended.killed == "cpu" or ended.cpu_s > limits.cpu_s or code == -signal.SIGXCPU:
+        return Status.cpu_timeout
+    if ended.full:
+        return Status.output_limit
+    if ended.killed == "wall":
+        return Status.wall_timeout
+    if ended.killed == "memory":
+        return Status.memory_limit
+    if code == OUT_OF_MEMORY and ended.stderr.endswith("MemoryError\n"):
+        return Status.memory_limit
+    if code < 0:  # or one thread too many
+        return Status.signalled
+    return Status.raised if code else Status.finished

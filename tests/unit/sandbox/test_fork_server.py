@@ -1,0 +1,156 @@
+"""The compiled loop: what comes by it is what the loop in Python would say, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, probe
+from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.types import Call, Execution, Input, Limits, Program, Status, Stdin
+from tests.processes import below
+
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.skipif(fork_server.library() is None, reason="no C compiler is here"),
+]
+
+LIMITS = Limits(cpu_s=1, wall_s=5, memory_mb=128, output_kb=64)
+AMONG_OTHERS, ALONE = 2, 1
+PROGRAMS: dict[str, tuple[str, Input]] = {
+    "echo": ("print(input())", Stdin("ä\ud800\0b")),
+    "a long input": ("import sys\nprint(len(sys.stdin.buffer.read()))", Stdin("x" * 3_000_000)),
+    "an output at its limit": ("print('x' * 100_000)", Stdin("")),
+    "both streams": (
+        "import sys\nprint(1)\nprint('é' * 3000, file=sys.stderr)\nsys.exit(3)",
+        Stdin(""),
+    ),
+    "no Python": ("def f(:", Stdin("")),
+    "null bytes": ("print(1)\0", Stdin("")),
+    "deep": ("x = " + "(" * 5000 + ")" * 5000, Stdin("")),
+    "raises": ("1 / 0", Stdin("")),
+    "exits": ("import os\nos._exit(77)", Stdin("")),
+    "kills itself": ("import os\nos.kill(os.getpid(), 9)", Stdin("")),
+    "no memory": ("x = bytearray(1 << 29)", Stdin("")),
+    "a call": (
+        "def f(a, b): return {'sum': a + b}",
+        Call(function="f", args=([1], [2.5, "x" * 100_000])),
+    ),
+    "a method": (
+        "class Solution:\n    def f(self, n): return -n",
+        Call(function="f", args=(2**70,)),
+    ),
+    "a call of nothing": ("x = 1", Call(function="f", args=())),
+    "a call by a long name": (
+        "def " + "ж" * 200 + "(): return 1",
+        Call(function="ж" * 200, args=()),
+    ),
+    "a call that reads": ("import sys\ndef f(): return sys.stdin.read()", Call(function="f")),
+    "a quote in the name": ("def f(): return 1", Call(function='f"', args=())),
+}
+
+
+def verdict(execution: Execution) -> tuple[object, ...]:
+    """All but what it cost."""
+    stderr = execution.stderr_tail
+    return execution.status, execution.stdout, execution.value, execution.exit_code, stderr
+
+
+@pytest.fixture(params=list(Tier))
+async def both(request):
+    if problem := probe.why_not(request.param, sys.executable):
+        pytest.skip(f"tier {request.param} does not work here: {problem}")
+    made = [
+        EmbeddedSandbox(workers=1, min_tier="rlimit", tier=request.param, compiled_loop=compiled)
+        for compiled in (True, False)
+    ]
+    async with made[0], made[1]:
+        yield made
+
+
+@pytest.mark.parametrize("n", [ALONE, AMONG_OTHERS])
+async def test_says_what_the_loop_in_python_says(both, n):
+    for name, (source, given) in PROGRAMS.items():
+        compiled, in_python = [
+            [verdict(e) for e in await sandbox.run(Program(source=source), [given] * n, LIMITS)]
+            for sandbox in both
+        ]
+        assert compiled == in_python, name
+
+
+async def test_limits_hold_alone_and_among_others(both):
+    spin = Program(source="while True: pass")
+    sleep = Program(source="import time\ntime.sleep(9)")
+    for n in (ALONE, AMONG_OTHERS):
+        brief = Limits(cpu_s=0.2, wall_s=5, memory_mb=128, output_kb=64)
+        for execution in await both[0].run(spin, [Stdin("")] * n, brief):
+            assert execution.status is Status.cpu_timeout and 0.2 <= execution.cpu_s < 0.6
+        impatient = Limits(cpu_s=5, wall_s=0.3, memory_mb=128, output_kb=64)
+        for execution in await both[0].run(sleep, [Stdin("")] * n, impatient):
+            assert execution.status is Status.wall_timeout and 0.3 <= execution.wall_s < 2
+
+
+async def test_each_program_is_run_by_its_own_limits(both):
+    program = Program(source="print('x' * 10_000)")
+    for output_kb, status in [(5, Status.output_limit), (20, Status.finished)] * 2:
+        limits = Limits(cpu_s=1, wall_s=5, memory_mb=128, output_kb=output_kb)
+        (execution,) = await both[0].run(program, [Stdin("")], limits)
+        assert execution.status is status
+
+
+async def test_compiling_is_not_the_programs_time(both):
+    source = "\n".join(f"x{i} = [{i}]" for i in range(4000))
+    assert len(source) < 1 << 16
+    (alone,) = await both[0].run(Program(source=source), [Stdin("")], LIMITS)
+    (one, _) = await both[0].run(Program(source=source), [Stdin("")] * 2, LIMITS)
+    assert alone.status is Status.finished and alone.cpu_s < 2 * one.cpu_s + 0.01
+
+
+async def test_tests_draw_random_numbers_of_their_own(both):
+    program = Program(source="import random\nprint(random.random())")
+    drawn = [
+        execution.stdout
+        for n in (ALONE, ALONE, AMONG_OTHERS)
+        for execution in await both[0].run(program, [Stdin("")] * n, LIMITS)
+    ]
+    assert len(set(drawn)) == 4
+
+
+async def test_nothing_it_left_goes_on(both):
+    """Only without a filter may a program start others."""
+    if both[0].tier is not Tier.rlimit:
+        pytest.skip("programs start no processes at this tier")
+    source = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)"
+    assert (await both[0].run(Program(source=source), [Stdin("")], LIMITS))[0].status is (
+        Status.finished
+    )
+    assert (await both[0].run(Program(source="print(1)"), [Stdin("")], LIMITS))[0].stdout == "1\n"
+    assert len(below("embedded.zygote")) == 2
+
+
+async def test_a_zygote_killed_amid_a_program_is_replaced(both):
+    import asyncio
+
+    program = Program(source="import time\ntime.sleep(0.5)\nprint(1)")
+    run = asyncio.create_task(both[0].run(program, [Stdin("")], LIMITS))
+    await asyncio.sleep(0.2)
+    for process in below("embedded.zygote")[::-1]:
+        process.kill()
+    assert [execution.stdout for execution in await run] in (["1\n"], [""])
+    assert (await both[0].run(program, [Stdin("")], LIMITS))[0].stdout == "1\n"
+
+
+def test_without_a_compiler_there_is_none(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert fork_server.library.__wrapped__() is None
+
+
+def test_a_compiler_that_fails_is_done_without(monkeypatch, tmp_path):
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert fork_server.library.__wrapped__() is None
+    assert list((tmp_path / "cache" / "coding_model_project").iterdir()) == []
