@@ -125,7 +125,7 @@ async def _look(
     advance: Advance,
 ) -> Wrong | None:
     from coding_model_project.data.repair_traces import Wrong
-    from coding_model_project.repair import observation
+    from coding_model_project.graders.observation import observation
 
     verdict = await grader.grade_code(problem, candidate.code)
     message = observation(problem, verdict, style=style, max_bytes=max_bytes)
