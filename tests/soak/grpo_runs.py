@@ -1,4 +1,4 @@
-"""Real runs of GRPO, with repair or without, that faults are done to: started, followed by their rollouts, and waited for."""
+"""Real runs of GRPO, with repair or without, to do faults to: started, followed and waited for."""
 
 from __future__ import annotations
 
