@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -76,12 +77,19 @@ class Outcome:
     failures: list[str]
 
 
+def children_of(process: subprocess.Popen[bytes]) -> Iterator[tuple[psutil.Process, str]]:
+    """The run's processes with their command lines; one that ends meanwhile is passed over."""
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            yield child, " ".join(child.cmdline())
+
+
 def kill_process(command: str) -> Strike:
     """Kill -9 the run's first process whose command line starts so."""
 
     def strike(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-        for child in psutil.Process(process.pid).children(recursive=True):
-            if " ".join(child.cmdline()).startswith(command):
+        for child, words in children_of(process):
+            if words.startswith(command):
                 child.kill()
                 return
         raise RuntimeError(f"no process {command}")
@@ -91,15 +99,16 @@ def kill_process(command: str) -> Strike:
 
 def kill_sandbox(process: subprocess.Popen[bytes], run: RunFolder) -> None:
     """Kill -9 all that the reward worker has started: the sandbox's own processes."""
-    for child in psutil.Process(process.pid).children(recursive=True):
-        if " ".join(child.cmdline()).startswith("ray::RewardLoopWorker"):
+    for child, words in children_of(process):
+        if words.startswith("ray::RewardLoopWorker"):
             for sandboxed in child.children(recursive=True):
-                sandboxed.kill()
+                with suppress(psutil.NoSuchProcess):
+                    sandboxed.kill()
 
 
 def kill_wandb(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    for child in psutil.Process(process.pid).children(recursive=True):
-        if any("wandb-core" in word for word in child.cmdline()):
+    for child, words in children_of(process):
+        if "wandb-core" in words:
             child.kill()
 
 
