@@ -24,7 +24,7 @@ from coding_model_project.configs import schema
 from coding_model_project.data import prepare
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
-from coding_model_project.runs.console import output_copied_to
+from coding_model_project.runs.console import output_copied_to, reader_may_leave
 from coding_model_project.runs.folder import (
     RunFolder,
     State,
@@ -66,6 +66,7 @@ CarryOut = Callable[[DictConfig, list[str], RunFolder | None], object]
 """Given a configuration, the command that started this process, and the run that is repeated."""
 
 
+@reader_may_leave()
 def run_main(name: str, doc: str, carry_out: CarryOut) -> None:
     """Run a recipe as a program and exit with the project's exit codes.
 

@@ -26,6 +26,7 @@ from coding_model_project.cli import (
     watch,
 )
 from coding_model_project.errors import INTERRUPTED, CodingModelError
+from coding_model_project.runs.console import reader_may_leave
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_app(app, "python -m coding_model_project", given)
 
 
+@reader_may_leave()
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
     """Run a command line with this project's errors and exit codes.
 

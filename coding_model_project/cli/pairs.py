@@ -108,6 +108,7 @@ def _read(folders: Sequence[Path], path: Path) -> tuple[list[Judged], PromptStyl
     """
     from coding_model_project.data.pairs import Candidate, Judged
     from coding_model_project.data.problems import read_problems
+    from coding_model_project.evaluation.accepted import asked
     from coding_model_project.evaluation.results import (
         COMPLETIONS,
         read_completions,
@@ -123,14 +124,13 @@ def _read(folders: Sequence[Path], path: Path) -> tuple[list[Judged], PromptStyl
     styles: dict[str, Path] = {}
     for folder in folders:
         evaluation = read_evaluation(folder)
+        asked(evaluation, problems)
         file = existing_file(folder / COMPLETIONS, "data pairs")
         texts = {
             (one.dataset, one.problem, one.sample): one.completion for one in read_completions(file)
         }
         styles.setdefault(str(evaluation.settings.get("prompt", "")), folder)
         for result in evaluation.results:
-            if result.problem not in problems:
-                raise ConfigError(f"--problems={path}: no problem {result.problem}, as in {folder}")
             key = result.dataset, result.problem, result.sample
             if key not in texts:
                 raise ConfigError(

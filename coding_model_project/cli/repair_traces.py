@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,7 +63,7 @@ def repair_traces(
     for problem in known.values():
         if problem.id not in right and problem.gold:
             right[problem.id] = [problem.gold[0]]
-    candidates = _distinct(one for one in rejected if known[one.problem].public_tests)
+    candidates = _distinct((one for one in rejected if known[one.problem].public_tests), known)
     if not candidates:
         raise ConfigError(
             f"nothing to show: none of {len(rejected)} rejected samples is of a problem with public tests"
@@ -85,10 +85,13 @@ def repair_traces(
     print(f"{out}: {len(rows)} rows")
 
 
-def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
+def _distinct(candidates: Iterable[Candidate], problems: Mapping[str, Problem]) -> list[Candidate]:
+    from coding_model_project.data.copies import normal_form
+
     seen: dict[tuple[str, str], Candidate] = {}
     for one in candidates:
-        seen.setdefault((one.problem, one.code.strip()), one)
+        form = normal_form(one.code, problems[one.problem].language)
+        seen.setdefault((one.problem, form), one)
     return list(seen.values())
 
 
@@ -122,7 +125,7 @@ async def _look(
     advance: Advance,
 ) -> Wrong | None:
     from coding_model_project.data.repair_traces import Wrong
-    from coding_model_project.repair import observation
+    from coding_model_project.graders.observation import observation
 
     verdict = await grader.grade_code(problem, candidate.code)
     message = observation(problem, verdict, style=style, max_bytes=max_bytes)

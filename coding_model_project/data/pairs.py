@@ -7,11 +7,9 @@ right. `pair_report` says what is left of it.
 
 from __future__ import annotations
 
-import ast
 import math
 import random
 import re
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import Any
 
+from coding_model_project.data.copies import normal_form
 from coding_model_project.data.rows import refuse_training, source
 from coding_model_project.errors import ConfigError
 from coding_model_project.extract import extract
@@ -162,34 +161,43 @@ def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle)
     )
 
 
-Programs = Mapping[str, Candidate]
-"""Distinct programs by their normalised code."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """A candidate and the code in it; the whole completion where there is none."""
+
+    candidate: Candidate
+    code: str
+
+
+_Programs = Mapping[str, _Program]
+"""Distinct programs by their normal form."""
 
 
 def _sides(
     one: Judged, controls: Controls, style: PromptStyle, left_out: Counter[str]
-) -> tuple[Programs, Programs]:
+) -> tuple[_Programs, _Programs]:
     """A problem's accepted and failing programs, each once."""
-    accepted: dict[str, Candidate] = {}
-    failing: dict[str, Candidate] = {}
+    accepted: dict[str, _Program] = {}
+    failing: dict[str, _Program] = {}
     for candidate in one.candidates:
         side = accepted if candidate.error is None else failing
-        code = extract(
+        found = extract(
             candidate.completion,
             language=one.problem.language,
             bare=style is PromptStyle.bare,
-        ).code
+        )
         if candidate.error is not None and candidate.error not in controls.contrasts:
             left_out[f"failing samples of no chosen contrast ({candidate.error})"] += 1
             continue
-        key = normalised(code or candidate.completion, one.problem.language)
+        code = found.code or candidate.completion
+        key = normal_form(code, one.problem.language)
         left_out["samples that repeat a program"] += key in side
-        side.setdefault(key, candidate)
+        side.setdefault(key, _Program(candidate=candidate, code=code))
     if controls.gold and not accepted and failing and one.problem.gold:
         code = one.problem.gold[0]
         message = solution_message(code, style=style, language=one.problem.language)
         gold = Candidate(completion=message["content"], error=None, is_gold=True)
-        accepted[normalised(code, one.problem.language)] = gold
+        accepted[normal_form(code, one.problem.language)] = _Program(candidate=gold, code=code)
     for key in accepted.keys() & failing.keys():  # judged now so, now so
         left_out["programs both accepted and failing"] += 1
         del accepted[key], failing[key]
@@ -198,8 +206,8 @@ def _sides(
 
 def _of_problem(
     problem: Problem,
-    accepted: Programs,
-    failing: Programs,
+    accepted: _Programs,
+    failing: _Programs,
     controls: Controls,
     rng: random.Random,
 ) -> tuple[list[Pair], str | None]:
@@ -208,16 +216,17 @@ def _of_problem(
         return [], "no failing sample" if accepted else "no sample that can be used"
     if not accepted:
         return [], "no accepted sample"
-    words = {key: _WORD.findall(key) for key in (*accepted, *failing)}
+    right = [(one.candidate, _WORD.findall(one.code)) for one in accepted.values()]
+    wrong = [(one.candidate, _WORD.findall(one.code)) for one in failing.values()]
     pool = [
         Pair(
             problem=problem,
             chosen=chosen,
             rejected=rejected,
-            similarity=SequenceMatcher(None, words[a], words[b], autojunk=False).ratio(),
+            similarity=SequenceMatcher(None, words, others, autojunk=False).ratio(),
         )
-        for a, chosen in accepted.items()
-        for b, rejected in failing.items()
+        for chosen, words in right
+        for rejected, others in wrong
     ]
     limit = math.log(controls.max_length_ratio)
     pool = [pair for pair in pool if abs(pair.log_ratio) <= limit]
@@ -300,15 +309,3 @@ def pair_rows(pairs: Iterable[Pair], style: PromptStyle) -> list[dict[str, Any]]
 
 _WORD = re.compile(r"\w+|[^\w\s]|\n *")
 """Words, signs, and the indentation of lines."""
-
-
-def normalised(code: str, language: str = "python") -> str:
-    """Equal for programs that differ in comments, blank lines and spaces alone."""
-    if language == "python":
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an invalid escape in untrusted code is not ours
-                return ast.unparse(ast.parse(code))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass
-    return "\n".join(line.rstrip() for line in code.splitlines() if line.strip())

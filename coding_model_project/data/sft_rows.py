@@ -1,7 +1,7 @@
 """Demonstrations from execution: of the programs that the hidden tests accept, which to show in SFT.
 
 Rejection sampling (Yuan et al. 2023, arXiv:2308.01825): distinct solutions of a problem help, copies
-of one only repeat it, so programs that differ in names, comments or layout count as one.
+of one only repeat it (`copies`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coding_model_project.data.dedup.documents import shape
+from coding_model_project.data.copies import normal_form
 from coding_model_project.types import Problem
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -119,12 +119,6 @@ def _distinct(
     for candidate in ordered:
         seen.setdefault(normal_form(candidate.code, language), candidate)
     return list(seen.values())
-
-
-def normal_form(code: str, language: str) -> str:
-    """Equal for programs that differ in names, comments and layout (Python), or layout (others)."""
-    structure = shape(code, min_nodes=0) if language == "python" else None
-    return structure or " ".join(_TOKEN.findall(code))
 
 
 def _diverse(candidates: Sequence[Candidate], n: int) -> list[Candidate]:

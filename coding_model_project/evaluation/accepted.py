@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coding_model_project.data.rows import refuse_training, source
 from coding_model_project.data.sft_rows import Candidate
-from coding_model_project.errors import DataError
+from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
@@ -48,12 +48,12 @@ def read_accepted(path: Path, problems: Mapping[str, Problem]) -> Accepted:
         problems: by id, at least those that it asked.
 
     Raises:
-        ConfigError: it asked problems that must not train.
-        DataError: it is no evaluation, is damaged, or asked other problems than these.
+        ConfigError: it asked problems that must not train, or others than these.
+        DataError: it is no evaluation, or is damaged.
     """
     evaluation = read_evaluation(path)
-    asked = _asked(evaluation, problems)
-    for problem in asked:
+    members = asked(evaluation, problems)
+    for problem in members:
         refuse_training(source(problem), problem.split, str(path))
     style = PromptStyle(str(evaluation.settings["prompt"]))
     passed = [result for result in evaluation.results if result.passed]
@@ -62,7 +62,7 @@ def read_accepted(path: Path, problems: Mapping[str, Problem]) -> Accepted:
     return Accepted(
         path=path,
         style=style,
-        problems=tuple(asked),
+        problems=tuple(members),
         samples=len(evaluation.results),
         ungradable=sum(result.ungradable is not None for result in evaluation.results),
         accepted=len(passed),
@@ -92,20 +92,22 @@ def read_rejected(path: Path, problems: Mapping[str, Problem]) -> list[Candidate
     ]
 
 
-def _asked(evaluation: Evaluation, problems: Mapping[str, Problem]) -> list[Problem]:
-    """Raises:
-    DataError: one is missing, or is not what was evaluated.
+def asked(evaluation: Evaluation, problems: Mapping[str, Problem]) -> list[Problem]:
+    """The problems that an evaluation asked.
+
+    Raises:
+        ConfigError: one is missing, or is not what was evaluated.
     """
     found: list[Problem] = []
     for name in evaluation.datasets():
         ids = {result.problem for result in evaluation.results if result.dataset == name}
         if missing := sorted(ids - problems.keys()):
-            raise DataError(f"{evaluation.path}: --problems has no {missing[0]}, which it asked")
+            raise ConfigError(f"{evaluation.path}: --problems has no {missing[0]}, which it asked")
         members = [problem for problem in problems.values() if problem.id in ids]
         described = evaluation.settings["data"][name]  # type: ignore[index]
         # Of a shard, or of one cut short, the version cannot be told.
         if described["problems"] == len(ids) and described["version"] != data_version(members):
-            raise DataError(
+            raise ConfigError(
                 f"{evaluation.path}: the problems of {name} were not those of --problems (another "
                 "statement, tests, limits or order): give the file that was evaluated"
             )

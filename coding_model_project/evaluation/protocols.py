@@ -18,8 +18,8 @@ from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.generation import Sampling
 from coding_model_project.graders.base import GRADER_VERSION
+from coding_model_project.graders.observation import MIN_BYTES
 from coding_model_project.prompts import PromptStyle
-from coding_model_project.repair import MIN_BYTES
 from coding_model_project.types import Problem
 
 

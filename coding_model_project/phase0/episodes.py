@@ -9,9 +9,9 @@ from coding_model_project.errors import PromptError, SandboxError, UngradableErr
 from coding_model_project.evaluation.generation import Backend, Completion, Messages
 from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.graders.cache import CachedGrader
+from coding_model_project.graders.observation import can_repair, observation
 from coding_model_project.phase0.plan import Sample, sample_seed
 from coding_model_project.prompts import solve_messages
-from coding_model_project.repair import can_repair, observation
 from coding_model_project.types import Verdict
 
 

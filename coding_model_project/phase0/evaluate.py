@@ -22,6 +22,7 @@ from coding_model_project.evaluation.results import (
     Generated,
     read_results,
 )
+from coding_model_project.graders.observation import can_repair
 from coding_model_project.judge import make_sandbox, open_judge
 from coding_model_project.phase0 import outputs
 from coding_model_project.phase0.bar import evaluation_bar
@@ -31,7 +32,6 @@ from coding_model_project.phase0.plan import DataSet, Sample, load_datasets, sam
 from coding_model_project.phase0.runner import Known, Runner, read_known
 from coding_model_project.phase0.settings import Settings, judge_config
 from coding_model_project.phase0.tables import budget_table, metrics_table
-from coding_model_project.repair import can_repair
 from coding_model_project.runs.folder import (
     RunFolder,
     State,

@@ -1,8 +1,9 @@
-"""Everything a run prints, on the console and in its log."""
+"""What a program prints: a run's, on the console and in its log, and any, until nobody reads on."""
 
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,3 +47,29 @@ def _tee(fd: int, log: Path) -> subprocess.Popen[bytes]:
     os.dup2(tee.stdin.fileno(), fd)
     tee.stdin.close()
     return tee
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """A reader that has seen enough, such as `head`, ends the program: exit code 1, without a word.
+
+    So do click and rich, each for what it writes itself; what is still in Python's buffer at the end
+    is neither's.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_unread(1):
+            raise  # another pipe's
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more as it ends
+        raise SystemExit(1) from None
+
+
+def _is_unread(fd: int) -> bool:
+    """Whether the reader of a pipe has gone."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison import Pair, Side, compare, unlike
+from coding_model_project.evaluation.comparison import Side, compare, unlike
 from coding_model_project.evaluation.comparison.compare import Comparison, Score
 from coding_model_project.evaluation.results import read_evaluation
-from coding_model_project.evaluation.significance import ALPHA
 from coding_model_project.runs.folder import RunFolder, write_text
 from coding_model_project.runs.metrics import read_metrics, series
 from coding_model_project.runs.report import write_report
 from coding_model_project.runs.summary import summarise
+from coding_model_project.studies.conclusions import conclusions, descriptive
+from coding_model_project.studies.curves import Curve, draw, thinned, together
 from coding_model_project.studies.definition import Stage, Study
 from coding_model_project.studies.running import Member, finished, keep_definition, members
 
-LEAST_SEEDS = 3
-"""On each side, for a claim about a method (experiment_design/final_experiment_design.md)."""
-
 _CURVE = "judge/accepted"
+_WHAT = "Accepted samples by training step"
 _REPORT = "report.html"
+_COST = "## Cost"
+"""A part of pages that show runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,17 @@ def write_page(study: Study, out: Path) -> Path:
     """Write the page beside the definitions, and a report of all trainings into `out`.
 
     Raises:
-        ConfigError: the definition is not what the folders were made by, or two evaluations were not
-            made alike.
+        ConfigError: the definition is not what the folders were made by, two evaluations were not
+            made alike, or the page shows runs that are not here.
     """
     every = list(members(study, out))
     if out.exists():
         keep_definition(study, out)
+    elif study.page.exists() and _COST in study.page.read_text():
+        raise ConfigError(
+            f"{out}: no runs of this study are here, and {study.page} shows some, which would be lost: "
+            "name their folder with --out"
+        )
     done = [member for member in every if member.done]
     comparison = _compared(study, done)
     parts = [
@@ -129,7 +135,7 @@ def _result(study: Study, every: Sequence[Member], comparison: Comparison | None
         return
     for dataset in dict.fromkeys(pair.dataset for pair in comparison.pairs):
         pairs = [pair for pair in comparison.pairs if pair.dataset == dataset]
-        yield f"{dataset}, {pairs[0].n_problems} problems:"
+        yield f"{dataset}, {pairs[0].n_problems} problems{descriptive(comparison)}:"
         scores = {pairs[0].first: pairs[0].first_score}
         scores |= {pair.second: pair.second_score for pair in pairs}
         yield _table(
@@ -154,9 +160,11 @@ def _result(study: Study, every: Sequence[Member], comparison: Comparison | None
     yield (
         "Intervals are over seeds and problems (hierarchical bootstrap), differences paired by "
         "problem; p is the larger one of the permutation test over problems and, with several seeds, "
-        "Welch's t-test over seeds; Holm's correction is over all differences of the study."
+        "Welch's t-test over seeds; Holm's correction is over all differences of the study. A difference "
+        "smaller than what it would show is mostly missed; changed are problems that most samples of one "
+        "arm solve and of the other do not."
     )
-    yield "**What follows.** " + " ".join(conclusions(study, n_done, len(every), comparison))
+    yield "**What follows.** " + " ".join(conclusions(n_done, len(every), comparison))
 
 
 def _score_row(arm: str, score: Score) -> tuple[str, ...]:
@@ -170,41 +178,10 @@ def _score_row(arm: str, score: Score) -> tuple[str, ...]:
     )
 
 
-def conclusions(study: Study, n_done: int, n_members: int, comparison: Comparison) -> Iterator[str]:
-    """Sentences no stronger than the intervals."""
-    if n_done < n_members:
-        yield f"{n_done} of {n_members} members have finished: this is no result yet."
-    for pair in comparison.pairs:
-        yield _conclusion(pair)
-    n_seeds = min(
-        len(score.by_seed)
-        for pair in comparison.pairs
-        for score in (pair.first_score, pair.second_score)
-    )
-    if n_seeds < LEAST_SEEDS:
-        yield (
-            f"Descriptive: with {n_seeds} seed{'s' if n_seeds > 1 else ''} a side this is said of these "
-            f"trainings and claimed of no others, which takes {LEAST_SEEDS}."
-        )
-
-
-def _conclusion(pair: Pair) -> str:
-    on = f"on {pair.dataset}"
-    interval = f"{pair.delta:+.1%}, 95% interval {pair.low:+.1%} to {pair.high:+.1%}"
-    clear = pair.low > 0 or pair.high < 0
-    if clear and pair.corrected_p < ALPHA:
-        how = "more" if pair.delta > 0 else "fewer"
-        return f"`{pair.second}` solves {how} than `{pair.first}` {on} ({interval})."
-    return (
-        f"No difference between `{pair.second}` and `{pair.first}` is shown {on} ({interval}, p = "
-        f"{pair.corrected_p:.2g}); one smaller than {pair.detectable:.1%} would mostly be missed."
-    )
-
-
 def _costs(study: Study, done: Sequence[Member]) -> Iterator[str]:
     if not done:
         return
-    yield "## Cost"
+    yield _COST
     rows = []
     for arm in study.arms:
         costs = [_cost(member) for member in done if member.arm == arm]
@@ -239,28 +216,39 @@ def _cost(member: Member) -> _Cost:
 
 
 def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
-    """The last stage's accepted share by step, a column per member; the report overlays the curves."""
-    curves = {
-        f"`{member.arm}` {member.seed}": dict(
-            series(read_metrics(RunFolder(member.trainings[-1]).metrics), _CURVE)
-        )
+    """The last stage's accepted share by step, as a picture beside the page and as numbers."""
+    found = {
+        member: dict(series(read_metrics(RunFolder(member.trainings[-1]).metrics), _CURVE))
         for member in every
     }
-    curves = {name: curve for name, curve in curves.items() if curve}
+    found = {member: curve for member, curve in found.items() if curve}
+    width = together(found)
+    curves = thinned(found, width)
+    picture = study.page.with_suffix(".svg")
     if not curves:
+        picture.unlink(missing_ok=True)
         return
+    arms = {
+        arm: [curve for member, curve in curves.items() if member.arm == arm] for arm in study.arms
+    }
+    write_text(picture, draw({arm: of for arm, of in arms.items() if of}, _WHAT))
     yield "## Curves"
-    yield "Accepted samples by training step, arm and seed:"
+    points = f"; a point is the mean of {width} steps" if width > 1 else ""
+    yield f"{_WHAT}: an arm's mean over seeds thick, each seed thin{points}."
+    yield f"![{_WHAT}, by arm and seed]({picture.name})"
     steps = sorted({step for curve in curves.values() for step in curve})
     rows = [(str(step), *(_cell(curve, step) for curve in curves.values())) for step in steps]
-    yield _table(("step", *curves), rows)
+    names = [f"`{member.arm}` {member.seed}" for member in curves]
+    yield "<details><summary>The same as numbers, by arm and seed</summary>"
+    yield _table(("step", *names), rows)
+    yield "</details>"
     runs = [RunFolder(folder) for m in every for folder in m.trainings if finished(folder)]
     if runs:
         write_report(runs, out / _REPORT)
-        yield f"All curves over each other, and samples: `{out / _REPORT}` (made with this page)."
+        yield f"All metrics over each other, and samples: `{out / _REPORT}` (made with this page)."
 
 
-def _cell(curve: Mapping[int, float], step: int) -> str:
+def _cell(curve: Curve, step: int) -> str:
     return f"{curve[step]:.1%}" if step in curve else "–"
 
 

@@ -13,11 +13,13 @@ writes outputs/demo/{summary.json, model/}. Exit code 1 if the gains are not sig
 import sys
 
 from coding_model_project.errors import INTERRUPTED, CodingModelError
+from coding_model_project.runs.console import reader_may_leave
 from recipes.demo import demo
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        print((__doc__ or "").strip())
+        with reader_may_leave():
+            print((__doc__ or "").strip())
         raise SystemExit(0 if sys.argv[1] in ("-h", "--help") else 2)
     try:
         raise SystemExit(demo.main())

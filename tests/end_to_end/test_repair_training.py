@@ -1,6 +1,7 @@
 """Episodes with repairs through verl's own trainer, on a model that has learned to answer wrongly.
 
-An episode leaves nothing but its samples: how a run resumes is GRPO's (test_interruption.py).
+An episode leaves nothing but its samples: how a run resumes is GRPO's (test_interruption.py); a killed
+repair run is resumed by tests/soak/fault_matrix.py.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class Fault:
     """Part of what it prints, in the attempt that is hit or in the one after."""
     environment: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
+    recipe: str = "grpo"
     on_small_disk: bool = False
 
 
@@ -94,7 +96,8 @@ def kill_sandbox(process: subprocess.Popen[bytes], run: RunFolder) -> None:
     for child in psutil.Process(process.pid).children(recursive=True):
         if command_line(child).startswith("ray::RewardLoopWorker"):
             for sandboxed in child.children(recursive=True):
-                sandboxed.kill()
+                with suppress(psutil.NoSuchProcess):
+                    sandboxed.kill()
 
 
 def kill_wandb(process: subprocess.Popen[bytes], run: RunFolder) -> None:
@@ -170,6 +173,12 @@ FAULTS = [
         },
         overrides=("trainer.logger=[console,file,wandb]",),
     ),
+    Fault(
+        name="driver of recipes.repair, kill -9",
+        strike=kill_driver,
+        exit_codes=(-9,),
+        recipe="repair",
+    ),
 ]
 
 
@@ -184,7 +193,8 @@ def try_fault(fault: Fault, folder: Path) -> Outcome:
     if fault.on_small_disk:
         size = f"size={SMALL_DISK_MB}m"
         subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", run.path], check=True)
-    process = start(run, folder / "first.txt", [*OVERRIDES, *fault.overrides], fault.environment)
+    overrides = [*OVERRIDES, *fault.overrides]
+    process = start(run, folder / "first.txt", overrides, fault.environment, fault.recipe)
     wait(process, lambda: steps(run, 1)[-1:] >= [HIT_AFTER], f"step {HIT_AFTER}")
     fault.strike(process, run)
     ended_s = _ended(fault, process, run)
@@ -198,7 +208,7 @@ def try_fault(fault: Fault, folder: Path) -> Outcome:
     expected = max(saved, default=0) + 1
     done = max(steps(run, 1)[-1], expected)
 
-    process = start(run, folder / "second.txt", [*OVERRIDES, *fault.overrides], fault.environment)
+    process = start(run, folder / "second.txt", overrides, fault.environment, fault.recipe)
     wait(process, lambda: steps(run, 2)[-1:] >= [done], f"step {done} after the resume")
     process.terminate()
     process.wait(PATIENCE_S)

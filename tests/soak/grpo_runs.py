@@ -1,4 +1,4 @@
-"""Real GRPO runs that faults are done to: started, followed by their rollouts, and waited for."""
+"""Real runs of GRPO, with repair or without, to do faults to: started, followed and waited for."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ def start(
     output: Path,
     overrides: Sequence[str],
     environment: Mapping[str, str] | None = None,
+    recipe: str = "grpo",
 ) -> subprocess.Popen[bytes]:
     """Start a run, its output in a file."""
-    command = [sys.executable, "-m", "recipes.grpo", f"coding.run_dir={run.path}", *OVERRIDES]
+    command = [sys.executable, "-m", f"recipes.{recipe}", f"coding.run_dir={run.path}", *OVERRIDES]
     with output.open("wb") as printed:
         return subprocess.Popen(
             [*command, *overrides],

@@ -1,6 +1,7 @@
 """Commands answer at once, fail in one line, and exit as documented."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -68,6 +69,20 @@ def grade(folder, *more):
 def test_help(command, capsys):
     assert cli.main([*command, "--help"]) == 0
     assert "Usage:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("program", ["coding_model_project", "recipes.sft"])
+def test_a_reader_that_has_seen_enough_ends_it_without_a_word(program):
+    """As `--help | head -3` does; the recipe's page is in Python's buffer until the end."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", program, "--help"]
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_help_imports_nothing_heavy():

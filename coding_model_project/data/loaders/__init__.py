@@ -64,6 +64,7 @@ LOADERS: dict[str, Loader] = {
     "mbpp_reg": mbpp.REGRESSION,
     "mbpp_sanitized": mbpp.SANITIZED,
     "tinycode": own.TinyCodeLoader(),
+    "tinycode_asserts": own.TinyCodeLoader(name="tinycode_asserts", in_asserts=True),
 }
 
 SPLITS = ("train", "validation", "valid", "test", "prompt")

@@ -51,16 +51,22 @@ class OwnLoader:
 class TinyCodeLoader:
     """See `base.Loader`. Generated, so there is nothing to look for."""
 
+    name: str = "tinycode"
+    in_asserts: bool = False
+    """The functions only, tested by assertions as MBPP's are; ids and statements are the same."""
+
     @property
     def published(self) -> Published:
-        return Published(name="tinycode", licence="Apache-2.0", fields=OWN_FIELDS, parts=())
+        return Published(name=self.name, licence="Apache-2.0", fields=OWN_FIELDS, parts=())
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `base.Loader.items`."""
         from coding_model_project.data.tinycode import VERSION, generate
+        from coding_model_project.data.tinycode.asserts import in_asserts
 
         trail.origins.append(f"generator version {VERSION}, seed 0")
         wanted = split_word(place.split) if place.split else None
         for task in generate().tasks:
-            if wanted in (None, task.problem.split):
-                yield task.problem
+            if wanted not in (None, task.problem.split) or (self.in_asserts and task.uses_stdin):
+                continue
+            yield in_asserts(task.problem) if self.in_asserts else task.problem

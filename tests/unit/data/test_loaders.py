@@ -372,7 +372,7 @@ def test_other_damage_names_the_file(tmp_path):
         load("gsm8k_test", path=tmp_path / "nowhere.jsonl")
 
 
-@pytest.mark.parametrize("name", sorted(set(LOADERS) - {"tinycode"}))
+@pytest.mark.parametrize("name", sorted(set(LOADERS) - {"tinycode", "tinycode_asserts"}))
 def test_rows_of_another_set_are_refused_by_the_missing_field(tmp_path, name):
     with pytest.raises(DataError, match="is missing; rows of"):
         load(name, path=written(tmp_path, "r.jsonl", {"colour": 1}))

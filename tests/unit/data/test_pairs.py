@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.cli import main
+from coding_model_project.data.copies import normal_form
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.pair_report import bias_report
 from coding_model_project.data.pairs import (
@@ -21,11 +23,11 @@ from coding_model_project.data.pairs import (
     Similarity,
     balanced,
     make_pairs,
-    normalised,
     split,
 )
-from coding_model_project.data.problems import write_problems
+from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
     RESULTS,
@@ -108,13 +110,13 @@ def test_every_pair_is_what_was_asked_for(world, asked):
             assert pair.chosen in one.candidates
             assert pair.chosen.error is None
         chosen, rejected = pair.chosen.completion, pair.rejected.completion
-        assert normalised(chosen) != normalised(rejected)
+        assert normal_form(chosen) != normal_form(rejected)
         ratio = max(len(chosen), len(rejected)) / min(len(chosen), len(rejected))
         assert ratio <= asked.max_length_ratio + 1e-9
         assert 0 <= pair.similarity <= 1
         counts[pair.problem.id] = counts.get(pair.problem.id, 0) + 1
     assert max(counts.values()) <= asked.per_problem
-    sides = {(normalised(p.chosen.completion), normalised(p.rejected.completion), p.problem.id)
+    sides = {(normal_form(p.chosen.completion), normal_form(p.rejected.completion), p.problem.id)
              for p in paired.pairs}  # fmt: skip
     assert len(sides) == len(paired.pairs)
     if asked.balance_length:
@@ -143,10 +145,10 @@ def test_contrasts_and_programs_take_turns():
     assert {pair.contrast for pair in pairs} == set(errors)
 
 
-def test_a_program_that_differs_in_comments_alone_is_the_same():
+def test_a_program_that_differs_in_comments_and_names_alone_is_the_same():
     group = judged(
         candidate(program(1)),
-        candidate("# by hand\n" + program(1)),
+        candidate("# by hand\n" + program(1).replace("x", "value")),
         candidate(program(2), WRONG),
         candidate("def solve(x):\n    return (x + 2)  # off by one\n", WRONG),
     )
@@ -194,7 +196,10 @@ def write_folder(folder, samples, prompt="bare"):
     """An evaluation whose samples are (problem, completion, error), error "-" for ungradable."""
     folder.mkdir()
     protocol = {"name": "sampled", "hash": "1", "prompt": prompt}
-    info = {"model": "m", "seed": 0, "protocol": protocol, "datasets": {}}
+    asked = {name for name, _, _ in samples}
+    members = [one for one in read_problems(folder.parent / "p.jsonl") if one.id in asked]
+    data = {"mine": {"version": data_version(members), "problems": len(asked)}}
+    info = {"model": "m", "seed": 0, "protocol": protocol, "datasets": data}
     (folder / RUN_INFO).write_text(json.dumps(info))
     generated, results = [], []
     for number, (name, text, error) in enumerate(samples):
@@ -287,7 +292,12 @@ def test_evaluations_that_do_not_fit_are_one_line(world, capsys):
     assert pairs(world, str(other)) == 2
     assert "prompt=bare and" in capsys.readouterr().err
     assert pairs(stranger) == 2
-    assert "no problem mine/77" in capsys.readouterr().err
+    assert "--problems has no mine/77" in capsys.readouterr().err
+    changed = [replace(problem(n), statement="Another task.") for n in range(5)]
+    write_problems(world.parent / "p.jsonl", changed)
+    assert pairs(world) == 2
+    assert "were not those of --problems" in capsys.readouterr().err
+    write_problems(world.parent / "p.jsonl", [problem(n) for n in range(5)])
     (world / COMPLETIONS).unlink()
     assert pairs(world) == 2
     assert "completions.jsonl: no such file" in capsys.readouterr().err

@@ -7,7 +7,6 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.sft_rows import normal_form
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import (
     COMPLETIONS,
@@ -161,10 +160,3 @@ def test_a_sample_whose_program_is_not_the_one_judged_is_refused(world, capsys):
     code, said = rows(world, capsys)
     assert (code, said.count("\n")) == (3, 1)
     assert "not the one that was judged" in said
-
-
-def test_names_comments_and_layout_do_not_tell_programs_apart():
-    one = normal_form("def f(a):\n    '''Doc.'''\n    return a+1", "python")
-    assert one == normal_form("def f( b ):\n    'other'\n\n    return b + 1  # ok", "python")
-    assert one != normal_form("def f(a):\n    return a+2", "python")
-    assert normal_form("int  x;", "cpp") == normal_form("int x ;", "cpp")

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from coding_model_project.data.loaders import load
 from coding_model_project.data.tinycode import NoiseConfig, generate, noisy_solution
 from coding_model_project.data.tinycode.families import compositions
 from coding_model_project.data.tinycode.generator import N_HIDDEN, N_PUBLIC, normalised
@@ -67,6 +68,31 @@ def _passes(source, test):
         return same_value(test.expected, names[test.input.function](*test.input.args))
     except Exception:  # noqa: BLE001 - a known-bad program may raise anything
         return False
+
+
+def test_the_functions_come_with_asserts_too(tinycode):
+    """As MBPP's: what the calls tell apart, the assertions do."""
+    members = load("tinycode_asserts_validation").problems
+    plain = {problem.id: problem for problem in tinycode.problems("validation")}
+    assert len(members) == sum(problem.entry_point is not None for problem in plain.values())
+    for problem in members[:N_SAMPLED]:
+        assert problem.statement == plain[problem.id].statement
+        assert [test.public for test in problem.tests] == [
+            t.public for t in plain[problem.id].tests
+        ]
+        assert holds(problem.gold[0], problem.tests)
+        assert not any(holds(bad, problem.hidden_tests) for bad in problem.bad)
+
+
+def holds(source, tests):
+    names = {}
+    try:
+        exec(source, names)
+        for test in tests:
+            exec(test.input.source, names)
+    except Exception:  # noqa: BLE001 - a known-bad program may raise anything
+        return False
+    return True
 
 
 def test_thousands_of_golds_are_distinct_beyond_their_constants(shapes):

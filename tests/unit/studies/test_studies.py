@@ -1,9 +1,12 @@
 """Studies: what a definition must say, what runs, and that a page concludes no more than it shows."""
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 
 from coding_model_project import cli
+from coding_model_project.studies import curves
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
 
@@ -37,10 +40,11 @@ def page(study, out, capsys):
     return (study.parent.parent / "it.md").read_text() if code == 0 else (code, said.err)
 
 
-def write_member(out, arm, seed, chance, stages):
+def write_member(out, arm, seed, chance, stages, n_steps=1):
     folder = out / arm / f"seed_{seed}"
     for number, recipe in enumerate(stages, 1):
-        steps = {1: {"judge/accepted": chance, "judge/seconds": 5.0}}
+        metrics = {"judge/accepted": chance, "judge/seconds": 5.0 / n_steps}
+        steps = dict.fromkeys(range(1, n_steps + 1), metrics)
         write_run(folder / f"{number}_{recipe}", recipe=recipe, metrics=steps, seed=seed)
     write_run(folder / "evaluation", recipe="baseline", seed=seed)
     rng = np.random.default_rng(seed)
@@ -48,8 +52,8 @@ def write_member(out, arm, seed, chance, stages):
     write_evaluation(folder / "evaluation", samples, model=arm, seed=seed)
 
 
-def write_all(out, new):
-    for seed in (1, 2):
+def write_all(out, new, seeds=(1, 2)):
+    for seed in seeds:
         write_member(out, "old", seed, 0.3, ["grpo"])
         write_member(out, "new", seed, new, ["sft", "grpo"])
 
@@ -65,7 +69,8 @@ def test_a_difference_is_described_for_two_seeds_and_claimed_for_no_others(study
     write_all(tmp_path / "out", new=0.7)
     text = page(study, tmp_path / "out", capsys)
     assert "`new` − `old`" in text
-    assert "Descriptive: with 2 seeds a side" in text
+    assert "toy, 60 problems (descriptive: 2 seeds a side):" in text
+    assert "Descriptive: this is said of these trainings and claimed of no others" in text
     assert "| step | `old` 1 | `new` 1 | `old` 2 | `new` 2 |" in text
     assert "| 1 | 30.0% | 70.0% | 30.0% | 70.0% |" in text
     assert (tmp_path / "out" / "report.html").exists()
@@ -80,6 +85,82 @@ def test_what_is_not_shown_is_not_concluded(study, tmp_path, capsys):
     (tmp_path / "out/new/seed_2/evaluation/logs/attempt_1/attempt.json").unlink()
     text = page(study, tmp_path / "out", capsys)
     assert "3 of 4 members have finished: this is no result yet." in text
+
+
+@pytest.mark.parametrize(
+    ("chances", "said"),
+    [
+        ((0.3, 0.3, 0.7, 0.7), "`new` solves more than `old` on toy (+"),
+        ((0.7, 0.7, 0.3, 0.3), "`new` solves fewer than `old` on toy (-"),
+        # both seeds are better, and so few that Welch's test over them finds nothing
+        ((0.3, 0.4, 0.5, 0.7), "It stays open whether `new` solves more than `old` on toy"),
+    ],
+)
+def test_a_conclusion_needs_interval_and_tests(study, tmp_path, capsys, chances, said):
+    arms = ("old", "old", "new", "new")
+    for arm, seed, chance in zip(arms, (1, 2, 1, 2), chances, strict=True):
+        stages = ["grpo"] if arm == "old" else ["sft", "grpo"]
+        write_member(tmp_path / "out", arm, seed, chance, stages)
+    text = page(study, tmp_path / "out", capsys)
+    assert said in text
+    assert " ± " in text
+
+
+def test_with_three_seeds_nothing_is_called_descriptive(study, tmp_path, capsys):
+    study.write_text(DEFINITION.replace("[1, 2]", "[1, 2, 3]"))
+    write_all(tmp_path / "out", new=0.7, seeds=(1, 2, 3))
+    assert "escriptive" not in page(study, tmp_path / "out", capsys)
+
+
+def test_curves_lie_over_each_other_in_a_picture_beside_the_page(study, tmp_path, capsys):
+    for seed, chance in ((1, 0.25), (2, 0.75)):
+        write_member(tmp_path / "out", "old", seed, chance, ["grpo"], n_steps=4)
+    write_member(tmp_path / "out", "new", 1, 0.5, ["sft", "grpo"], n_steps=3)
+    text = page(study, tmp_path / "out", capsys)
+    assert "](it.svg)" in text
+    picture = study.parent.parent / "it.svg"
+    thin, thick = lines(picture, width="1"), lines(picture, width="3")
+    assert [len(line) for line in thin] == [4, 4, 3]
+    assert [len(line) for line in thick] == [4, 3]
+    low, high, mean = (line[0][1] for line in (*thin[:2], thick[0]))
+    assert mean == pytest.approx((low + high) / 2, abs=0.1)
+    assert low > mean > high  # SVG's y goes down
+    assert "old, mean of 2 seeds" in picture.read_text()
+    assert "new, one seed" in picture.read_text()
+
+    before = picture.read_bytes(), text
+    again = page(study, tmp_path / "out", capsys)
+    assert (picture.read_bytes(), again) == before  # without new results nothing changes
+
+
+def lines(picture, width):
+    """The points of the lines of a width."""
+    found = ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}polyline")
+    return [
+        [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+        for line in found
+        if line.get("stroke-width") == width
+    ]
+
+
+def test_the_picture_of_long_trainings_stays_small():
+    found = {
+        (arm, seed): dict.fromkeys(range(1, 5001), 0.4321) for arm in "abcdefgh" for seed in "12345"
+    }
+    width = curves.together(found)
+    assert width > 1
+    thin = curves.thinned(found, width)
+    arms = {arm: [thin[arm, seed] for seed in "12345"] for arm in "abcdefgh"}
+    assert 10_000 < len(curves.draw(arms, "Accepted")) < 40_000
+
+
+def test_a_page_is_not_replaced_by_one_without_its_runs(study, tmp_path, capsys):
+    write_all(tmp_path / "out", new=0.7)
+    before = page(study, tmp_path / "out", capsys)
+    code, said = page(study, tmp_path / "elsewhere", capsys)
+    assert (code, said.count("\n")) == (2, 1)
+    assert "no runs of this study are here" in said
+    assert (study.parent.parent / "it.md").read_text() == before
 
 
 @pytest.mark.parametrize(
