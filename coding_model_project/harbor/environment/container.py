@@ -77,7 +77,7 @@ class Container:
         Raises:
             EnvironmentFailed: the container is lost, or its image has no shell.
         """
-        await self._root(_FURNISH, self._workdir)
+        await self._sh(_FURNISH, self._workdir)
 
     async def run_command(
         self,
@@ -92,16 +92,16 @@ class Container:
         """See `Environment.run_command`."""
         token = secrets.token_hex(16)
         settings = {**self._env, **(env or {}), _TOKEN: token}
-        user = self._user if user is None else user
+        who = self._user if user is None else str(user)
         arguments = [
             *("exec", "--workdir", cwd or self._workdir),
             *(word for key, value in settings.items() for word in ("--env", f"{key}={value}")),
-            *(("--user", str(user)) if user is not None else ()),
+            *(("--user", who) if who is not None else ()),
             *(self._name, "sh", "-c", _SHELL, command),
         ]
         try:
             async with self._engine.calling(*arguments, max_output=max_output) as call:
-                in_time = await self._wait(call, token, timeout_s)
+                in_time = await self._wait(call, (token, who or "0"), timeout_s)
                 code = call.ended.result() if call.ended.done() else _KILLED
                 out, err = call.stdout.take(), call.stderr.take()
         except (OSError, ValueError) as error:  # too long, or with a null byte in it
@@ -119,25 +119,29 @@ class Container:
             killed=killed,
         )
 
-    async def _wait(self, call: Call, token: str, timeout_s: float | None) -> bool:
-        """Whether it ended in time. A command that did not, or that nobody waits for, is killed."""
+    async def _wait(self, call: Call, mark: tuple[str, str], timeout_s: float | None) -> bool:
+        """Whether it ended in time. A command that did not, or that nobody waits for, is killed.
+
+        Args:
+            mark: the command's token and user.
+        """
         try:
             await asyncio.wait([call.ended], timeout=timeout_s)
         except asyncio.CancelledError:
-            await asyncio.shield(self._end(token))
+            await asyncio.shield(self._end(*mark))
             raise
         if call.ended.done():
             return True
-        await self._end(token)
+        await self._end(*mark)
         await asyncio.wait([call.ended], timeout=_SETTLE_S)
         return False
 
-    async def _end(self, token: str) -> None:
-        await self._root(_END, f"{_TOKEN}={token}", privileged=True)
+    async def _end(self, token: str, user: str) -> None:
+        await self._sh(_END, f"{_TOKEN}={token}", user=user)
 
     async def _ran_out_of_memory(self) -> bool:
         before = self._out_of_memory
-        said = await self._root(_OOM)
+        said = await self._sh(_OOM)
         self._out_of_memory = int(said.split()[0]) if said.split() else 0
         return self._out_of_memory > before
 
@@ -202,7 +206,7 @@ class Container:
         """See `Environment.begin_verifier`."""
         await self._engine.ask("restart", "-t", "0", self._name)
         self._out_of_memory = 0
-        await self._root(_ANEW)
+        await self._sh(_ANEW)
 
     async def end_verifier(self) -> None:
         """See `Environment.end_verifier`."""
@@ -219,10 +223,9 @@ class Container:
         with suppress(EnvironmentFailed):
             await asyncio.shield(self._engine.ask("rm", "--force", "--volumes", self._name))
 
-    async def _root(self, script: str, *arguments: str, privileged: bool = False) -> str:
-        more = ["--privileged"] if privileged else []
+    async def _sh(self, script: str, *arguments: str, user: str = "0") -> str:
         return await self._engine.ask(
-            *("exec", "--user", "0", *more, self._name, "sh", "-c", script, *arguments)
+            *("exec", "--user", user, self._name, "sh", "-c", script, *arguments)
         )
 
 
