@@ -93,6 +93,21 @@ def is_one_block(completion: str, *, language: str = "python") -> bool:
     return bool(blocks[0]["close"]) and _tag(blocks[0]) in _tags(language)
 
 
+def first_block(completion: str, *, language: str) -> str | None:
+    """The content of the first closed block in a language that is not empty; what is thought apart.
+
+    For conversations in which a block is acted on: what follows it was written without knowing what came
+    of it. Anything but a closed block of that tag may be meant for a reader.
+    """
+    text = completion.rpartition("</think>")[2]
+    if "<think>" in text:
+        return None
+    for block in _FENCE.finditer(text):
+        if block["close"] and _tag(block) in _tags(language) and block["code"].strip():
+            return _found(block, Rule.tagged_block).code
+    return None
+
+
 def _tags(language: str) -> set[str]:
     return next((known for known in _TAGS.values() if language in known), {language})
 

@@ -13,6 +13,7 @@ import typer
 
 from coding_model_project.cli.harbor_results import Job, results
 from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.base import EnvironmentKind
 
 app = typer.Typer(no_args_is_help=True, help="Tasks in Harbor's format.")
 app.command("results")(results)
@@ -24,6 +25,10 @@ Concurrency = Annotated[
 Rootfs = Annotated[
     Path | None,
     typer.Option(help="A root file system, folder or tar, in the place of this machine's."),
+]
+Where = Annotated[
+    EnvironmentKind,
+    typer.Option("--environment", help="Where trials run; containers take an engine."),
 ]
 
 
@@ -38,6 +43,7 @@ def grade(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
     concurrency: Concurrency = None,
+    environment: Where = EnvironmentKind.embedded,
     rootfs: Rootfs = None,
     verifier_env: Annotated[
         list[str] | None,
@@ -55,7 +61,16 @@ def grade(
     if oracle and script is not None:
         raise ConfigError("--oracle and --script: choose one")
     return asyncio.run(
-        _grade(task_dirs, script, as_json, concurrency, rootfs, _variables(verifier_env or []), job)
+        _grade(
+            task_dirs,
+            script,
+            as_json,
+            concurrency,
+            environment,
+            rootfs,
+            _variables(verifier_env or []),
+            job,
+        )
     )
 
 
@@ -64,12 +79,13 @@ async def _grade(
     script: Path | None,
     as_json: bool,
     concurrency: int | None,
+    where: EnvironmentKind,
     rootfs: Path | None,
     verifier_env: dict[str, str],
     job: Path | None,
 ) -> int:
     from coding_model_project.harbor.agents import Agent, Oracle, Script
-    from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
+    from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.grading import grade as grade_tasks
     from coding_model_project.harbor.task import Task
     from coding_model_project.harbor.tasks import read_tasks
@@ -79,9 +95,10 @@ async def _grade(
         return Oracle() if script is None else Script(script.read_text())
 
     at_once = concurrency or len(os.sched_getaffinity(0))
-    kept = Job(job, "oracle" if script is None else "script", at_once) if job is not None else None
+    agent_name = "oracle" if script is None else "script"
+    kept = Job(job, agent_name, at_once, where) if job is not None else None
     failed = False
-    async with EmbeddedEnvironments(rootfs) as environments:
+    async with environments_of(where, rootfs) as environments:
         trials = Trials(environments, verifier_env=verifier_env)
         tasks = read_tasks(task_dirs, os.environ, oracle=script is None)
         async for graded in grade_tasks(tasks, trials, agent, concurrency=at_once):

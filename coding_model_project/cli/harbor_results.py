@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.base import EnvironmentKind
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.results import TrialResult
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 class Job:
     """A new job's folder: trials as they end, and its statistics."""
 
-    def __init__(self, folder: Path, agent: str, at_once: int) -> None:
+    def __init__(
+        self, folder: Path, agent: str, at_once: int, environment: EnvironmentKind
+    ) -> None:
         """
         Raises:
             ConfigError: there is something already.
@@ -27,12 +30,17 @@ class Job:
         from datetime import UTC, datetime
         from uuid import uuid4
 
-        from coding_model_project.harbor.recording import Recorder
+        from coding_model_project.harbor.recording import CONTAINERS, EMBEDDED, Recorder
 
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(f"--job: {folder} is not empty; choose a new folder")
         folder.mkdir(parents=True, exist_ok=True)
-        self._recorder = Recorder(job=folder.resolve(), job_id=uuid4(), agent=agent)
+        self._recorder = Recorder(
+            job=folder.resolve(),
+            job_id=uuid4(),
+            agent=agent,
+            environment=EMBEDDED if environment is EnvironmentKind.embedded else CONTAINERS,
+        )
         self._started, self._at_once = datetime.now(UTC), at_once
         self._trials: list[TrialResult] = []
 
@@ -41,12 +49,11 @@ class Job:
 
     def finish(self) -> None:
         from coding_model_project.evaluation.harbor_jobs import write_job
-        from coding_model_project.harbor.recording import ENVIRONMENT
 
         config = {
             "n_concurrent_trials": self._at_once,
             "agents": [{"name": self._recorder.agent}],
-            "environment": {"import_path": ENVIRONMENT},
+            "environment": self._recorder.environment,
             "tasks": [trial.config["task"] for trial in self._trials],
         }
         write_job(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
@@ -25,7 +26,10 @@ from coding_model_project.harbor.results import (
 from coding_model_project.harbor.rewards import JSON_FILE, Rewards
 from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
 
-ENVIRONMENT = "coding_model_project.harbor.environment:EmbeddedEnvironment"
+EMBEDDED = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnvironment"}
+CONTAINERS = {"type": "docker"}
+"""What Harbor's files call our environments."""
+
 AGENT_VERSION = "1"
 
 
@@ -36,6 +40,7 @@ class Recorder:
     job: Path
     job_id: UUID
     agent: str
+    environment: Mapping[str, str] = field(default_factory=lambda: EMBEDDED)
 
     def record(self, outcome: TrialOutcome) -> TrialResult:
         """Write a trial that has just ended."""
@@ -52,7 +57,7 @@ class Recorder:
             task,
             folder,
             agent={"name": self.agent},
-            environment={"import_path": ENVIRONMENT},
+            environment=self.environment,
             job_id=self.job_id,
             source=task.path.parent.name,
         )

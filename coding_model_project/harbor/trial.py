@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -23,10 +23,14 @@ from coding_model_project.harbor.agents import (
     AgentTimeoutError,
     NonZeroAgentExitCodeError,
 )
-from coding_model_project.harbor.config import Artifact, EnvironmentConfig, Healthcheck
+from coding_model_project.harbor.config import Artifact, EnvironmentConfig, Healthcheck, NetworkMode
 from coding_model_project.harbor.environment import tree
-from coding_model_project.harbor.environment.base import Environment, EnvironmentFailed
-from coding_model_project.harbor.environment.factory import EmbeddedEnvironments, Image
+from coding_model_project.harbor.environment.base import (
+    Environment,
+    EnvironmentFailed,
+    Environments,
+    Image,
+)
 from coding_model_project.harbor.environment.tree import Tree, of_files
 from coding_model_project.harbor.errors import (
     FailureCause,
@@ -119,7 +123,7 @@ class Trials:
 
     def __init__(
         self,
-        environments: EmbeddedEnvironments,
+        environments: Environments,
         *,
         environ: Mapping[str, str] | None = None,
         verifier_env: Mapping[str, str] | None = None,
@@ -185,6 +189,20 @@ class Trials:
         return resolve_env({**step.verifier.env, **self._verifier_env}, self._environ)
 
 
+def one_network(task: Task) -> EnvironmentConfig:
+    """The task's environment with the narrowest network of all that happens in it.
+
+    An environment has one network as long as it lasts; Harbor changes it between phases.
+    """
+    config = task.config.environment
+    modes = {step.agent.network_mode for step in task.steps}
+    modes |= {s.verifier.network_mode for s in task.steps if s.verifier_environment is None}
+    for mode in (NetworkMode.no_network, NetworkMode.allowlist):
+        if mode in modes and config.network_mode is not NetworkMode.no_network:
+            return replace(config, network_mode=mode, allowed_hosts=None)
+    return config
+
+
 async def become_healthy(environment: Environment, check: Healthcheck) -> None:
     """Wait until the command succeeds, with the meaning of Docker's HEALTHCHECK.
 
@@ -211,10 +229,12 @@ class _Attempt:
         self._trials, self._task, self._agent = trials, task, agent
         self.steps: list[StepOutcome] = []
         self.notes: tuple[str, ...] = ()
+        self._said = ""
+        """By the verifier of the step."""
 
     async def run(self) -> None:
         task = self._task
-        config = task.config.environment
+        config = one_network(task)
         async with self._trials.environment(task.environment_dir, config) as (environment, image):
             self.notes = image.notes
             for step in task.steps:
@@ -232,7 +252,7 @@ class _Attempt:
         """Agent, then verifier. What goes wrong is in the outcome."""
         rewards: Rewards | None = None
         error: Exception | None = None
-        said, artifacts = "", Tree()
+        self._said, artifacts = "", Tree()
         started = time.monotonic()
         ended = started
         try:
@@ -246,7 +266,7 @@ class _Attempt:
                 error = raised
             ended = time.monotonic()
             artifacts = await self._collect(step, environment)
-            rewards, said = await self._verify(step, environment, image, artifacts)
+            rewards = await self._verify(step, environment, image, artifacts)
         except Exception as raised:  # noqa: BLE001 - an outcome has its error, by Harbor's names
             error = error or raised
             ended = time.monotonic() if ended == started else ended
@@ -254,7 +274,7 @@ class _Attempt:
             name=step.name,
             rewards=rewards,
             error=error,
-            verifier_output=said,
+            verifier_output=self._said,
             artifacts=artifacts,
             agent_s=ended - started,
             verifier_s=time.monotonic() - ended,
@@ -311,8 +331,8 @@ class _Attempt:
 
     async def _verify(
         self, step: Step, environment: Environment, image: Image, artifacts: Tree
-    ) -> tuple[Rewards, str]:
-        """Rewards, and what the tests printed.
+    ) -> Rewards:
+        """The rewards; what the tests printed is kept whatever comes of it.
 
         Raises:
             VerifierError: there are none.
@@ -323,12 +343,17 @@ class _Attempt:
             await environment.write_tree(TESTS, image.files.within("tests"))
             return await self._test(step, environment)
         assert step.verifier_image is not None
-        apart = self._trials.environment(step.verifier_image, step.verifier_environment)
+        config = replace(
+            step.verifier_environment,
+            network_mode=step.verifier.network_mode or step.verifier_environment.network_mode,
+            allowed_hosts=step.verifier.allowed_hosts,
+        )
+        apart = self._trials.environment(step.verifier_image, config)
         async with apart as (own, _):
             await own.write_tree("/", artifacts)
             return await self._test(step, own)
 
-    async def _test(self, step: Step, environment: Environment) -> tuple[Rewards, str]:
+    async def _test(self, step: Step, environment: Environment) -> Rewards:
         script, first = "test.sh", ""
         if not step.tests:  # the verifier's image brings them
             first = f"chmod +x {TESTS}/{script}; "
@@ -341,13 +366,14 @@ class _Attempt:
             timeout_s=step.verifier.timeout_sec,
             user=step.verifier.user,
         )
+        self._said = ended.stdout
         if ended.timed_out:
             raise VerifierTimeoutError(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"
             )
         rewards = await _rewards(environment)
         check_range(rewards, self._task.reward_range)
-        return rewards, ended.stdout
+        return rewards
 
 
 async def _rewards(environment: Environment) -> Rewards:

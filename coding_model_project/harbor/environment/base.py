@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
 
 from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.environment.tree import Tree
+
+if TYPE_CHECKING:
+    from coding_model_project.harbor.config import EnvironmentConfig
 
 DEFAULT_MEMORY_MB = 2048
 DEFAULT_STORAGE_MB = 2048
 DEFAULT_PROCESSES = 1024
 MAX_OUTPUT = 1 << 20
 """Bytes kept of each of a command's streams by default."""
+
+
+class EnvironmentKind(StrEnum):
+    """Where trials run."""
+
+    embedded = "embedded"
+    """Rooms of this machine's namespaces; needs no container engine."""
+    docker = "docker"
+    podman = "podman"
 
 
 class EnvironmentFailed(SandboxError):
@@ -155,4 +169,55 @@ class Environment(Protocol):
 
     async def cleanup(self) -> None:
         """End every process and remove every file. Never fails; twice is once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What every environment of a task starts from."""
+
+    files: Tree
+    """Laid over the root; of a container's image, those below /tests alone."""
+    workdir: str
+    env: Mapping[str, str]
+    user: str | None
+    notes: tuple[str, ...]
+    """What of its definition was passed over."""
+
+
+class Environments(Protocol):
+    """Makes environments. An async context manager; leaving ends all of them."""
+
+    @property
+    def identity(self) -> str:
+        """As of `Sandbox.identity`."""
+        ...
+
+    async def __aenter__(self) -> Self:
+        """Raises:
+        EnvironmentFailed: there can be none on this machine; says which others there are.
+        """
+        ...
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    async def create(
+        self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> tuple[Environment, Image]:
+        """A new environment, and what it was made of. Images are made once and kept.
+
+        Args:
+            folder: with a Dockerfile.
+            config: the task's [environment], or its verifier's.
+            env: variables for every command, over the image's: the resolved `config.env`.
+
+        Raises:
+            ImageError: the task asks for what these environments do not have, or a RUN failed.
+            EnvironmentFailed: it could not be made.
+        """
         ...

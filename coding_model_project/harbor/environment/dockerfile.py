@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.errors import HarborError
+from coding_model_project.harbor.config import EnvironmentConfig
 
-WITH_DOCKER = "run the task with Docker: harbor run -e docker"
+WITH_DOCKER = "run the task in a container: harbor grade --environment docker"
 """The way out where a container engine is needed."""
+
+WITH_HARBOR = "run the task by Harbor itself: harbor run -e docker"
+"""The way out of what no environment here has."""
 
 _VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)(?::([-+])([^}]*))?\}|(\w+))")
 _HEREDOC = re.compile(r"<<-?([\"']?)(\w+)\1")
@@ -69,6 +73,23 @@ class Instruction:
     def error(self, problem: str) -> ImageError:
         """What cannot be done about this instruction, and the way out."""
         return ImageError(f"{self.where}: {self.name}: {problem}; {WITH_DOCKER}")
+
+
+def refuse_devices(config: EnvironmentConfig) -> None:
+    """Raises:
+    ImageError: the task asks for accelerators.
+    """
+    if config.gpus or config.tpu:
+        raise ImageError(f"environment.gpus: environments here have no accelerators; {WITH_HARBOR}")
+
+
+def refuse_services(folder: Path) -> None:
+    """Raises:
+    ImageError: the task's environment is made of several containers.
+    """
+    compose = folder / "docker-compose.yaml"
+    if compose.exists():
+        raise ImageError(f"{compose}: environments here are of one service; {WITH_HARBOR}")
 
 
 def parse(path: Path) -> tuple[Instruction, ...]:

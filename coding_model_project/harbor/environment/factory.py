@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.config import EnvironmentConfig
@@ -18,31 +17,39 @@ from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_STORAGE_MB,
     Environment,
+    EnvironmentKind,
+    Environments,
+    Image,
     Resources,
 )
-from coding_model_project.harbor.environment.dockerfile import WITH_DOCKER, ImageError
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
+from coding_model_project.harbor.environment.dockerfile import refuse_devices
 from coding_model_project.harbor.environment.embedded.rooms import Room, Rooms, Settings
 from coding_model_project.harbor.environment.image import Execute, Lay, Plan, plan
+from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree
 
 _KEPT_IMAGES = 64
 _SAID = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
-    """What every environment of a task starts from."""
+def environments_of(kind: EnvironmentKind, rootfs: Path | None = None) -> Environments:
+    """What makes environments of a kind.
 
-    files: Tree
-    """Laid over the root."""
-    workdir: str
-    env: Mapping[str, str]
-    user: str | None
-    notes: tuple[str, ...]
+    Raises:
+        ConfigError: a root file system for containers, which have images.
+    """
+    if kind is EnvironmentKind.embedded:
+        return EmbeddedEnvironments(rootfs)
+    if rootfs is not None:
+        raise ConfigError(
+            f"--rootfs is for --environment embedded; {kind} has the task's own image"
+        )
+    return ContainerEnvironments(kind.value)
 
 
 class EmbeddedEnvironments:
-    """Makes environments in this machine's namespaces. An async context manager.
+    """Makes environments in this machine's namespaces. See `base.Environments`.
 
     There is no network in them but their own loopback, whatever the task's network_mode: what a task
     may reach would depend on the day, and rewards with it.
@@ -55,7 +62,7 @@ class EmbeddedEnvironments:
         self._rootfs = rootfs
         self._rooms = Rooms()
         self._stack = AsyncExitStack()
-        self._images: dict[tuple[Path, str | None], asyncio.Task[Image]] = {}
+        self._images: Once[tuple[Path, str | None], Image] = Once(_KEPT_IMAGES)
 
     @property
     def identity(self) -> str:
@@ -87,18 +94,8 @@ class EmbeddedEnvironments:
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
     ) -> tuple[Environment, Image]:
-        """A new environment, and what it was made of. Images are made once and kept.
-
-        Args:
-            folder: with a Dockerfile.
-            config: the task's [environment], or its verifier's.
-            env: variables for every command, over the image's: the resolved `config.env`.
-
-        Raises:
-            ImageError: the task asks for what a container engine is needed for, or a RUN failed.
-            EnvironmentFailed: it could not be made.
-        """
-        _refuse_devices(config)
+        """See `Environments.create`."""
+        refuse_devices(config)
         resources = Resources(
             memory_mb=config.memory_mb or DEFAULT_MEMORY_MB,
             storage_mb=config.storage_mb or DEFAULT_STORAGE_MB,
@@ -114,19 +111,11 @@ class EmbeddedEnvironments:
         return await self._rooms.create(settings), image
 
     async def _image(self, folder: Path, config: EnvironmentConfig, resources: Resources) -> Image:
-        key = (folder, config.docker_image)
-        if key not in self._images:
-            while len(self._images) >= _KEPT_IMAGES:
-                del self._images[next(iter(self._images))]
+        def make() -> Coroutine[Any, Any, Image]:
             made = plan(folder, config.docker_image, own_root=self._rootfs is not None)
-            self._images[key] = asyncio.ensure_future(
-                self._make(made, resources, config.build_timeout_sec)
-            )
-        try:
-            return await asyncio.shield(self._images[key])
-        except Exception:
-            self._images.pop(key, None)
-            raise
+            return self._make(made, resources, config.build_timeout_sec)
+
+        return await self._images.get((folder, config.docker_image), make)
 
     async def _make(self, plan: Plan, resources: Resources, timeout_s: float) -> Image:
         """Follow a plan, in a room if it has commands.
@@ -182,11 +171,4 @@ async def _execute(room: Room, step: Execute) -> None:
         raise step.instruction.error(
             f"ended with {ended.exit_code}, here where there is no network and the host's programs "
             f"cannot be changed: {said}"
-        )
-
-
-def _refuse_devices(config: EnvironmentConfig) -> None:
-    if config.gpus or config.tpu:
-        raise ImageError(
-            f"environment.gpus: embedded environments have no accelerators; {WITH_DOCKER}"
         )

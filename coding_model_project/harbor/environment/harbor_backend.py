@@ -19,8 +19,12 @@ from harbor.environments.definition import require_agent_environment_definition
 
 from coding_model_project.harbor.config import EnvironmentConfig
 from coding_model_project.harbor.environment import tree
-from coding_model_project.harbor.environment.base import Environment, EnvironmentFailed
-from coding_model_project.harbor.environment.factory import EmbeddedEnvironments, Image
+from coding_model_project.harbor.environment.base import (
+    Environment,
+    EnvironmentFailed,
+    Image,
+)
+from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 from coding_model_project.harbor.environment.tree import Tree, of_files
 
 TESTS = "/tests"

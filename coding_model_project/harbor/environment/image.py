@@ -19,6 +19,7 @@ from coding_model_project.harbor.environment.dockerfile import (
     assignments,
     expand,
     parse,
+    refuse_services,
 )
 from coding_model_project.harbor.environment.tree import Tree, of_files
 
@@ -89,10 +90,7 @@ def plan(folder: Path, docker_image: str | None = None, *, own_root: bool = Fals
     Raises:
         ImageError: it takes a container engine.
     """
-    if (folder / "docker-compose.yaml").exists():
-        raise ImageError(
-            f"{folder / 'docker-compose.yaml'}: several services take a container engine; {WITH_DOCKER}"
-        )
+    refuse_services(folder)
     dockerfile = folder / "Dockerfile"
     if docker_image is not None and not dockerfile.exists():
         note = _stand_in(docker_image, f"docker_image = {docker_image!r}", own_root)

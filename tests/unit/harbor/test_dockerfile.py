@@ -81,7 +81,7 @@ def test_what_is_not_followed_names_line_instruction_and_the_way_out(tmp_path, l
     (tmp_path / "out").write_text("host")
     with pytest.raises(ImageError) as error:
         planned(tmp_path / "environment", f"FROM debian:12\n\n{line}\n")
-    assert f"Dockerfile:3: {says}" in str(error.value) and "harbor run -e docker" in str(
+    assert f"Dockerfile:3: {says}" in str(error.value) and "--environment docker" in str(
         error.value
     )
 

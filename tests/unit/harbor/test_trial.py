@@ -94,7 +94,7 @@ def test_what_a_container_engine_is_needed_for_is_one_line(tmp_path):
     task = made(tmp_path)
     (task / "environment" / "Dockerfile").write_text("FROM nvidia/cuda:12\n")
     ended = outcome(task)
-    assert ended.exception == "SandboxBuildFailedError" and "harbor run -e docker" in str(
+    assert ended.exception == "SandboxBuildFailedError" and "--environment docker" in str(
         ended.error
     )
 
@@ -162,4 +162,4 @@ def test_a_machine_without_namespaces_says_so_with_the_way_out(tmp_path):
     command += ["-m", "coding_model_project", "harbor", "grade", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3 and done.stdout == ""
-    assert "unshare" in done.stderr and "harbor run -e docker" in done.stderr
+    assert "unshare" in done.stderr and "--environment docker" in done.stderr

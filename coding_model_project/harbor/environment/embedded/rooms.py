@@ -25,6 +25,7 @@ from coding_model_project.harbor.environment.base import (
     Killed,
     Resources,
 )
+from coding_model_project.harbor.environment.output import shown
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 
 _PACKAGE_ROOT = Path(__file__).parents[4]
@@ -113,7 +114,7 @@ class Rooms:
             reason = text.splitlines()[-1] if text else str(error)
             raise EnvironmentFailed(
                 f"this machine does not let environments be made of namespaces ({reason}); allow"
-                " user namespaces, or run the tasks with Docker: harbor run -e docker"
+                " user namespaces, or run the tasks in containers: --environment docker"
             ) from error
         finally:
             theirs.close()
@@ -230,8 +231,8 @@ class Room:
         out, err = body[: head["stdout"]], body[head["stdout"] :]
         lost_out, lost_err = head["lost"]
         return CommandResult(
-            stdout=_text(out, lost_out, max_output),
-            stderr=_text(err, lost_err, max_output),
+            stdout=shown(out, lost_out, max_output),
+            stderr=shown(err, lost_err, max_output),
             exit_code=head["exit"],
             killed=Killed(head["killed"]) if head["killed"] else None,
         )
@@ -374,15 +375,6 @@ class Room:
         if self._channel is None:
             raise EnvironmentFailed("the room is cleaned up")
         return self._channel
-
-
-def _text(kept: bytes, lost: int, most: int) -> str:
-    if not lost:
-        return kept.decode("utf-8", "replace")
-    half = max(1, most // 2)
-    head, tail = kept[:half], kept[half:]
-    said = f"\n[… {lost} bytes left out …]\n"
-    return head.decode("utf-8", "replace") + said + tail.decode("utf-8", "replace")
 
 
 def _error(name: str, message: str) -> OSError:

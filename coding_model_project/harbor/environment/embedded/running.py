@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import resource
 import signal
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -125,6 +127,19 @@ class _Refused(Exception):
     """The command asks for what is not there."""
 
 
+@contextmanager
+def _refusing_what_cannot_be_passed() -> Iterator[None]:
+    """A command that no kernel takes is the command's fault: too long, or with a null byte in it."""
+    try:
+        yield
+    except ValueError as error:
+        raise _Refused(f"the command cannot be run: {error}") from error
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        raise _Refused(f"the command cannot be run: {error.strerror}") from error
+
+
 def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoReturn:
     try:
         null = os.open("/dev/null", os.O_RDONLY)
@@ -154,7 +169,7 @@ def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoRetur
         shell.filter.install()
         env = {"HOME": home, **command.env}
         for path in _SHELLS:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError), _refusing_what_cannot_be_passed():
                 os.execve(path, [os.path.basename(path), "-c", command.text], env)
         raise _Refused("the root has neither /bin/bash nor /bin/sh")
     except _Refused as error:

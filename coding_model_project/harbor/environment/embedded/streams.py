@@ -9,17 +9,17 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from coding_model_project.harbor.environment.output import Kept
+
 _PIPE_BYTES = 1 << 20
 
 
-class Stream:
-    """What a command prints: read as fast as it comes, and kept up to a bound."""
+class Stream(Kept):
+    """What a command prints, read as fast as it comes."""
 
     def __init__(self, reader: int, most: int) -> None:
+        super().__init__(most)
         self.fd = reader
-        self._half = max(1, most // 2)
-        self._head, self._tail = bytearray(), bytearray()
-        self._lost = 0
         self.open = True
         with suppress(OSError):
             fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -35,31 +35,7 @@ class Stream:
             if not chunk:
                 self.close()
                 return
-            self._keep(chunk)
-
-    def _keep(self, chunk: bytes) -> None:
-        room = self._half - len(self._head)
-        if room > 0:
-            self._head += chunk[:room]
-            chunk = chunk[room:]
-        self._tail += chunk
-        if len(self._tail) > 2 * self._half:
-            self._trim()
-
-    def _trim(self) -> None:
-        excess = len(self._tail) - self._half
-        if excess > 0:
-            self._lost += excess
-            del self._tail[:excess]
-
-    def take(self) -> tuple[bytes, int]:
-        """What was kept, and how many bytes of its middle were not."""
-        self._trim()
-        return bytes(self._head + self._tail), self._lost
-
-    def forget(self) -> None:
-        """Go on reading for whoever goes on writing, and keep nothing."""
-        self._head, self._tail = bytearray(), bytearray()
+            self.add(chunk)
 
     def close(self) -> None:
         if self.open:
@@ -84,7 +60,7 @@ class Background:
             for stream in self.streams:
                 if stream.fd in ready:
                     stream.drain()
-                    stream.forget()
+                    stream.forget()  # whoever goes on writing is read, for nobody
             self.streams = [stream for stream in self.streams if stream.open]
             if channel.fileno() in ready:
                 return

@@ -1,0 +1,68 @@
+"""A container engine of this machine, or the reason why there is none, and an image of its programs."""
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.harbor.environment.base import EnvironmentFailed
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
+from coding_model_project.harbor.environment.engine import Engine
+
+PROGRAMS = [
+    *("bash", "cat", "chmod", "grep", "head", "id", "kill", "ls", "mkdir"),
+    *("rm", "sed", "setsid", "sh", "sleep", "tail", "tar", "touch"),
+]
+
+
+def engine() -> str:
+    """docker or podman, whichever answers; skips where neither does."""
+    why = []
+    for program in ("podman", "docker"):
+        try:
+            asyncio.run(Engine(program).find())
+        except EnvironmentFailed as error:
+            why.append(str(error))
+        else:
+            return program
+    pytest.skip(f"no container engine: {'; '.join(why)}")
+
+
+def write_image(folder: Path, more: str = "") -> None:
+    """An environment folder whose image is a few of this machine's programs, since nothing is fetched."""
+    root = folder / "root"
+    for name in PROGRAMS:
+        program = shutil.which(name, path="/usr/bin:/bin")
+        assert program is not None
+        used = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+        libraries = (word for word in used.split() if word.startswith("/"))
+        for path in (program, *libraries):
+            target = root / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+    if not (root / "bin").exists():
+        (root / "bin").symlink_to("usr/bin")
+    (root / "etc").mkdir()
+    (root / "etc" / "passwd").write_text("root:x:0:0::/:/bin/sh\nann:x:7:7::/app:/bin/sh\n")
+    (folder / "Dockerfile").write_text(f"FROM scratch\nCOPY root /\nWORKDIR /app\n{more}")
+
+
+def run_in_containers(use):
+    """The result of `await use(environments)`."""
+
+    program = engine()
+
+    async def body():
+        async with ContainerEnvironments(program) as environments:
+            return await use(environments)
+
+    return asyncio.run(body())
+
+
+def listed(program: str) -> list[str]:
+    """The containers of this project."""
+    command = [program, "ps", "--all", "--filter", "name=coding-harbor", "--format", "{{.Names}}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.split()

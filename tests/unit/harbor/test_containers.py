@@ -1,0 +1,168 @@
+"""Containers: what lasts in them, what ends, what a verifier finds, and machines without an engine."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.harbor.agents import Oracle
+from coding_model_project.harbor.config import EnvironmentConfig, NetworkMode
+from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
+from coding_model_project.harbor.environment.container import from_tar, to_tar
+from coding_model_project.harbor.environment.containers import ContainerEnvironments
+from coding_model_project.harbor.environment.dockerfile import ImageError
+from coding_model_project.harbor.environment.tree import of_bytes, of_files
+from coding_model_project.harbor.task import load_task
+from coding_model_project.harbor.trial import Trials, one_network
+from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
+from tests.unit.harbor.folders import folder
+
+
+def test_trees_travel_as_tar_files(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / ("long" * 40)).write_bytes(b"\0\xff" * 400)
+    (tmp_path / "a" / "run").touch(mode=0o755)
+    (tmp_path / "a" / "link").symlink_to("/elsewhere")
+    tree = of_files((str(path.relative_to(tmp_path)), path) for path in sorted(tmp_path.rglob("*")))
+    assert from_tar(to_tar(tree)) == tree
+
+
+def test_a_machine_without_an_engine_says_so_with_the_way_out(tmp_path):
+    folder(tmp_path / "task")
+    command = [sys.executable, "-m", "coding_model_project", "harbor", "grade", str(tmp_path)]
+    fake = tmp_path / "bin" / "docker"  # a client without its server says no more than this
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho Cannot connect to the Docker daemon >&2; exit 1\n")
+    fake.chmod(0o755)
+    for kind, said in (("podman", "not installed"), ("docker", "Cannot connect")):
+        done = subprocess.run(
+            [*command, "--environment", kind],
+            env={**os.environ, "PATH": str(fake.parent)},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 3 and done.stdout == ""
+        assert said in done.stderr and "--environment embedded" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"network_mode": NetworkMode.allowlist, "allowed_hosts": ("a.org",)}, "allowlist"),
+        ({"gpus": 1}, "no accelerators"),
+    ],
+)
+def test_what_an_engine_has_not_is_one_line(tmp_path, config, says):
+    with pytest.raises(ImageError, match=rf"{says}.*harbor run -e docker"):
+        asyncio.run(
+            ContainerEnvironments("docker").create(tmp_path, EnvironmentConfig(**config), {})
+        )
+
+
+def test_the_narrowest_network_of_a_trial_is_its_only_one(tmp_path):
+    task = load_task(folder(tmp_path, "[agent]\nnetwork_mode = 'no-network'\n"))
+    assert one_network(task).network_mode is NetworkMode.no_network
+
+
+@pytest.mark.sandbox
+def test_what_lasts_and_what_a_verifier_finds(tmp_path):
+    write_image(tmp_path, "USER ann\nENV FROM_IMAGE=i\n")
+    config = EnvironmentConfig(network_mode=NetworkMode.no_network, memory_mb=100)
+
+    async def use(environments):
+        room, image = await environments.create(tmp_path, config, {"GIVEN": "task"})
+        said = await room.run_command(
+            "id -un; pwd; echo $GIVEN $FROM_IMAGE $MORE; ls /sys/class/net; (sleep 500 &)",
+            env={"MORE": "more"},
+        )
+        forges = """echo '{"reward": 1}' > /logs/verifier/reward.json; touch /conftest.py
+            mkdir -p /tests; touch /tests/helper.py /app/kept; setsid sleep 600 &"""
+        await room.run_command(forges, user="root")
+        big = await room.run_command("tail /dev/zero")
+        await room.begin_verifier()
+        found = await room.run_command(
+            "cat /proc/[0-9]*/cmdline | grep -c 'sleep.[56]00'; ls -A /tests /logs/verifier; ls / /app"
+        )
+        await room.write_tree("/tests", of_bytes("test.sh", b"echo hi\n").executable("test.sh"))
+        runs = await room.run_command("/tests/test.sh; exit 3")
+        await room.write_file("note", b"\xff\n", 0o600)
+        with pytest.raises(FileNotFoundError):
+            await room.read_file("nowhere")
+        with pytest.raises(OSError, match="more than 1 bytes"):
+            await room.read_file("/app/note", max_bytes=1)
+        read = await room.read_file("/app/note"), await room.read_tree("/app", only=["kept", "x"])
+        await room.cleanup()
+        with pytest.raises(EnvironmentFailed):
+            await room.run_command("true")
+        return said, big, found, runs, read, image
+
+    said, big, found, runs, (note, tree), image = run_in_containers(use)
+    assert said.stdout == "ann\n/app\ntask i more\nlo\n" and image.user == "ann"
+    assert big.killed is Killed.memory
+    assert found.stdout.startswith("0\n/logs/verifier:\n\n/tests:\n/:\n")
+    assert "conftest.py" not in found.stdout and "kept" in found.stdout
+    assert (runs.stdout, runs.exit_code) == ("hi\n", 3)
+    assert note == b"\xff\n" and [entry[0] for entry in tree.entries] == ["kept"]
+
+
+@pytest.mark.sandbox
+def test_late_huge_and_cancelled_commands(tmp_path):
+    write_image(tmp_path)
+
+    async def use(environments):
+        room, _ = await environments.create(tmp_path, EnvironmentConfig(), {})
+        await room.run_command("sleep 500 &")
+        late = await room.run_command("echo first; setsid sleep 600 & sleep 602", timeout_s=1.0)
+        cancelled = asyncio.ensure_future(room.run_command("sleep 603"))
+        await asyncio.sleep(0.5)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        left = await room.run_command("for p in /proc/[0-9]*; do cat $p/cmdline; echo; done")
+        log = await room.run_command("echo first; head -c 300000000 /dev/zero; echo last; exit 3")
+        null = await room.run_command("echo a\0b")
+        return late, left, log, null
+
+    late, left, log, null = run_in_containers(use)
+    assert late.timed_out and late.exit_code == 137 and late.stdout == "first\n"
+    assert "sleep\x00500" in left.stdout and "sleep\x0060" not in left.stdout
+    assert log.exit_code == 3 and log.stdout.startswith("first") and log.stdout.endswith("last\n")
+    assert len(log.stdout) < 1.1 * (1 << 20) and "bytes left out" in log.stdout
+    assert null.exit_code == 126 and "null byte" in null.stderr
+
+
+@pytest.mark.sandbox
+def test_a_trial_earns_what_it_is_worth_and_a_killed_run_leaves_no_container(tmp_path):
+    program = engine()
+    check = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n"
+    daemon = "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done) &\n"
+    task = folder(
+        tmp_path / "task",
+        tests__test_sh=check,
+        solution__solve_sh=f"#!/bin/bash\necho 0 > answer\n{daemon}",
+    )
+    write_image(task / "environment")
+
+    async def use(environments):
+        return await Trials(environments).run(load_task(task), Oracle())
+
+    outcome = run_in_containers(use)
+    assert (outcome.error, outcome.rewards) == (None, {"reward": 0.0})
+    assert listed(program) == []
+    (task / "solution" / "solve.sh").write_text("#!/bin/bash\nsleep 60\n")
+    command = [sys.executable, "-m", "coding_model_project", "harbor", "grade", str(tmp_path)]
+    with subprocess.Popen([*command, "--environment", program]) as killed:
+        deadline = time.monotonic() + 60
+        while not listed(program) and time.monotonic() < deadline:
+            time.sleep(0.3)
+        killed.send_signal(signal.SIGKILL)
+    assert len(listed(program)) == 1
+    with pytest.raises(ImageError, match=r"no\.such"):
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        config = EnvironmentConfig(docker_image="no.such/image:1")
+        run_in_containers(lambda environments: environments.create(Path(empty), config, {}))
+    assert listed(program) == []
