@@ -24,7 +24,7 @@ def config_dir(name: str) -> Path:
     return Path(__file__).parent / name / "config"
 
 
-_BASES = {"repair": "grpo"}
+_BASES = {"repair": "grpo", "harbor": "grpo"}
 """Recipes that build on another's configuration and have its hardware profiles."""
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
     from coding_model_project.data.preflight import Preflight
 
-EMBEDDED = "tinycode"
+EMBEDDED = ("tinycode", "tinyshell")
 N_SHOWN = 20
 
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
@@ -36,26 +36,41 @@ app.command("export-harbor")(export_harbor)
 
 @app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="The data set: tinycode.")],
-    out: Annotated[Path, typer.Option(help="The folder for its files.")] = Path("data/tinycode"),
+    name: Annotated[str, typer.Argument(help="The data set: tinycode or tinyshell.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for its files; data/NAME by default.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the task generator.")] = 0,
-    sft_demonstrations: Annotated[int, typer.Option(help="Solutions shown in SFT.")] = 200,
+    sft_demonstrations: Annotated[
+        int, typer.Option(help="Solutions shown in SFT; of tinycode.")
+    ] = 200,
     base_model: Annotated[
         bool, typer.Option(help="Also pre-train the tiny starting model from scratch.")
     ] = False,
 ) -> None:
-    """Write a data set's problems and training files; does nothing if they are there."""
+    """Write a data set's problems and training files; does nothing if they are there.
+
+    tinycode: Python functions with tests. tinyshell: Harbor tasks of one or two shell commands.
+    """
     from coding_model_project.data.prepare import prepare_base_model, prepare_tinycode
+    from coding_model_project.data.tinyshell.files import prepare_shell_model, prepare_tinyshell
     from coding_model_project.prompts import PromptStyle
 
-    if name != EMBEDDED:
-        raise ConfigError(f"data prepare {name}: the embedded data set is {EMBEDDED}")
-    prepare_tinycode(
-        out, style=PromptStyle.bare, seed=seed, sft_demonstrations=sft_demonstrations, say=print
-    )
+    if name not in EMBEDDED:
+        raise ConfigError(f"data prepare {name}: the embedded data sets are {', '.join(EMBEDDED)}")
+    folder = out or Path("data") / name
+    if name == "tinyshell":
+        prepare_tinyshell(folder, seed=seed, say=print)
+        make_model = prepare_shell_model
+    else:
+        style = PromptStyle.bare
+        prepare_tinycode(
+            folder, style=style, seed=seed, sft_demonstrations=sft_demonstrations, say=print
+        )
+        make_model = prepare_base_model
     if base_model:
-        prepare_base_model(out, seed=seed, say=print)
-    print(f"{name} is in {out}")
+        make_model(folder, seed=seed, say=print)
+    print(f"{name} is in {folder}")
 
 
 @app.command()

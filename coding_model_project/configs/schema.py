@@ -182,6 +182,42 @@ class RepairConfig:
 
 
 @dataclass
+class BashConfig:
+    """Set by `recipes.harbor`; other recipes' samples are no episodes of the bash agent."""
+
+    turns: int = key(
+        0,
+        "Commands that the bash agent may give in an episode on a Harbor task. 0: samples are no such "
+        "episodes.",
+        unit="turns",
+    )
+    reply_tokens: int | None = key(
+        None,
+        "Longest reply. null: an equal share of `data.max_response_length`, which holds the whole "
+        "episode, observations included.",
+        unit="tokens",
+    )
+    command_s: float = key(
+        60.0, "How long one command may take; the model is told that it was killed.", unit="s"
+    )
+    total_s: float = key(
+        600.0,
+        "How long an episode may take, replies included; then the verifier judges what is there. A "
+        "task's own `[agent] timeout_sec` applies too.",
+        unit="s",
+    )
+    output_bytes: int = key(
+        4096, "Most of a command's output that the model is shown: beginning and end.", unit="bytes"
+    )
+    rooms: int = key(
+        64,
+        "Episodes at once, each in an environment of its own, in each of verl's "
+        "`actor_rollout_ref.rollout.agent.num_workers`.",
+        unit="rooms",
+    )
+
+
+@dataclass
 class TinyCodeConfig:
     seed: int = key(0, "Seed of the task generator: fixed, so that every run has the same tasks.")
     sft_demonstrations: int = key(
@@ -265,7 +301,8 @@ class CodingConfig:
     force: bool = key(False, "Go on in a run's folder although the configuration has changed.")
     dataset: str | None = key(
         "tinycode",
-        "The embedded task set to make in `coding.data_dir` if it is missing; null for your own files.",
+        "The embedded task set to make in `coding.data_dir` if it is missing, `tinycode` or "
+        "`tinyshell`; null for your own files.",
     )
     data_dir: str = key(
         "data/tinycode", "Where data sets and starting models are kept between runs."
@@ -281,6 +318,7 @@ class CodingConfig:
     )
     reward: RewardConfig = field(default_factory=RewardConfig)
     repair: RepairConfig = field(default_factory=RepairConfig)
+    bash: BashConfig = field(default_factory=BashConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     tinycode: TinyCodeConfig = field(default_factory=TinyCodeConfig)
     checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)

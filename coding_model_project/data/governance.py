@@ -37,11 +37,14 @@ TEST_ONLY = frozenset(
         "ifbench",
         "codecontests_test",
         "tinycode_test",
+        "tinyshell_test",
     }
 )
 """Data sets by name ("source" or "source_split") that may be evaluated on but never trained on."""
 
-VALIDATION_ONLY = frozenset({"mbpp_reg", "codecontests_valid", "tinycode_validation"})
+VALIDATION_ONLY = frozenset(
+    {"mbpp_reg", "codecontests_valid", "tinycode_validation", "tinyshell_validation"}
+)
 """The same for those that select: they are not final either."""
 
 _TRAINING_SPLITS = {
@@ -55,6 +58,7 @@ _TRAINING_SPLITS = {
     "mbpp": {"train"},
     "mbpp_sanitized": {"train"},
     "tinycode": {"train"},
+    "tinyshell": {"train"},
 }
 """Of the sets that are known: any other split of theirs may not train, whatever it is called."""
 

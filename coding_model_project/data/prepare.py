@@ -39,12 +39,20 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
     """
     if coding.dataset is None:
         return
+    data_dir = Path(coding.data_dir)
+    own_model = model_path is not None and Path(model_path).absolute() == data_dir / "base"
+    if coding.dataset == "tinyshell":
+        from coding_model_project.data.tinyshell.files import prepare_shell_model, prepare_tinyshell
+
+        prepare_tinyshell(data_dir, seed=coding.tinycode.seed, say=say)
+        if own_model:
+            prepare_shell_model(data_dir, seed=coding.tinycode.seed, say=say)
+        return
     if coding.dataset != "tinycode":
         raise ConfigError(
-            f"coding.dataset={coding.dataset}: the embedded task set is tinycode; "
+            f"coding.dataset={coding.dataset}: the embedded task sets are tinycode and tinyshell; "
             "for your own files set coding.dataset=null"
         )
-    data_dir = Path(coding.data_dir)
     prepare_tinycode(
         data_dir,
         style=coding.prompt,
@@ -52,7 +60,7 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
         sft_demonstrations=coding.tinycode.sft_demonstrations,
         say=say,
     )
-    if model_path is not None and Path(model_path).absolute() == data_dir / "base":
+    if own_model:
         prepare_base_model(data_dir, seed=coding.tinycode.seed, say=say)
 
 
@@ -129,4 +137,4 @@ def prepare_base_model(data_dir: Path, *, seed: int, say: Say) -> None:
     tasks = tinycode.generate(seed=seed)
     config = TinyModelConfig()
     with progress_bar("pre-training", config.steps) as advance:
-        pretrain(out, tasks, config, seed=seed, progress=advance)
+        pretrain(out, tinycode.NoisyPrograms(tasks), config, seed=seed, progress=advance)

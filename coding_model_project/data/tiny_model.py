@@ -1,8 +1,8 @@
-"""A tiny starting model: tokenizer and weights made from scratch on a noisy tinycode corpus.
+"""A tiny starting model: tokenizer and weights made from scratch on the conversations of a corpus.
 
-It writes programs as a programmer who makes common mistakes would (`tinycode.noise`), so reinforcement
-learning has something to correct and a correct program is always among what it samples.
-The completion is the bare program and `<|im_end|>`; only the completion is trained on.
+tinycode's is of programs as a programmer who makes common mistakes would write them (`tinycode.noise`),
+so reinforcement learning has something to correct and a correct program is always among what the model
+samples; tinyshell's is of shell commands in the same spirit. Only answers are trained on.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from coding_model_project.data.tinycode import NoiseConfig, Task, TinyCode, noisy_solution
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
@@ -38,7 +36,7 @@ Progress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TinyModelConfig:
-    """The model's shape, how long it trains, and how noisy its corpus is."""
+    """The model's shape, and how long it trains."""
 
     vocab_size: int = 1024
     hidden_size: int = 128
@@ -52,7 +50,6 @@ class TinyModelConfig:
     learning_rate: float = 3e-3
     warmup_steps: int = 30
     weight_decay: float = 0.05
-    noise: NoiseConfig = field(default_factory=NoiseConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,25 +65,38 @@ class PretrainReport:
     wall_s: float
 
 
+Conversation = Sequence[Mapping[str, str]]
+"""Messages with `role` and `content`, of which the assistant's are trained on."""
+
+
+class Corpus(Protocol):
+    """What a model learns from; the same for the same random numbers."""
+
+    def texts(self, rng: random.Random) -> Iterator[str]:
+        """What its tokenizer is made of."""
+        ...
+
+    def draw(self, rng: random.Random, n: int) -> Sequence[Conversation]:
+        """That many conversations, drawn anew each time."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Example:
-    prompt: list[int]
-    completion: list[int]
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self.prompt) + len(self.completion)
+    tokens: list[int]
+    trained: list[bool]
+    """For each token."""
 
 
 def pretrain(
     out_dir: Path | str,
-    tasks: TinyCode,
+    corpus: Corpus,
     config: TinyModelConfig | None = None,
     *,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> PretrainReport:
-    """Train tokenizer and model from scratch on the train split; save both in Hugging Face's format.
+    """Train tokenizer and model from scratch; save both in Hugging Face's format.
 
     `out_dir` appears when all of it is complete.
     """
@@ -96,10 +106,9 @@ def pretrain(
     config = config or TinyModelConfig()
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    train = tasks.split("train")
-    tokenizer = train_tokenizer(_corpus(train, config.noise, rng), config.vocab_size)
+    tokenizer = train_tokenizer(corpus.texts(rng), config.vocab_size)
     model = new_model(tokenizer, config)
-    losses, n_tokens = _fit(model, _batches(train, tokenizer, config, rng), config, progress)
+    losses, n_tokens = _fit(model, _batches(corpus, tokenizer, config, rng), config, progress)
     _save(Path(out_dir), model, tokenizer)
     tail = losses[-max(1, len(losses) // 10) :]
     return PretrainReport(
@@ -110,13 +119,6 @@ def pretrain(
         final_loss=sum(tail) / len(tail),
         wall_s=time.monotonic() - started,
     )
-
-
-def _corpus(tasks: Sequence[Task], noise: NoiseConfig, rng: random.Random) -> Iterator[str]:
-    """Text for the tokenizer: every phrasing in its chat frame, and a noisy program for each."""
-    for task in tasks:
-        for statement in task.statements:
-            yield f"user\n{statement}\nassistant\n{noisy_solution(task, rng, noise)}"
 
 
 def train_tokenizer(texts: Iterator[str], vocab_size: int) -> Qwen2Tokenizer:
@@ -177,33 +179,47 @@ def new_model(tokenizer: Qwen2Tokenizer, config: TinyModelConfig) -> Qwen2ForCau
 
 
 def _batches(
-    tasks: Sequence[Task],
-    tokenizer: Qwen2Tokenizer,
-    config: TinyModelConfig,
-    rng: random.Random,
+    corpus: Corpus, tokenizer: Qwen2Tokenizer, config: TinyModelConfig, rng: random.Random
 ) -> Iterator[list[_Example]]:
-    """Endless batches of like lengths; programs are drawn anew each time."""
-    prompts: dict[str, list[int]] = {}
+    """Endless batches of like lengths."""
     while True:
-        drawn = [rng.choice(tasks) for _ in range(config.batch_size * BUCKET_BATCHES)]
-        statements = [rng.choice(task.statements) for task in drawn]
-        for statement in set(statements) - prompts.keys():
-            text = tokenizer.apply_chat_template(
-                [{"role": "user", "content": statement}], add_generation_prompt=True, tokenize=False
-            )
-            prompts[statement] = tokenizer(text)["input_ids"]  # type: ignore[assignment]
-        programs = [noisy_solution(task, rng, config.noise) + END for task in drawn]
-        completions: Any = tokenizer(programs)["input_ids"]
-        examples = [
-            _Example(prompts[statement], completion)
-            for statement, completion in zip(statements, completions, strict=True)
-        ]
-        examples.sort(key=lambda example: example.n_tokens)
+        drawn = corpus.draw(rng, config.batch_size * BUCKET_BATCHES)
+        examples = _examples(drawn, tokenizer)
+        examples.sort(key=lambda example: len(example.tokens))
         bucket = [
             examples[i : i + config.batch_size] for i in range(0, len(examples), config.batch_size)
         ]
         rng.shuffle(bucket)
         yield from bucket
+
+
+def _examples(conversations: Sequence[Conversation], tokenizer: Qwen2Tokenizer) -> list[_Example]:
+    """Conversations as the chat template gives them, up to the end of the last answer."""
+    pieces = [_pieces(conversation) for conversation in conversations]
+    texts = list(dict.fromkeys(text for some in pieces for text, _ in some))
+    encoded: Any = tokenizer(texts)["input_ids"]
+    ids = dict(zip(texts, encoded, strict=True))
+    return [
+        _Example(
+            [token for text, _ in some for token in ids[text]],
+            [trained for text, trained in some for _ in ids[text]],
+        )
+        for some in pieces
+    ]
+
+
+def _pieces(conversation: Conversation) -> list[tuple[str, bool]]:
+    """A conversation's text, cut before and after each answer: what is answered, and what is not."""
+    pieces: list[tuple[str, bool]] = []
+    before = ""
+    for message in conversation:
+        before += f"{START}{message['role']}\n"
+        if message["role"] == "assistant":
+            pieces += [(before, False), (message["content"] + END, True)]
+            before = "\n"
+        else:
+            before += f"{message['content']}{END}\n"
+    return pieces
 
 
 def _fit(
@@ -223,7 +239,7 @@ def _fit(
     n_tokens = 0
     for step in range(config.steps):
         batch = next(batches)
-        n_tokens += sum(example.n_tokens for example in batch)
+        n_tokens += sum(len(example.tokens) for example in batch)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * _schedule(step, config)
         loss = _loss(model, batch)
@@ -244,20 +260,20 @@ def _schedule(step: int, config: TinyModelConfig) -> float:
 
 
 def _loss(model: Qwen2ForCausalLM, batch: list[_Example]) -> Any:
-    """Mean loss over completion tokens; only their positions go through the output layer.
+    """Mean loss over trained tokens; only their positions go through the output layer.
 
-    Shapes: B examples, T positions, N completion tokens in all, V vocabulary.
+    Shapes: B examples, T positions, N trained tokens in all, V vocabulary.
     """
     import torch
     from torch.nn.functional import cross_entropy
 
-    length = max(example.n_tokens for example in batch)
+    length = max(len(example.tokens) for example in batch)
     tokens_BT = torch.zeros(len(batch), length, dtype=torch.long)
     trained_BT = torch.zeros(len(batch), length, dtype=torch.bool)
     for row, example in enumerate(batch):
-        ids = example.prompt + example.completion
-        tokens_BT[row, : len(ids)] = torch.tensor(ids)
-        trained_BT[row, len(example.prompt) : len(ids)] = True
+        n = len(example.tokens)
+        tokens_BT[row, :n] = torch.tensor(example.tokens)
+        trained_BT[row, :n] = torch.tensor(example.trained)
     # Padding lies to the right of all that is trained on, so causal attention needs no mask.
     hidden_BTH = model.model(input_ids=tokens_BT, use_cache=False).last_hidden_state
     logits_NV = model.lm_head(hidden_BTH[:, :-1][trained_BT[:, 1:]])

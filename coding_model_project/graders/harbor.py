@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -39,6 +41,17 @@ COMPARISON = "harbor"
 SOLUTION_FILE = "solution.py"
 _DETAIL_BYTES = 2000
 _OF_THE_AGENT = (AgentTimeoutError, NonZeroAgentExitCodeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """What a trial gave."""
+
+    rewards: dict[str, float | int] | None
+    result: TestResult
+    judge_s: float
+    """Of the whole trial."""
+    verifier_s: float
 
 
 class HarborGrader:
@@ -88,30 +101,34 @@ class HarborGrader:
             UngradableError: (SandboxError, CheckerError, DataError, HarborError) no truthful verdict
                 can be given.
         """
-        task = self._task(problem)
-        results: tuple[TestResult, ...] = ()
-        rewards = None
-        judge_s = 0.0
+        tried = None
         if code is not None:
-            agent = _agent(problem, code)
-            async with self._turns.shared():
-                started = time.monotonic()
-                outcome = await self._run(task, agent)
-                judge_s = time.monotonic() - started
-            rewards, result = await self._result(task, outcome)
-            results = (result,)
-        return Verdict(
-            problem_id=problem.id,
-            code=code,
-            extraction=extraction,
-            results=results,
-            n_tests=1,
-            comparison=COMPARISON,
-            sandbox="harbor/embedded",
-            grader_version=GRADER_VERSION,
-            judge_s=judge_s,
-            rewards=rewards,
-        )
+            tried = await self._try(problem, _agent(problem, code))
+        return _verdict(problem, code, tried, extraction=extraction)
+
+    async def grade_agent(self, problem: Problem, agent: Agent, work: Callable[[], str]) -> Verdict:
+        """Judge what an agent makes of a task, in the environment that it worked in.
+
+        Args:
+            work: what it did, asked for when it has ended; the verdict's code.
+
+        Raises:
+            UngradableError: as `grade_code`.
+            Exception: what the agent raised, if nothing was verified for it.
+        """
+        tried = await self._try(problem, agent)
+        tried = replace(tried, judge_s=tried.verifier_s)  # the rest is the model's time
+        return _verdict(problem, work(), tried, extraction="agent")
+
+    async def _try(self, problem: Problem, agent: Agent) -> _Tried:
+        task = self._task(problem)
+        async with self._turns.shared():
+            started = time.monotonic()
+            outcome = await self._run(task, agent)
+            judge_s = time.monotonic() - started
+        rewards, result = await self._result(task, outcome)
+        verifier_s = sum(step.verifier_s for step in outcome.steps)
+        return _Tried(rewards=rewards, result=result, judge_s=judge_s, verifier_s=verifier_s)
 
     async def _result(
         self, task: Task, outcome: TrialOutcome
@@ -203,6 +220,23 @@ class HarborGrader:
         if problem.task not in self._tasks:
             self._tasks[problem.task] = load_task(Path(problem.task))
         return self._tasks[problem.task]
+
+
+def _verdict(
+    problem: Problem, code: str | None, tried: _Tried | None = None, *, extraction: str
+) -> Verdict:
+    return Verdict(
+        problem_id=problem.id,
+        code=code,
+        extraction=extraction,
+        results=() if tried is None else (tried.result,),
+        n_tests=1,
+        comparison=COMPARISON,
+        sandbox="harbor/embedded",
+        grader_version=GRADER_VERSION,
+        judge_s=0.0 if tried is None else tried.judge_s,
+        rewards=None if tried is None else tried.rewards,
+    )
 
 
 def _agent(problem: Problem, code: str) -> Agent:

@@ -13,7 +13,7 @@ from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.judge import make_sandbox
 from coding_model_project.rewards.shaping import Shaping
-from coding_model_project.verl_ext import repair_config
+from coding_model_project.verl_ext import bash_config, repair_config
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 """Top-level keys that verl 0.9 accepts and then ignores, in favour of `reward.*`."""
@@ -83,6 +83,7 @@ def check_grpo(config: DictConfig) -> None:
     make_sandbox(coding["sandbox"])
     Shaping.of(coding, max_tokens=config.data.max_response_length)
     repair_config.check(config)
+    bash_config.check(config)
     _check_rows(config, "data.train_files")
     _check_divides(
         config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1

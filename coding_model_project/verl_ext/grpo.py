@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.judge import check_service
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
-from coding_model_project.verl_ext import repair_config
+from coding_model_project.verl_ext import bash_config, repair_config
 from coding_model_project.verl_ext.checks import check_grpo
 from coding_model_project.verl_ext.platform import check_cpu_plugin, log_into
 
@@ -47,6 +47,7 @@ def train(config: DictConfig) -> None:
 
     config = plain(config)
     repair_config.install(config)
+    bash_config.install(config)
     try:
         validate_config(
             config=config,

@@ -13,11 +13,15 @@ from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import CodingModelError, DataError
 from coding_model_project.judge import Judge, open_judge
 from coding_model_project.runs.ungradable import Ungradable, note, reason_of
-from coding_model_project.types import Problem
+from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 
 ATTEMPTS = "attempts"
 """The key of an agent loop's extra fields that holds an episode's attempts (`repair_loop.Attempt`, as
 plain data), for the reward manager. verl's own loop has none: there the response is the one attempt."""
+
+EPISODE = "bash_episode"
+"""The same for an episode of the bash agent, which is judged where it took place: its ending, replies
+(`bash_loop.Told`) and verdict, as plain data."""
 
 
 class Bench:
@@ -58,6 +62,15 @@ class Bench:
             if self._starting is starting:
                 self._starting = None
             raise
+
+
+def verdict_of(plain: Mapping[str, Any]) -> Verdict:
+    """The verdict that `dataclasses.asdict` made this of."""
+    results = tuple(
+        TestResult(**{**result, "error": result["error"] and ErrorType(result["error"])})
+        for result in plain["results"]
+    )
+    return Verdict(**{**plain, "results": results})
 
 
 def leave_out(run_dir: Path, row: Mapping[str, Any], error: CodingModelError) -> None:

@@ -82,3 +82,21 @@ def repair_metrics(samples: Sequence[Mapping[str, float]], rounds: int) -> dict[
         },
         "repair/judge_s": sum(sample["public_judge_s"] for sample in samples),
     }
+
+
+def bash_metrics(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Metrics of one step's episodes of the bash agent.
+
+    Args:
+        samples: `reward_manager.sample_info` and `bash_info` of every sample that was judged.
+
+    Returns:
+        bash/commands: mean commands of an episode; bash/command_s: mean seconds of them;
+        bash/failed_commands: mean commands with another exit code than 0;
+        bash/ended_<ending>: share of the episodes that ended so, summing to 1.
+    """
+    names = [key for key in samples[0] if key.startswith("bash_")] if samples else []
+    return {
+        f"bash/{name.removeprefix('bash_')}": sum(sample[name] for sample in samples) / len(samples)
+        for name in names
+    }

@@ -55,16 +55,23 @@ def check(config: DictConfig) -> None:
             f"coding.repair.attempt_tokens={repair.attempt_tokens}: at least 1, and at most the whole "
             f"episode's data.max_response_length={data.max_response_length}"
         )
-    model_len = config.actor_rollout_ref.rollout.max_model_len
-    needed = data.max_prompt_length + data.max_response_length
-    if model_len is not None and model_len < needed:
-        raise ConfigError(
-            f"actor_rollout_ref.rollout.max_model_len={model_len}: a prompt and an episode need "
-            f"data.max_prompt_length + data.max_response_length = {needed}"
-        )
+    check_context(config)
     problems = (problem for path in config.coding.problems for problem in read_problems(path))
     if repair.rounds and not any(map(can_repair, problems)):
         raise ConfigError(
             "coding.repair.rounds: no problem of coding.problems has a public test, so the model can be "
             "told nothing; use data with public tests, or set coding.repair.rounds=0"
+        )
+
+
+def check_context(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: a prompt and an episode do not fit into what the rollout takes.
+    """
+    model_len, data = config.actor_rollout_ref.rollout.max_model_len, config.data
+    needed = data.max_prompt_length + data.max_response_length
+    if model_len is not None and model_len < needed:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.max_model_len={model_len}: a prompt and an episode need "
+            f"data.max_prompt_length + data.max_response_length = {needed}"
         )

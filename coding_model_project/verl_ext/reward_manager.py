@@ -18,11 +18,18 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from coding_model_project.errors import CodingModelError
+from coding_model_project.harbor.bash_agent import Ending
 from coding_model_project.rewards.outcome import REWARDS, discounted
 from coding_model_project.rewards.shaping import Answer, Shaping, shaped
 from coding_model_project.runs.rollouts import brief
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
-from coding_model_project.verl_ext.judging import ATTEMPTS, Bench, leave_out
+from coding_model_project.verl_ext.judging import (
+    ATTEMPTS,
+    EPISODE,
+    Bench,
+    leave_out,
+    verdict_of,
+)
 
 SAMPLE_KEY = "sample"
 """The one key of `reward_extra_info` that is text: JSON for rollouts.jsonl, no metric."""
@@ -82,8 +89,16 @@ class CodeRewardManager(RewardManagerBase):
     async def _judged(self, item: Any, generated_at: float) -> dict[str, Any]:
         about = item.non_tensor_batch
         problem = self._bench.problem(about["reward_model"]["ground_truth"])
+        told = about.get("tool_extra_fields", {})
         tokens = self._response(item)
-        attempts: list[dict[str, Any]] = about.get("tool_extra_fields", {}).get(ATTEMPTS, [])
+        if EPISODE in told:
+            return self._of_bash(problem, told[EPISODE], tokens, generated_at)
+        return await self._of_attempts(problem, told.get(ATTEMPTS, []), tokens, generated_at)
+
+    async def _of_attempts(
+        self, problem: Problem, attempts: list[dict[str, Any]], tokens: Any, generated_at: float
+    ) -> dict[str, Any]:
+        """Judge a response of one answer, or of several attempts."""
         spans = [(attempt["start"], attempt["end"]) for attempt in attempts] or [(0, len(tokens))]
         answers = [self._decode(tokens[a:b], skip_special_tokens=True) for a, b in spans]
         judge = await self._bench.judge()
@@ -99,22 +114,25 @@ class CodeRewardManager(RewardManagerBase):
         verdict = verdicts[-1]
         public = await judge.passes_public(problem, verdict) if self._check_public else None
         info = sample_info(verdict, reward, public, generated_at, time.time())
-        if attempts:
-            info |= episode_info(verdict, attempts)
-        sample = {
-            "problem": problem.id,
-            "tokens": sum(b - a for a, b in spans),
-            "parts": dict(reward.parts),
-            "verdict": brief(verdict, problem.hidden_tests, public_passed=public),
-            "attempts": [
-                attempt | {"completion": answer}
-                for attempt, answer in zip(attempts, answers, strict=False)
-            ],
-        }
-        return {
-            "reward_score": reward.total,
-            "reward_extra_info": info | {SAMPLE_KEY: json.dumps(sample)},
-        }
+        if not attempts:
+            return _found(problem, verdict, reward, info, spans, public=public)
+        shown = [a | {"completion": text} for a, text in zip(attempts, answers, strict=True)]
+        info |= episode_info(verdict, attempts)
+        return _found(problem, verdict, reward, info, spans, public=public, attempts=shown)
+
+    def _of_bash(
+        self, problem: Problem, episode: Mapping[str, Any], tokens: Any, generated_at: float
+    ) -> dict[str, Any]:
+        """Reward an episode of the bash agent by the verdict that it came with."""
+        replies = episode["replies"]
+        spans = [(reply["start"], reply["end"]) for reply in replies]
+        last = self._decode(tokens[slice(*spans[-1])], skip_special_tokens=True) if spans else ""
+        verdict = verdict_of(episode["verdict"])
+        reward = self._worth(problem, verdict, last, len(tokens), 0)
+        info = sample_info(verdict, reward, None, generated_at, time.time())
+        info |= bash_info(episode["ending"], replies)
+        shown = {"ending": episode["ending"], "replies": replies}
+        return _found(problem, verdict, reward, info, spans, **shown)
 
     def _graded(self, n_attempts: int) -> range:
         """Which attempts the hidden tests judge; always the last, which is what a run reports."""
@@ -138,6 +156,46 @@ class CodeRewardManager(RewardManagerBase):
         responses = item.batch["responses"]
         n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
         return responses[:n_valid]
+
+
+def _found(
+    problem: Problem,
+    verdict: Verdict,
+    reward: Reward,
+    info: Mapping[str, float],
+    spans: Sequence[tuple[int, int]],
+    *,
+    public: bool | None = None,
+    **extra: Any,
+) -> dict[str, Any]:
+    """What verl takes, with the sample for rollouts.jsonl.
+
+    Args:
+        spans: of the model's own tokens.
+        extra: of an episode.
+    """
+    sample = {
+        "problem": problem.id,
+        "tokens": sum(b - a for a, b in spans),
+        "parts": dict(reward.parts),
+        "verdict": brief(verdict, problem.hidden_tests, public_passed=public),
+        "extra": extra,
+    }
+    return {
+        "reward_score": reward.total,
+        "reward_extra_info": {**info, SAMPLE_KEY: json.dumps(sample)},
+    }
+
+
+def bash_info(ending: str, replies: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What `sample_info` does not know of a bash agent's episode; `metrics.bash_metrics` reads it."""
+    commands = [reply for reply in replies if reply["command"] is not None]
+    return {
+        "bash_commands": float(len(commands)),
+        "bash_failed_commands": float(sum(reply["exit_code"] != 0 for reply in commands)),
+        "bash_command_s": sum(reply["command_s"] for reply in commands),
+        **{f"bash_ended_{name}": float(ending == name) for name in Ending},
+    }
 
 
 def episode_info(verdict: Verdict, attempts: Sequence[Mapping[str, Any]]) -> dict[str, float]:

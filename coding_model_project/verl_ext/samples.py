@@ -136,7 +136,7 @@ class SampleLog:
                 generated_at=sample.info["generated_at"],
                 graded_at=sample.info["graded_at"],
                 advantage=sample.advantage,
-                extra={"attempts": about["attempts"]} if about["attempts"] else {},
+                extra=about["extra"],
             )
 
     def close(self) -> None:

@@ -22,9 +22,15 @@ from coding_model_project.errors import SandboxError
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import last_reason
+from coding_model_project.verl_ext.bash_config import has_bash
 from coding_model_project.verl_ext.checkpoints import CodingCheckpoints
 from coding_model_project.verl_ext.generated import generated_tokens
-from coding_model_project.verl_ext.metrics import CLOCK_KEYS, repair_metrics, step_metrics
+from coding_model_project.verl_ext.metrics import (
+    CLOCK_KEYS,
+    bash_metrics,
+    repair_metrics,
+    step_metrics,
+)
 from coding_model_project.verl_ext.repair_config import has_episodes
 from coding_model_project.verl_ext.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.samples import (
@@ -169,6 +175,8 @@ class CodingTrainer(PPOTrainerSync):
         metrics.update(step_metrics(infos, rewards, self._expected_samples))
         if has_episodes(self.config):
             metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))
+        if has_bash(self.config):
+            metrics.update(bash_metrics(infos))
         metrics["rollout/trained_tokens"] = int(sum(m.sum() for m in fields["response_mask"]))
         if self._generated is not None and self._generated_before is not None:
             metrics["rollout/generated_tokens"] = self._generated - self._generated_before

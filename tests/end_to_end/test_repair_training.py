@@ -42,14 +42,14 @@ def wrong_model(source: Path, out: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(source)
     model = Qwen2ForCausalLM.from_pretrained(source)
 
-    def example(number: int) -> tiny_model._Example:
-        messages = [{"role": "user", "content": problem(number).statement}]
-        prompt = tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
-        )
-        return tiny_model._Example(prompt, tokenizer("x" + tiny_model.END)["input_ids"])
-
-    batches = itertools.repeat([example(number) for number in range(N_PROBLEMS)])
+    conversations = [
+        [
+            {"role": "user", "content": problem(number).statement},
+            {"role": "assistant", "content": "x"},
+        ]
+        for number in range(N_PROBLEMS)
+    ]
+    batches = itertools.repeat(tiny_model._examples(conversations, tokenizer))
     tiny_model._fit(model, batches, tiny_model.TinyModelConfig(steps=30, warmup_steps=1), None)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)

@@ -9,7 +9,7 @@ from coding_model_project.phase0 import Settings
 from recipes.compose import compose_recipe
 
 PROFILES = ["cpu", "gpu_1x", "gpu_8x"]
-RECIPES = ["sft", "dpo", "grpo", "repair"]
+RECIPES = ["sft", "dpo", "grpo", "repair", "harbor"]
 PRESETS = [preset.name for preset in presets()]
 
 
@@ -18,7 +18,8 @@ PRESETS = [preset.name for preset in presets()]
 def test_composes_and_resolves(recipe, hardware):
     config = compose_recipe(recipe, [f"hardware={hardware}"])
     resolved = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    assert resolved["coding"]["prompt"] == ("bare" if hardware == "cpu" else "fenced")
+    bare = hardware == "cpu" and recipe != "harbor"
+    assert resolved["coding"]["prompt"] == ("bare" if bare else "fenced")
     assert resolved["data"]["train_files"].startswith(resolved["coding"]["data_dir"])
 
 
@@ -44,7 +45,7 @@ def test_one_seed_reaches_data_sampling_and_training(recipe):
             "actor_rollout_ref.actor.data_loader_seed",
         ],
     }
-    keys["repair"] = keys["grpo"]
+    keys["repair"] = keys["harbor"] = keys["grpo"]
     assert [OmegaConf.select(config, key) for key in keys[recipe]] == [7] * len(keys[recipe])
 
 
@@ -57,6 +58,18 @@ def test_repair_is_grpo_with_room_for_an_episode(hardware):
     episode = repair.data.max_prompt_length + repair.data.max_response_length
     assert repair.actor_rollout_ref.rollout.max_model_len == episode
     assert repair.coding.run_dir != grpo.coding.run_dir
+
+
+@pytest.mark.parametrize("hardware", PROFILES)
+def test_harbor_is_grpo_with_room_for_an_episode(hardware):
+    grpo, harbor = (compose_recipe(name, [f"hardware={hardware}"]) for name in ("grpo", "harbor"))
+    assert leaves(harbor).keys() == leaves(grpo).keys()
+    assert harbor.coding.bash.turns > 0 == grpo.coding.bash.turns
+    replies = (harbor.coding.bash.turns + 1) * harbor.coding.bash.reply_tokens
+    assert replies <= harbor.data.max_response_length
+    episode = harbor.data.max_prompt_length + harbor.data.max_response_length
+    assert harbor.actor_rollout_ref.rollout.max_model_len == episode
+    assert harbor.coding.run_dir != grpo.coding.run_dir
 
 
 def leaves(node, prefix=""):

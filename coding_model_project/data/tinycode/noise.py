@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from coding_model_project.data.tinycode.generator import Task, program
+from coding_model_project.data.tinycode.generator import Task, TinyCode, program
 from coding_model_project.data.tinycode.parts import MistakeKind
 
 
@@ -55,6 +56,29 @@ def noisy_solution(task: Task, rng: random.Random, noise: NoiseConfig) -> str:
             return spoil(source, kind, rng)
         draw -= share
     return source
+
+
+class NoisyPrograms:
+    """The corpus (`tiny_model.Corpus`): training tasks in any phrasing, each with a noisy program."""
+
+    def __init__(self, tasks: TinyCode, noise: NoiseConfig | None = None) -> None:
+        self._tasks, self._noise = tasks.split("train"), noise or NoiseConfig()
+
+    def texts(self, rng: random.Random) -> Iterator[str]:
+        """Every phrasing in its chat frame, and a noisy program for each."""
+        for task in self._tasks:
+            for statement in task.statements:
+                yield f"user\n{statement}\nassistant\n{noisy_solution(task, rng, self._noise)}"
+
+    def draw(self, rng: random.Random, n: int) -> list[list[dict[str, str]]]:
+        """Tasks with programs drawn anew each time."""
+        drawn = [rng.choice(self._tasks) for _ in range(n)]
+        statements = [rng.choice(task.statements) for task in drawn]
+        programs = [noisy_solution(task, rng, self._noise) for task in drawn]
+        return [
+            [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+            for asked, answer in zip(statements, programs, strict=True)
+        ]
 
 
 def spoil(source: str, kind: MistakeKind, rng: random.Random) -> str:

@@ -162,7 +162,11 @@ async def test_the_model_is_told_and_only_its_own_tokens_count(config, tokenizer
     score, info, sample = await graded(config(), tokenizer, output)
     assert score == 1.0
     assert (info["acc"], info["repairs"], info["repaired"]) == (1.0, 2.0, 1.0)
-    assert [attempt["completion"] for attempt in sample["attempts"]] == [WRONG, CRASHES, RIGHT]
+    assert [attempt["completion"] for attempt in sample["extra"]["attempts"]] == [
+        WRONG,
+        CRASHES,
+        RIGHT,
+    ]
     assert sample["tokens"] == len(own)
 
 

@@ -1,0 +1,92 @@
+"""What tasks are made of: one thing to do to a file each, the command for it, and the usual mistake.
+
+In words and commands {f} stands for the file that is there, {g} for a new name, {w} for a word. Each
+mistake ends with exit code 0 and without output, as the right command does: only the verifier tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Files = dict[str, str]
+"""Contents of the working directory's files by path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What an action is about."""
+
+    f: str
+    g: str
+    w: str
+
+
+Effect = Callable[[Files, Names], Files]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing to do."""
+
+    key: str
+    words: str
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
+    effect: Effect
+    """The files after it, given those before; what {f} holds are unsorted lines, one of them twice."""
+    reads: bool = True
+    """Whether {f} has to be there."""
+    keeps: bool = False
+    """Whether {g} holds afterwards what {f} held, so that another action can go on with it."""
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
+
+
+def _made(make: Callable[[list[str], str], str]) -> Effect:
+    """{g} gets what `make` makes of {f}'s lines and the word."""
+    return lambda files, n: {**files, n.g: make(_lines(files[n.f]), n.w)}
+
+
+def _without(files: Files, name: str) -> Files:
+    return {path: text for path, text in files.items() if path != name}
+
+
+def _action(key: str, words: str, right: str, wrong: str, effect: Effect, **more: bool) -> Action:
+    commands = tuple(right.split("\n"))
+    return Action(
+        key=key, words=words, right=commands, wrong=tuple(wrong.split("\n")), effect=effect, **more
+    )
+
+
+ACTIONS = (
+    _action("write", "Write {w} into {g}.", "echo {w} > {g}", "echo {g} > {w}",
+            lambda files, n: {**files, n.g: n.w + "\n"}, reads=False),
+    _action("append", "Append {w} to {f}.", "echo {w} >> {f}", "echo {w} > {f}",
+            lambda files, n: {**files, n.f: files[n.f] + n.w + "\n"}),
+    _action("copy", "Copy {f} to {g}.", "cp {f} {g}", "mv {f} {g}",
+            lambda files, n: {**files, n.g: files[n.f]}, keeps=True),
+    _action("rename", "Rename {f} to {g}.", "mv {f} {g}", "cp {f} {g}",
+            lambda files, n: {**_without(files, n.f), n.g: files[n.f]}, keeps=True),
+    _action("delete", "Delete {f}.", "rm {f}", "> {f}", lambda files, n: _without(files, n.f)),
+    _action("count", "Count the lines of {f} into {g}.", "wc -l < {f} > {g}", "wc -l {f} > {g}",
+            _made(lambda lines, _: f"{len(lines)}\n")),
+    _action("sort", "Sort {f} into {g}.", "sort {f} > {g}", "cat {f} > {g}",
+            _made(lambda lines, _: "".join(sorted(lines)))),
+    _action("unique", "Sort {f} without repeats into {g}.", "sort -u {f} > {g}", "sort {f} > {g}",
+            _made(lambda lines, _: "".join(sorted(set(lines))))),
+    _action("first", "Put the first line of {f} into {g}.", "head -n 1 {f} > {g}", "head {f} > {g}",
+            _made(lambda lines, _: lines[0])),
+    _action("last", "Put the last line of {f} into {g}.", "tail -n 1 {f} > {g}", "tail {f} > {g}",
+            _made(lambda lines, _: lines[-1])),
+    _action("reverse", "Put the lines of {f} in reverse into {g}.", "tac {f} > {g}",
+            "sort -r {f} > {g}", _made(lambda lines, _: "".join(reversed(lines)))),
+    _action("select", "Put the lines of {f} with {w} into {g}.", "grep {w} {f} > {g}",
+            "grep -v {w} {f} > {g}",
+            _made(lambda lines, w: "".join(line for line in lines if w in line))),
+    _action("folder", "Make a folder {g} and move {f} into it.", "mkdir {g}\nmv {f} {g}",
+            "mv {f} {g}",
+            lambda files, n: {**_without(files, n.f), f"{n.g}/{n.f}": files[n.f]}),
+)  # fmt: skip

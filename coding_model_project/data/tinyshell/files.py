@@ -1,0 +1,156 @@
+"""The task set as files: Harbor tasks, problems that name them, rows for verl, and a manifest.
+
+<data_dir>/tasks/SPLIT-NUMBER/               Harbor tasks
+           problems.jsonl                    a problem each, judged by its task's verifier
+           rl_{train,validation}.parquet     the bash agent's opening
+           test.parquet                      held out
+           sft_{train,validation}.parquet    episodes of the reference solutions
+           manifest.json                     what made them
+           base/                             the tiny model, made from scratch on a habit's episodes
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data import rows
+from coding_model_project.data.prepare import write_manifest
+from coding_model_project.data.problems import write_problems
+from coding_model_project.data.tinyshell.generator import VERSION, ShellTask, generate
+from coding_model_project.data.tinyshell.traces import HabitCorpus, trace
+from coding_model_project.harbor.bash_agent import opening
+from coding_model_project.harbor.config import Package, TaskConfig, VerifierConfig
+from coding_model_project.harbor.task import RANGE_KEY
+from coding_model_project.harbor.writing import write_task
+from coding_model_project.progress import progress_bar
+from coding_model_project.prompts import PromptStyle
+from coding_model_project.types import Problem
+
+SIZES = {"train": 600, "validation": 64, "test": 200}
+N_SHOWN = 200
+"""Training tasks whose solutions are shown in SFT; the other ones are for reinforcement learning."""
+HABIT = 0.5
+"""How often the starting model's demonstrator does a thing in the usual wrong way."""
+
+_TEST = """#!/bin/bash
+# The share of what should have changed that did; 0 if anything else did. Starts no program.
+is() {{ local text=; [ -f "$1" ] && IFS= read -rd '' text < "$1"; [ "$text" = "$2" ]; }}
+gone() {{ [ ! -e "$1" ] && [ ! -L "$1" ]; }}
+rewards=({rewards}) right=0
+if cd /app; then
+{checks}
+fi
+echo "${{rewards[right]}}" > /logs/verifier/reward.txt
+"""
+
+
+def prepare_tinyshell(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+    """Write the task set's files, unless the folder already holds just these."""
+    settings = {"generator": VERSION, "seed": seed, "sizes": SIZES}
+    manifest = data_dir / "manifest.json"
+    if manifest.exists() and json.loads(manifest.read_text())["settings"] == settings:
+        return
+    say(f"preparing tinyshell in {data_dir} (once)")
+    tasks = {split: generate(split, n, seed) for split, n in SIZES.items()}
+    shutil.rmtree(data_dir / "tasks", ignore_errors=True)
+    problems: dict[str, list[Problem]] = {}
+    for split, drawn in tasks.items():
+        problems[split] = [
+            write_shell_task(data_dir, task, f"{split}-{number:04}")
+            for number, task in enumerate(drawn)
+        ]
+    write_problems(data_dir / "problems.jsonl", (p for some in problems.values() for p in some))
+    written = {
+        "rl_train": _openings(problems["train"][N_SHOWN:]),
+        "rl_validation": _openings(problems["validation"]),
+        "test": _openings(problems["test"]),
+        "sft_train": _episodes(tasks["train"][:N_SHOWN], problems["train"]),
+        "sft_validation": _episodes(tasks["validation"], problems["validation"]),
+    }
+    for name, content in written.items():
+        rows.write_rows(data_dir / f"{name}.parquet", content, trains=name.endswith("_train"))
+    write_manifest(manifest, settings, {name: len(content) for name, content in written.items()})
+
+
+def prepare_shell_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+    """Make the tiny starting model in `data_dir/base`, unless it is there."""
+    out = data_dir / "base"
+    if (out / "config.json").exists():
+        return
+    from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
+
+    say(f"training a tiny model from scratch into {out} (once, about two minutes)")
+    config = TinyModelConfig(vocab_size=512)
+    with progress_bar("pre-training", config.steps) as advance:
+        pretrain(out, HabitCorpus(habit=HABIT, seed=seed), config, seed=seed, progress=advance)
+
+
+def write_shell_task(data_dir: Path, task: ShellTask, name: str) -> Problem:
+    """Write a task's folder below `data_dir/tasks`; the problem names it relative to `data_dir`."""
+    copied = "COPY files /app\n" if task.before else ""
+    difficulty = len(task.commands)
+    config = TaskConfig(
+        task=Package(name=f"tinyshell/{name}"),
+        metadata={"split": task.split, "difficulty": difficulty, RANGE_KEY: [0.0, 1.0]},
+        verifier=VerifierConfig(timeout_sec=60),
+    )
+    solution = "\n".join(task.commands) + "\n"
+    files = {
+        "instruction.md": task.instruction + "\n",
+        "environment/Dockerfile": f"FROM debian:12-slim\nWORKDIR /app\n{copied}",
+        **{f"environment/files/{path}": text for path, text in task.before.items()},
+        "solution/solve.sh": f"#!/bin/bash\n{solution}",
+        "tests/test.sh": _verifier(task.before, task.after),
+    }
+    write_task(data_dir / "tasks" / name, config, files)
+    return Problem(
+        id=f"tinyshell/{name}",
+        split=task.split,
+        statement=task.instruction,
+        tests=(),
+        language="bash",
+        difficulty=difficulty,
+        tags=tuple(deed.action.key for deed in task.deeds),
+        gold=(solution,),
+        task=f"tasks/{name}",
+    )
+
+
+def _verifier(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    kept = [path for path in before if path not in changed]
+    checks = [f"    {_check(path, after)} && right=$((right + 1))" for path in changed]
+    checks += [f"    {_check(path, after)} || right=0" for path in kept]
+    shares = " ".join(f"{n / len(changed):.3g}" for n in range(len(changed) + 1))
+    return _TEST.format(rewards=shares, checks="\n".join(checks))
+
+
+def _check(path: str, after: Mapping[str, str]) -> str:
+    if path not in after:
+        return f"gone {shlex.quote(path)}"
+    return f"is {shlex.quote(path)} {shlex.quote(after[path])}"
+
+
+def _openings(problems: list[Problem]) -> list[dict[str, Any]]:
+    return [
+        row | {"prompt": opening(problem.statement)}
+        for row, problem in zip(rows.rl_rows(problems, PromptStyle.fenced), problems, strict=True)
+    ]
+
+
+def _episodes(tasks: list[ShellTask], problems: list[Problem]) -> list[dict[str, Any]]:
+    def episodes() -> Iterator[dict[str, Any]]:
+        for task, problem in zip(tasks, problems, strict=False):
+            about = {"split": problem.split, "problem": problem.id}
+            yield {
+                "data_source": rows.source(problem),
+                "messages": trace(task),
+                "extra_info": about,
+            }
+
+    return list(episodes())

@@ -1,0 +1,159 @@
+"""Tasks drawn from the actions: names and contents, what must hold afterwards, and splits.
+
+A task is one action or two, at most two commands. Every split has words of its own, for names and
+contents alike: no word of a test task occurs in any task that is trained on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from coding_model_project.data.tinyshell.actions import ACTIONS, Action, Files, Names
+
+VERSION = 1
+"""Raised by any change of what `generate` returns."""
+
+_CONSONANTS, _VOWELS = "bdgklmnt", "aeiou"
+_SYLLABLES = tuple(c + v for c, v in product(_CONSONANTS, _VOWELS))
+_SHARES = {"train": 0.6, "validation": 0.15, "test": 0.25}
+_N_LINES = 4
+_TWO_COMMANDS = 0.5
+"""Share of tasks that take two."""
+_GOES_ON = 0.5
+"""Share of second actions that go on with the first one's file, where they can."""
+
+_SHORT = tuple(action for action in ACTIONS if len(action.right) == 1)
+_LONG = tuple(action for action in ACTIONS if len(action.right) > 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """An action with its names."""
+
+    action: Action
+    names: Names
+
+    @property
+    def instruction(self) -> str:
+        return self._filled(self.action.words)
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        return tuple(map(self._filled, self.action.right))
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        return tuple(map(self._filled, self.action.wrong))
+
+    def _filled(self, text: str) -> str:
+        return text.format(f=self.names.f, g=self.names.g, w=self.names.w)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellTask:
+    """What is asked for, of which files, and what must be there afterwards."""
+
+    split: str
+    deeds: tuple[Deed, ...]
+    before: Mapping[str, str]
+    """Files of the working directory by name."""
+    after: Mapping[str, str]
+
+    @property
+    def instruction(self) -> str:
+        return " Then: ".join(deed.instruction for deed in self.deeds)
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Those of the reference solution, one a turn."""
+        return tuple(command for deed in self.deeds for command in deed.right)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every name, and every word of a file."""
+        names = (word for deed in self.deeds for word in (deed.names.f, deed.names.g, deed.names.w))
+        texts = (*self.before.values(), *self.before)
+        return frozenset((*names, *(word for text in texts for word in text.split())))
+
+
+class Draw:
+    """Draws tasks of one split, each by the random numbers it is given.
+
+    Args:
+        seed: decides which words are the split's.
+    """
+
+    def __init__(self, split: str, seed: int = 0) -> None:
+        self._split = split
+        self._words = _words(split, seed)
+
+    def __call__(self, rng: random.Random) -> ShellTask:
+        while True:
+            task = self._task(rng)
+            if task.after != task.before:  # else who does nothing would have done it
+                return task
+
+    def _task(self, rng: random.Random) -> ShellTask:
+        words = rng.sample(self._words, 2 * (3 + _N_LINES))
+        deeds: list[Deed] = []
+        before: Files = {words.pop(): f"{words.pop()}\n"}  # that nobody asked to touch
+        for action in _actions(rng):
+            f, g, w = (words.pop() for _ in range(3))
+            earlier = deeds[-1] if deeds else None
+            goes_on = earlier is not None and earlier.action.keeps and action.reads
+            if goes_on and rng.random() < _GOES_ON:
+                assert earlier is not None
+                f, w = earlier.names.g, earlier.names.w
+            elif action.reads:
+                before[f] = _content(w, [words.pop() for _ in range(_N_LINES - 2)], rng)
+            if action.key == "append":
+                w = words.pop()
+            deeds.append(Deed(action=action, names=Names(f=f, g=g, w=w)))
+        after = dict(before)
+        for deed in deeds:
+            after = deed.action.effect(after, deed.names)
+        return ShellTask(split=self._split, deeds=tuple(deeds), before=before, after=after)
+
+
+def generate(split: str, n: int, seed: int = 0) -> list[ShellTask]:
+    """That many different tasks of a split: the same for the same seed, and more with a larger n."""
+    draw, rng = Draw(split, seed), random.Random(f"{seed}/{split}")
+    tasks: dict[str, ShellTask] = {}
+    while len(tasks) < n:
+        task = draw(rng)
+        tasks.setdefault(task.instruction, task)
+    return list(tasks.values())
+
+
+def _words(split: str, seed: int) -> Sequence[str]:
+    """A split's words: two syllables each."""
+    pairs = sorted(a + b for a, b in product(_SYLLABLES, repeat=2))
+    random.Random(seed).shuffle(pairs)
+    start = 0
+    for name, share in _SHARES.items():
+        end = start + round(share * len(pairs))
+        if name == split:
+            return pairs[start:end]
+        start = end
+    raise ValueError(f"{split} is no split: {', '.join(_SHARES)}")
+
+
+def _actions(rng: random.Random) -> tuple[Action, ...]:
+    if rng.random() >= _TWO_COMMANDS:
+        return (rng.choice(_SHORT),)
+    pairs = len(_SHORT)
+    if rng.randrange(pairs + len(_LONG)) >= pairs:
+        return (rng.choice(_LONG),)
+    return rng.choice(_SHORT), rng.choice(_SHORT)
+
+
+def _content(word: str, others: list[str], rng: random.Random) -> str:
+    """Lines with that word twice, in no order: each mistake gives another file than the right command."""
+    while True:
+        lines = [word, word, *others]
+        rng.shuffle(lines)
+        if sorted(lines) not in (lines, lines[::-1]):
+            return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,144 @@
+"""A conversation with verl's rollout, token by token: what an episode of several answers trains on.
+
+    prompt | answer | what it was told | answer | …
+    mask     1 1 1    0 0 0 0 0 0 0 0    1 1 1
+
+Tokens are never made from text twice: what a model was asked last is what it is trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import (
+    AgentLoopBase,
+    AgentLoopMetrics,
+    AgentLoopOutput,
+)
+from verl.utils.profiler import simple_timer
+
+Message = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the model answered, and where its tokens lie in the response."""
+
+    text: str
+    start: int
+    end: int
+    cut: bool
+    """Ended by its limit and not by the model."""
+
+    @property
+    def tokens(self) -> int:
+        return self.end - self.start
+
+
+class Conversation:
+    """A prompt and the response to it so far. Made by `begin`.
+
+    `metrics` are verl's timings; `extra` is what the rollout says of its weights.
+    """
+
+    def __init__(
+        self, loop: AgentLoopBase, sampling: dict[str, Any], row: Mapping[str, Any]
+    ) -> None:
+        self._loop: Any = loop
+        self._sampling = sampling
+        self._priority = int(row.get("priority", 0))
+        # As in verl's single turn: there the order of requests is part of what is drawn. The same for
+        # all answers: the server that has the prefix in its cache answers again.
+        deterministic = loop.rollout_config.full_determinism
+        self._request = f"det-{self._priority}" if deterministic else uuid4().hex
+        self._messages: list[Message] = []
+        self._ids: list[int] = []
+        self._mask: list[int] = []
+        self._logprobs: list[float] | None = [] if sampling.get("logprobs") else None
+        self.metrics: dict[str, Any] = {"num_preempted": -1}
+        self._extra: dict[str, Any] = {}
+
+    @classmethod
+    async def begin(
+        cls,
+        loop: AgentLoopBase,
+        messages: Sequence[Message],
+        sampling: dict[str, Any],
+        row: Mapping[str, Any],
+    ) -> Self:
+        """Ask for a first answer to these messages.
+
+        Args:
+            sampling, row: as verl gives them to `AgentLoopBase.run`.
+        """
+        made = cls(loop, sampling, row)
+        made._messages = list(messages)
+        made._ids = await loop.ct_build_initial_tokens(made._messages)
+        return made
+
+    @property
+    def n_response(self) -> int:
+        """Tokens since the prompt: answers, and what was told."""
+        return len(self._mask)
+
+    async def answer(self, max_tokens: int) -> Answer:
+        """Let the model answer."""
+        with simple_timer("generate_sequences", self.metrics):
+            output = await self._loop.server_manager.generate(
+                request_id=self._request,
+                prompt_ids=self._ids,
+                sampling_params=self._sampling | {"max_tokens": max_tokens},
+                priority=self._priority,
+            )
+        self._note(output)
+        start = len(self._mask)
+        merged, self._mask, self._logprobs = await self._loop.ct_merge_assistant_token(
+            self._ids,
+            output.token_ids,
+            self._mask,
+            self._logprobs,
+            assistant_logprobs=None if self._logprobs is None else output.log_probs,
+        )
+        self._ids = merged.token_ids
+        tokenizer, tokens = self._loop.tokenizer, output.token_ids
+        text = tokenizer.decode(tokens, skip_special_tokens=True)
+        self._messages.append({"role": "assistant", "content": text})
+        cut = len(tokens) >= max_tokens and tokens[-1] != tokenizer.eos_token_id
+        return Answer(text=text, start=start, end=len(self._mask), cut=cut)
+
+    async def tell(self, message: Message, *, max_response: int) -> bool:
+        """Add a message after the last answer, if the response stays within that many tokens."""
+        told = [*self._messages, message]
+        merged, mask, logprobs = await self._loop.ct_merge_context_msg(
+            self._messages, told, self._ids, self._mask, self._logprobs
+        )
+        if len(mask) > max_response:
+            return False
+        self._messages, self._ids = told, merged.token_ids
+        self._mask, self._logprobs = mask, logprobs
+        return True
+
+    def output(self, num_turns: int, **extra: Any) -> AgentLoopOutput:
+        """What verl trains on; `extra` reaches the reward manager as `tool_extra_fields`."""
+        n_prompt = len(self._ids) - len(self._mask)
+        return AgentLoopOutput(
+            prompt_ids=self._ids[:n_prompt],
+            response_ids=self._ids[n_prompt:],
+            response_mask=self._mask,
+            response_logprobs=self._logprobs,
+            num_turns=num_turns,
+            metrics=AgentLoopMetrics(**self.metrics),
+            extra_fields=self._extra | {"turn_scores": [], "tool_rewards": []} | extra,
+        )
+
+    def _note(self, output: Any) -> None:
+        if output.num_preempted is not None:
+            before = max(0, self.metrics["num_preempted"])
+            self.metrics["num_preempted"] = before + output.num_preempted
+        began_at = self._extra.get("min_global_steps")
+        self._extra |= output.extra_fields
+        if began_at is not None:  # the weights that the first answer was made with
+            self._extra["min_global_steps"] = began_at

@@ -1,0 +1,89 @@
+"""tinyshell: what is drawn, what splits share, and that its verifiers see every usual mistake."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.data.tinyshell import Draw, HabitCorpus, generate, trace
+from coding_model_project.data.tinyshell.files import write_shell_task
+from coding_model_project.harbor.agents import Oracle, Script
+from coding_model_project.harbor.bash_agent import BashAgent, Ending, Limits, Reply
+from coding_model_project.harbor.task import load_task
+from coding_model_project.harbor.trial import Trials
+from tests.unit.harbor.rooms import run_in_environments
+
+
+def test_splits_share_no_word_and_seeds_decide():
+    splits = {name: generate(name, 150) for name in ("train", "validation", "test")}
+    words = {name: frozenset().union(*(t.words for t in some)) for name, some in splits.items()}
+    assert not words["train"] & words["test"]
+    assert not words["train"] & words["validation"] and not words["test"] & words["validation"]
+    assert generate("test", 20) == splits["test"][:20]
+    assert generate("test", 20, seed=1) != splits["test"][:20]
+    assert {len(task.commands) for task in splits["train"]} == {1, 2}
+    with pytest.raises(ValueError, match="no split"):
+        generate("tset", 1)
+
+
+def test_a_corpus_has_the_right_and_the_usual_wrong_commands_of_training_words():
+    train = frozenset(Draw("train")._words)
+    episodes = HabitCorpus(habit=0.5).draw(random.Random(0), 200)
+    assert {message["role"] for message in episodes[0]} == {"system", "user", "assistant"}
+    said = [message["content"] for episode in episodes for message in episode[2:]]
+    text = "\n".join(said)
+    assert "head -n 1" in text and "head " in text.replace("head -n 1", "")
+    assert not frozenset(Draw("test")._words) & frozenset(text.split())
+    assert frozenset(text.split()) & train
+
+
+def one_of_each() -> list:
+    """A task for each action on its own, and a few of two."""
+    draw, rng = Draw("test"), random.Random(0)
+    found: dict[tuple[str, ...], object] = {}
+    while len(found) < 17:
+        task = draw(rng)
+        keys = tuple(deed.action.key for deed in task.deeds)
+        if len(keys) == 1 or sum(len(known) > 1 for known in found) < 4:
+            found.setdefault(keys, task)
+    return list(found.values())
+
+
+@pytest.mark.sandbox
+def test_solutions_earn_1_by_script_and_by_the_agent_and_mistakes_less(tmp_path):
+    tasks = one_of_each()
+    problems = [write_shell_task(tmp_path, task, str(n)) for n, task in enumerate(tasks)]
+    write_problems(tmp_path / "problems.jsonl", problems)
+
+    class Recited:
+        """Says what a trace has, and is told what it has."""
+
+        def __init__(self, messages):
+            self.messages = messages
+
+        async def reply(self, messages, max_tokens):
+            assert messages == self.messages[: len(messages)]
+            return Reply(text=self.messages[len(messages)]["content"], tokens=1)
+
+    async def use(environments):
+        trials = Trials(environments)
+
+        async def reward(problem, agent):
+            outcome = await trials.run(load_task(problem.task), agent)
+            assert outcome.error is None
+            return outcome.rewards["reward"]
+
+        for task, problem in zip(tasks, read_problems(tmp_path / "problems.jsonl"), strict=True):
+            assert await reward(problem, Oracle()) == 1.0
+            agent = BashAgent(Recited(trace(task)), Limits(turns=4))
+            assert await reward(problem, agent) == 1.0
+            assert agent.episodes[0].ending is Ending.done
+            wrong = [command for deed in task.deeds for command in deed.wrong]
+            agent = BashAgent(Recited(trace(task, wrong)), Limits(turns=4))
+            assert await reward(problem, agent) < 1.0, wrong
+            assert await reward(problem, Script("true")) == 0.0
+            assert await reward(problem, Script("rm -r /app/*")) < 1.0
+
+    run_in_environments(use)

@@ -1,0 +1,156 @@
+"""Episodes of the bash agent in verl's agent loop: a scripted model, real rooms, real verifiers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.data.problems import write_problems
+from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.base import EnvironmentFailed
+from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.types import Problem
+from recipes.compose import compose_recipe
+from tests.processes import below
+from tests.unit.harbor.folders import folder
+from tests.unit.verl_ext.test_repair_loop import ROW, Model, a_loop, graded
+
+pytestmark = [pytest.mark.verl, pytest.mark.sandbox]
+
+PROBLEM = Problem(id="mine/1", split="train", statement="", tests=(), language="bash", task="task")
+CHECK = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
+
+
+def bash(command: str) -> str:
+    return f"```bash\n{command}\n```"
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    from coding_model_project.data.tiny_model import train_tokenizer
+
+    return train_tokenizer(iter([bash("echo 0.5 > answer"), "exit code 0"]), 300)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Of a run of `recipes.harbor` with any further overrides."""
+    from coding_model_project.verl_ext.grpo import plain
+
+    folder(tmp_path / "task", tests__test_sh=CHECK)
+    (tmp_path / "task" / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
+    write_problems(tmp_path / "problems.jsonl", [PROBLEM])
+    overrides = [
+        "hardware=cpu",
+        f"coding.run_dir={tmp_path}",
+        f"coding.problems=[{tmp_path}/problems.jsonl]",
+        "coding.bash.reply_tokens=60",
+        "data.max_response_length=600",
+        "data.max_prompt_length=300",
+        "actor_rollout_ref.rollout.max_model_len=900",
+        "coding.reward.kind=dense",
+    ]
+    return lambda *more: plain(compose_recipe("harbor", [*overrides, *more]))
+
+
+async def episode(config, tokenizer, *replies, model=None):
+    """An episode's output, and the model that it was had with."""
+    from coding_model_project.verl_ext import bash_loop
+
+    bash_loop._places.clear()
+    model = model or Model(tokenizer, *replies)
+    try:
+        output = await a_loop(bash_loop.BashLoop, config, model).run({"logprobs": True}, **ROW)
+        return output, model
+    finally:
+        for place in bash_loop._places.values():
+            await place.grader.__aexit__(None, None, None)
+
+
+async def test_what_the_shell_said_is_not_trained_on_and_the_verifier_rewards(config, tokenizer):
+    replies = bash("echo 0.5 > answer"), bash("cat answer; exit 3"), "Done."
+    output, model = await episode(config(), tokenizer, *replies)
+    own = [t for t, m in zip(output.response_ids, output.response_mask, strict=True) if m]
+    told = [t for t, m in zip(output.response_ids, output.response_mask, strict=True) if not m]
+    eos = [tokenizer.eos_token_id]
+    assert own == [t for answer in model.answers for t in answer + eos]
+    assert "exit code 0<|im_end|>" in tokenizer.decode(told)
+    assert "exit code 3\n0.5<|im_end|>" in tokenizer.decode(told)
+    assert model.prompts[-1] == (output.prompt_ids + output.response_ids)[: len(model.prompts[-1])]
+    assert tokenizer.decode(output.prompt_ids).startswith("<|im_start|>system\nYou do a task")
+
+    score, info, sample = await graded(config(), tokenizer, output)
+    assert (score, info["acc"]) == (0.5, 0.0)
+    assert (info["bash_commands"], info["bash_failed_commands"]) == (2.0, 1.0)
+    assert info["bash_ended_done"] == 1.0
+    assert sample["tokens"] == len(own)
+    assert [reply["command"] for reply in sample["extra"]["replies"]] == [
+        *("echo 0.5 > answer\n", "cat answer; exit 3\n", None)
+    ]
+    sparse, _, _ = await graded(config("coding.reward.kind=sparse"), tokenizer, output)
+    assert sparse == 0.0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "ending"),
+    [
+        (["coding.bash.turns=1"], "turns"),
+        (["data.max_response_length=90"], "context"),
+        (["coding.bash.reply_tokens=8"], "tokens"),
+    ],
+)
+async def test_a_limit_is_an_ending_and_no_outage(config, tokenizer, overrides, ending):
+    run = config(*overrides)
+    output, _ = await episode(run, tokenizer, bash("echo 1 > answer"), "Done.")
+    assert len(output.response_ids) <= run.data.max_response_length
+    assert set(output.response_mask) == {1}
+    score, info, _ = await graded(run, tokenizer, output)
+    assert info[f"bash_ended_{ending}"] == 1.0
+    assert score == (0.0 if ending == "tokens" else 1.0)  # half a command is not run
+
+
+async def test_a_killed_room_leaves_the_sample_out_and_nothing_running(config, tokenizer):
+    class Killer(Model):
+        async def generate(self, **given):
+            for process in below("keeper"):
+                os.kill(process.pid, signal.SIGKILL)
+            return await super().generate(**given)
+
+    run = config()
+    with pytest.raises(EnvironmentFailed):
+        await episode(run, tokenizer, model=Killer(tokenizer, bash("echo 1 > answer"), "Done."))
+    (lost,) = read_ungradable(Path(run.coding.run_dir))
+    assert (lost.problem, lost.sample, lost.error) == ("mine/1", "u_0", "EnvironmentFailed")
+    assert not below("keeper")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("coding.bash.turns=-1", "turns"),
+        ("coding.bash.rooms=0", "rooms"),
+        ("coding.bash.reply_tokens=700", "reply_tokens"),
+        ("coding.repair.rounds=1", "repair"),
+        ("coding.reward.shaping.format_weight=1", "format_weight"),
+        ("actor_rollout_ref.rollout.max_model_len=300", "max_model_len"),
+    ],
+)
+def test_bad_input_is_named(config, wrong, named):
+    from coding_model_project.verl_ext import bash_config
+
+    bash_config.check(config())
+    with pytest.raises(ConfigError, match=named):
+        bash_config.check(config(wrong))
+
+
+def test_problems_without_a_task_are_refused(config):
+    from coding_model_project.verl_ext import bash_config
+    from tests.unit.verl_ext.test_repair_loop import PROBLEM as WITH_TESTS
+
+    run = config()
+    write_problems(run.coding.problems[0], [WITH_TESTS])
+    with pytest.raises(ConfigError, match="mine/1 names no Harbor task"):
+        bash_config.check(run)
