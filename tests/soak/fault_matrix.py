@@ -124,13 +124,9 @@ def kill_and_corrupt(process: subprocess.Popen[bytes], run: RunFolder) -> None:
 
 def fill_disk(process: subprocess.Popen[bytes], run: RunFolder) -> None:
     """Leave the run's disk, a file system of its own, without a byte."""
-    with (run.path / BALLAST).open("wb") as file:
-        try:
-            while True:
-                file.write(b"\0" * 65536)
-                file.flush()
-        except OSError:
-            return
+    with (run.path / BALLAST).open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"\0" * 65536)
 
 
 def nothing(process: subprocess.Popen[bytes], run: RunFolder) -> None:
