@@ -5,10 +5,12 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tarfile
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from coding_model_project.harbor.config import EnvironmentConfig
@@ -247,3 +249,40 @@ def test_a_keeper_that_dies_is_replaced(tmp_path):
 
     assert run_in_environments(use) == "again\n"
     assert not below("keeper")
+
+
+_OWNER = """
+import asyncio, os, sys
+from pathlib import Path
+from coding_model_project.harbor.config import EnvironmentConfig
+from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
+
+async def main():
+    async with EmbeddedEnvironments() as environments:
+        rooms = []
+        for _ in range(3):
+            made = await environments.create(Path(sys.argv[1]), EnvironmentConfig(), {})
+            rooms.append(made[0])
+            await rooms[-1].run_command("setsid sleep 1000 &")
+        print("busy", flush=True)
+        await rooms[-1].run_command("sleep 1000")
+
+asyncio.run(main())
+"""
+
+
+def test_rooms_end_with_an_owner_that_is_killed(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM debian\n")
+    command = [sys.executable, "-c", _OWNER, str(tmp_path)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout is not None
+        if owner.stdout.readline() != "busy\n":
+            pytest.skip("no tier namespaces")
+        inside = psutil.Process(owner.pid).children(recursive=True)
+    finally:
+        owner.kill()
+        owner.communicate()
+    assert len(inside) > 3 * 2  # a keeper, and of each room a steward, its first process and sleep
+    _, alive = psutil.wait_procs(inside, timeout=10)
+    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,108 @@
+"""The bash agent through verl's own trainer: real rooms, one of which is killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coding_model_project.data.problems import write_problems
+from coding_model_project.data.rows import rl_rows, write_rows
+from coding_model_project.data.tinyshell import generate, trace
+from coding_model_project.data.tinyshell.files import write_shell_task
+from coding_model_project.prompts import PromptStyle
+from coding_model_project.runs.rollouts import read_all_rollouts
+from coding_model_project.runs.ungradable import read_ungradable
+from recipes.compose import compose_recipe
+from recipes.harbor.__main__ import RECIPE
+from recipes.run import carry_out
+from tests.end_to_end.conftest import N_PROBLEMS
+
+pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.sandbox, pytest.mark.timeout(600)]
+
+TASKS = [task for task in generate("train", 40) if len(task.commands) == 1][:N_PROBLEMS]
+
+
+def taught_model(out: Path) -> None:
+    """A model that has seen these tasks solved, a few times: it knows the form and half of the words."""
+    from coding_model_project.data import tiny_model
+
+    class Shown:
+        def texts(self, rng):
+            return iter(str(trace(task)) for task in TASKS)
+
+        def draw(self, rng, n):
+            return [trace(rng.choice(TASKS)) for _ in range(n)]
+
+    shape = tiny_model.TinyModelConfig(
+        vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=40, batch_size=8,
+        warmup_steps=1,
+    )  # fmt: skip
+    tiny_model.pretrain(out, Shown(), shape)
+
+
+def kill_a_room(stop: threading.Event, killed: list[int]) -> None:
+    """Kill the first room of this process's descendants that is seen."""
+    while not stop.wait(0.05):
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if any("embedded.keeper" in word for word in process.cmdline()):
+                    rooms = process.children()
+                    if rooms and "keeper" in " ".join(rooms[0].cmdline()):
+                        rooms[0].kill()
+                        killed.append(rooms[0].pid)
+                        return
+            except psutil.Error:
+                continue
+
+
+def test_a_run_in_rooms_trains_and_leaves_out_what_a_killed_room_held(tmp_path, cpu_platform):
+    taught_model(tmp_path / "model")
+    problems = [write_shell_task(tmp_path, task, str(n)) for n, task in enumerate(TASKS)]
+    write_problems(tmp_path / "problems.jsonl", problems)
+    write_rows(tmp_path / "rows.parquet", rl_rows(problems, PromptStyle.fenced), trains=True)
+    overrides = [
+        "hardware=cpu",
+        f"coding.run_dir={tmp_path}/run",
+        "coding.dataset=null",
+        f"coding.problems=[{tmp_path}/problems.jsonl]",
+        "coding.min_memory_gb=1",
+        "coding.bash.rooms=4",
+        f"data.train_files={tmp_path}/rows.parquet",
+        f"data.val_files={tmp_path}/rows.parquet",
+        f"data.train_batch_size={N_PROBLEMS}",
+        f"actor_rollout_ref.model.path={tmp_path}/model",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "actor_rollout_ref.rollout.n=4",
+        "trainer.total_training_steps=2",
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=false",
+        "trainer.save_freq=-1",
+    ]
+    stop, killed = threading.Event(), []
+    killer = threading.Thread(target=kill_a_room, args=(stop, killed))
+    killer.start()
+    try:
+        carry_out(RECIPE, compose_recipe("harbor", overrides))
+    finally:
+        stop.set()
+        killer.join()
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    steps = [row["data"] for row in lines if "bash/commands" in row["data"]]
+    assert [step["training/global_step"] for step in steps] == [1, 2]
+    lost = list(read_ungradable(tmp_path / "run"))
+    assert killed and [one.error for one in lost] == ["EnvironmentFailed"]
+    assert [step["judge/infra_rate"] for step in steps] == [1 / 16, 0.0]
+    for step in steps:
+        assert 0 < step["bash/commands"] <= 3
+        assert sum(value for key, value in step.items() if "bash/ended_" in key) == pytest.approx(1)
+        assert step["response_length/mean"] * 16 > step["rollout/trained_tokens"]
+    episodes = list(read_all_rollouts(tmp_path / "run"))
+    assert len(episodes) == 31
+    shown = random.Random(0).choice([e for e in episodes if e.extra["replies"][0]["command"]])
+    assert "exit code" in shown.extra["replies"][0]["observation"]
+    assert shown.extra["ending"] == "turns" or "exit code" in shown.completion
