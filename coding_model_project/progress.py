@@ -14,14 +14,28 @@ class Advance(Protocol):
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Advance]:
-    """A bar with counts and times; where standard error is no terminal, its last state only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def progress_bar(what: str, total: int, done: int = 0) -> Iterator[Advance]:
+    """A bar with counts and times; where standard error is no terminal, its last state only.
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    Args:
+        done: how much of `total` was there before.
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        *(TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
+        *(TextColumn("left"), TimeRemainingColumn()),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(what, total=total, completed=done)
 
         def advance(*_: object) -> None:
             progress.advance(task)

@@ -21,7 +21,7 @@ class CompletionServer:
 
     answer: Answer
     faults: list[str] = field(default_factory=list)
-    """429, 500, 400, cut, half or hang."""
+    """429, 500, 400, full, cut, half or hang."""
     delay_s: float = 0.0
     asked: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
@@ -46,6 +46,8 @@ def serving(server: CompletionServer) -> Iterator[CompletionServer]:
                     self._send(429, {"error": "busy"}, {"retry-after": "0.1"})
                 case "500" | "400" as status:
                     self._send(int(status), {"error": "no"})
+                case "full":
+                    self._send(400, {"error": "This model's maximum context length is 8 tokens."})
                 case "cut":  # a body that is shorter than was said
                     self.send_response(200)
                     self.send_header("content-length", "1000")
@@ -64,7 +66,9 @@ def serving(server: CompletionServer) -> Iterator[CompletionServer]:
             text = server.answer(body["messages"][-1]["content"], body.get("seed", 0))
             message = {"role": "assistant", "content": text or None}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            return {"choices": [choice], "usage": {"completion_tokens": len(text.split())}}
+            asked = sum(len(message["content"].split()) for message in body["messages"])
+            usage = {"prompt_tokens": asked, "completion_tokens": len(text.split())}
+            return {"choices": [choice], "usage": usage}
 
         def _send(self, status: int, content: object, headers: dict[str, str] | None = None):
             data = json.dumps(content).encode()

@@ -11,12 +11,14 @@ from typing import Annotated
 
 import typer
 
+from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.harbor_results import Job, results
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.environment.base import EnvironmentKind
 
 app = typer.Typer(no_args_is_help=True, help="Tasks in Harbor's format.")
 app.command("results")(results)
+app.command("eval")(evaluate)
 
 Tasks = Annotated[list[Path], typer.Argument(help="Tasks' folders, or folders of them.")]
 Concurrency = Annotated[

@@ -29,6 +29,8 @@ class Completion:
     n_tokens: int
     truncated: bool = False
     """Ended by the token limit and not by the model."""
+    n_prompt_tokens: int | None = None
+    """Of what was asked, where a server says so."""
 
 
 class Backend(Protocol):

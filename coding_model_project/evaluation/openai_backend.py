@@ -193,6 +193,7 @@ def _completion(answer: dict[str, Any]) -> Completion:
         text=choice.get("message", {}).get("content") or "",
         n_tokens=answer["usage"]["completion_tokens"],
         truncated=choice["finish_reason"] == "length",
+        n_prompt_tokens=answer["usage"].get("prompt_tokens"),
     )
 
 

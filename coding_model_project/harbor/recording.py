@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from coding_model_project.harbor.config import VerifierMode
@@ -14,13 +16,16 @@ from coding_model_project.harbor.digest import task_digest
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.results import (
     AgentInfo,
+    AgentResult,
     ExceptionInfo,
+    ModelInfo,
     StepResult,
     Timing,
     TrialFolder,
     TrialResult,
     VerifierResult,
     trial_config,
+    write_json,
     write_trial,
 )
 from coding_model_project.harbor.rewards import JSON_FILE, Rewards
@@ -31,6 +36,16 @@ CONTAINERS = {"type": "docker"}
 """What Harbor's files call our environments."""
 
 AGENT_VERSION = "1"
+CONVERSATION_FILE = "conversation.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """What an agent did in one step."""
+
+    used: AgentResult
+    conversation: Sequence[Mapping[str, str]]
+    """Kept beside the agent's logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +56,20 @@ class Recorder:
     job_id: UUID
     agent: str
     environment: Mapping[str, str] = field(default_factory=lambda: EMBEDDED)
+    model: str | None = None
 
-    def record(self, outcome: TrialOutcome) -> TrialResult:
-        """Write a trial that has just ended."""
+    def record(
+        self,
+        outcome: TrialOutcome,
+        worked: Sequence[Worked] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> TrialResult:
+        """Write a trial that has just ended.
+
+        Args:
+            worked: what the agent did in each step that it came to.
+            settings: the agent's keyword arguments, as Harbor calls them.
+        """
         task, finished = outcome.task, datetime.now(UTC)
         folder = TrialFolder.make(self.job, task)
         for note in (*task.warnings, *outcome.notes):
@@ -51,12 +77,21 @@ class Recorder:
         for step in outcome.steps:
             _keep(folder, step)
         ends = _ends(outcome.steps, finished)
-        steps = tuple(_step(step, end) for step, end in zip(outcome.steps, ends, strict=True))
+        used = [work.used for work in worked]
+        steps = tuple(
+            _step(step, end, use)
+            for step, end, use in zip_longest(outcome.steps, ends, used[: len(ends)])
+        )
+        for number, work in enumerate(worked):
+            name = outcome.steps[number].name if number < len(outcome.steps) else None
+            folder.agent(name).mkdir(parents=True, exist_ok=True)
+            write_json(folder.agent(name) / CONVERSATION_FILE, work.conversation)
         only = steps[0] if steps and not task.has_steps else None
+        agent = {"name": self.agent, "model_name": self.model, "kwargs": dict(settings or {})}
         config = trial_config(
             task,
             folder,
-            agent={"name": self.agent},
+            agent={key: value for key, value in agent.items() if value},
             environment=self.environment,
             job_id=self.job_id,
             source=task.path.parent.name,
@@ -70,7 +105,12 @@ class Recorder:
             task_checksum=task_digest(task).partition(":")[2],
             config=config,
             source=config["task"]["source"],
-            agent_info=AgentInfo(name=self.agent, version=AGENT_VERSION),
+            agent_info=AgentInfo(
+                name=self.agent,
+                version=AGENT_VERSION,
+                model_info=ModelInfo(name=self.model) if self.model else None,
+            ),
+            agent_result=used[0] if used and not task.has_steps else None,
             verifier_result=_rewards(outcome.rewards),
             verifier_environment_mode=mode,
             exception_info=None if outcome.error is None else ExceptionInfo.of(outcome.error),
@@ -95,10 +135,11 @@ def _keep(folder: TrialFolder, step: StepOutcome) -> None:
     tree.unpack(str(folder.artifacts(step.name)), artifacts.entries, artifacts.body)
 
 
-def _step(step: StepOutcome, end: datetime) -> StepResult:
+def _step(step: StepOutcome, end: datetime, used: AgentResult | None) -> StepResult:
     verified = end - timedelta(seconds=step.verifier_s)
     return StepResult(
         step_name=step.name or "",
+        agent_result=used,
         verifier_result=_rewards(step.rewards),
         exception_info=None if step.error is None else ExceptionInfo.of(step.error),
         agent_execution=Timing(

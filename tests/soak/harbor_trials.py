@@ -49,6 +49,16 @@ DOES = {
 }
 """What a candidate does after it has written the right answer; what it then earns is right below."""
 
+LATE = "is late"
+LATE_S = 3.0
+"""A candidate has this long to write its answer, on a busy machine too."""
+
+ROUNDS_TO_LATE = 5
+"""Of so many rounds through the kinds, one has a late candidate: most of it is waiting."""
+
+LINES = 20
+"""Of progress, where nobody sees a bar."""
+
 EARNS = {name: {"reward": 1.0} for name in DOES} | {
     "deletes what it can": None,  # its working directory too, in which the verifier would start
 }
@@ -57,7 +67,7 @@ EARNS = {name: {"reward": 1.0} for name in DOES} | {
 def make_tasks(folder: Path) -> dict[str, Task]:
     tasks = {}
     for number, (name, does) in enumerate(DOES.items()):
-        late = "[agent]\ntimeout_sec = 1.0\n" if name == "is late" else ""
+        late = f"[agent]\ntimeout_sec = {LATE_S}\n" if name == LATE else ""
         solve = f"#!/bin/bash\necho 42 > /app/answer\n{does}\n"
         files = {**TRIVIAL, "solution/solve.sh": solve, "task.toml": late}
         tasks[name] = load_task(write_task(folder / f"t{number}", files))
@@ -77,13 +87,20 @@ def host_files() -> str:
     return found.hexdigest()
 
 
+def kinds(n_trials: int) -> list[str]:
+    """What the candidates of so many trials do."""
+    quick = [name for name in DOES if name != LATE]
+    rounds = [*quick * (ROUNDS_TO_LATE - 1), *DOES]
+    return [rounds[n % len(rounds)] for n in range(n_trials)]
+
+
 async def run_all(tasks: dict[str, Task], n_trials: int) -> tuple[list[str], float, float]:
     """Run the trials.
 
     Returns:
         What went wrong, trials a minute, and by how many MB the keeper and this process grew.
     """
-    names = [list(tasks)[n % len(tasks)] for n in range(n_trials)]
+    names = kinds(n_trials)
     wrong: Counter[str] = Counter()
     host, first_mb, n = psutil.Process(), 0.0, 0
     with progress_bar("trials", n_trials) as advance:
@@ -102,12 +119,27 @@ async def run_all(tasks: dict[str, Task], n_trials: int) -> tuple[list[str], flo
                 if n == n_trials // 5:
                     first_mb = resident_mb(host)
                 advance()
+                if not sys.stderr.isatty() and n % max(1, n_trials // LINES) == 0:
+                    say(n, n_trials, time.monotonic() - started)
             seconds = time.monotonic() - started
             grown_mb = resident_mb(host) - first_mb
             await settle(host, 1)
             if (left := len(host.children(recursive=True))) > 1:
                 wrong[f"{left} processes beside the keeper after the last trial"] += 1
     return [f"{count} × {what}" for what, count in wrong.items()], 60 * n / seconds, grown_mb
+
+
+def say(n: int, n_trials: int, seconds: float) -> None:
+    """How far it is, in a log."""
+    left = seconds / n * (n_trials - n)
+    print(
+        f"{n}/{n_trials} trials in {seconds:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True
+    )
+
+
+def mounts() -> set[str]:
+    """Where file systems are mounted, for this process."""
+    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
 
 
 def resident_mb(host: psutil.Process) -> float:
@@ -134,15 +166,15 @@ def left_behind(token: str) -> Iterator[str]:
 
 def main(n_trials: int) -> int:
     token = os.environ[TOKEN] = secrets.token_hex(8)
-    mounts = len(Path("/proc/self/mountinfo").read_text().splitlines())
     descriptors, before, load = psutil.Process().num_fds(), host_files(), os.getloadavg()[0]
+    mounted = mounts()
     with TemporaryDirectory(prefix="harbor-soak-") as folder:
         found, per_minute, grown_mb = asyncio.run(run_all(make_tasks(Path(folder)), n_trials))
     found += left_behind(token)
     if host_files() != before:
         found.append("files of the host have changed")
-    if len(Path("/proc/self/mountinfo").read_text().splitlines()) != mounts:
-        found.append("mounts were left")
+    if left := mounts() - mounted:
+        found.append(f"mounts were left, or made by others: {sorted(left)[:5]}")
     if (after := psutil.Process().num_fds()) > descriptors + 1:  # psutil keeps /proc open
         found.append(f"descriptors: {descriptors} before, {after} after")
     if grown_mb > GROWTH_MB:

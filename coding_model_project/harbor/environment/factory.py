@@ -22,7 +22,6 @@ from coding_model_project.harbor.environment.base import (
     Image,
     Resources,
 )
-from coding_model_project.harbor.environment.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.dockerfile import refuse_devices
 from coding_model_project.harbor.environment.embedded.rooms import Room, Rooms, Settings
 from coding_model_project.harbor.environment.image import Execute, Lay, Plan, plan
@@ -45,6 +44,9 @@ def environments_of(kind: EnvironmentKind, rootfs: Path | None = None) -> Enviro
         raise ConfigError(
             f"--rootfs is for --environment embedded; {kind} has the task's own image"
         )
+    # Here, since Harbor's own runner, which uses rooms, has not all that this takes.
+    from coding_model_project.harbor.environment.containers import ContainerEnvironments
+
     return ContainerEnvironments(kind.value)
 
 

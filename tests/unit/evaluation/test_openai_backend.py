@@ -19,7 +19,7 @@ async def complete(server, **options):
 
 async def test_asks_for_what_the_protocol_says():
     server = CompletionServer(lambda prompt, seed: f"{prompt} {seed}")
-    assert await complete(server) == Completion(text="one two 5", n_tokens=3)
+    assert await complete(server) == Completion(text="one two 5", n_tokens=3, n_prompt_tokens=2)
     (asked,) = server.asked
     assert asked["messages"] == ASK
     assert (asked["max_tokens"], asked["temperature"], asked["seed"]) == (7, 0.5, 5)
@@ -39,7 +39,9 @@ async def test_an_outage_is_an_error_and_never_an_empty_completion():
     server = CompletionServer(lambda *_: "", faults=["500"] * 50)
     with pytest.raises(GenerationError, match="HTTP 500"):
         await complete(server, retry_s=0.3)
-    assert await complete(CompletionServer(lambda *_: "")) == Completion(text="", n_tokens=0)
+    assert await complete(CompletionServer(lambda *_: "")) == Completion(
+        text="", n_tokens=0, n_prompt_tokens=2
+    )
 
 
 async def test_nobody_there():

@@ -15,6 +15,7 @@ from coding_model_project.harbor.task import load_task
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.rewards.outcome import dense, sparse
 from coding_model_project.types import ErrorType, Problem
+from tests.processes import below
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments
 
@@ -73,6 +74,20 @@ def test_a_health_check_that_never_passes_ends_the_trial(tmp_path):
 def test_a_reward_outside_of_its_declared_range_is_none(tmp_path):
     ended = outcome(made(tmp_path, "[metadata]\nreward_range = [0, 1]\n", "echo 50 > answer"))
     assert (ended.rewards, ended.exception) == (None, "VerifierOutputParseError")
+
+
+def test_a_verifier_that_forks_and_exits_is_over_when_it_exits(tmp_path):
+    late = "(sleep 1; echo 1 > /logs/verifier/reward.txt; sleep 600) &"
+    ended = outcome(made(tmp_path / "a", test=f"#!/bin/bash\n{late}\n"))
+    assert ended.exception == "RewardFileNotFoundError" and ended.wall_s < 30
+    ended = outcome(made(tmp_path / "b", test=f"{CHECK}echo said; {late.replace('1 >', '0 >')}\n"))
+    assert ended.rewards == {"reward": 1.0} and ended.steps[0].verifier_output == "said\n"
+    assert not below("keeper")
+
+
+def test_what_a_verifier_printed_is_kept_where_it_gave_nothing(tmp_path):
+    ended = outcome(made(tmp_path, test="#!/bin/bash\necho why; exit 1\n"))
+    assert ended.rewards is None and ended.steps[0].verifier_output == "why\n"
 
 
 def test_a_step_sees_nothing_of_the_verifier_before_it(tmp_path):

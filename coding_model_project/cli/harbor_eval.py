@@ -1,0 +1,135 @@
+"""`harbor eval`: a model behind an endpoint attempts Harbor tasks by the bash agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.base import EnvironmentKind
+
+if TYPE_CHECKING:
+    from coding_model_project.evaluation.harbor_eval import Asked, Evaluation
+    from coding_model_project.harbor.task import Task
+
+
+def evaluate(
+    task_dirs: Annotated[
+        list[Path], typer.Argument(metavar="TASKS", help="Tasks' folders, or folders of them.")
+    ],
+    base_url: Annotated[
+        str, typer.Option(help="An OpenAI-compatible server, as http://localhost:8000/v1.")
+    ],
+    model: Annotated[str, typer.Option(help="The name it is served by.")],
+    out: Annotated[Path, typer.Option(help="A new job's folder, or one to be resumed.")],
+    attempts: Annotated[int, typer.Option(help="Trials of each task.", min=1)] = 1,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Trials at once; two per CPU core by default.", min=1)
+    ] = None,
+    environment: Annotated[
+        EnvironmentKind, typer.Option(help="Where trials run; containers take an engine.")
+    ] = EnvironmentKind.embedded,
+    turns: Annotated[int, typer.Option(help="Commands a model may give.", min=1)] = 20,
+    command_s: Annotated[float, typer.Option(help="Seconds of one command.", min=0.1)] = 120.0,
+    total_s: Annotated[float, typer.Option(help="Seconds of a trial's agent.", min=1.0)] = 1800.0,
+    max_tokens: Annotated[int, typer.Option(help="Of one reply.", min=1)] = 2048,
+    temperature: Annotated[float, typer.Option(min=0.0)] = 0.7,
+    retry_s: Annotated[
+        float, typer.Option(help="A request without an answer for so long ends its trial.", min=0)
+    ] = 300.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> int:
+    """Let a model attempt tasks by shell commands: PASS, FAIL, and ERROR by cause.
+
+    Trials are kept in OUT as Harbor keeps a job's (`harbor view`). The same command goes on after it was
+    stopped or killed; no trial that is over is run again, but for those that an outage ended. Errors
+    are in no rate. A key for the server is taken from OPENAI_API_KEY.
+
+    The last line is JSON. Exit code 3 if an outage ended trials: the same command tries those again.
+    """
+    from coding_model_project.evaluation.generation import Sampling
+    from coding_model_project.evaluation.harbor_eval import Asked, Evaluation
+    from coding_model_project.harbor.bash_agent import Limits
+    from coding_model_project.harbor.recording import CONTAINERS, EMBEDDED
+    from coding_model_project.runs.folder import sole_writer
+
+    asked = Asked(
+        model=model,
+        attempts=attempts,
+        environment=EMBEDDED if environment is EnvironmentKind.embedded else CONTAINERS,
+        limits=Limits(turns=turns, command_s=command_s, total_s=total_s),
+        sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
+    )
+    tasks = _runnable(task_dirs)
+    at_once = concurrency or 2 * len(os.sched_getaffinity(0))
+    with sole_writer(out, "evaluation"):
+        evaluation = Evaluation(out, tasks, asked)
+        with evaluation.opened():
+            asyncio.run(_run(evaluation, asked, base_url, environment, at_once, retry_s))
+    return _report(evaluation, as_json)
+
+
+async def _run(
+    evaluation: Evaluation,
+    asked: Asked,
+    base_url: str,
+    environment: EnvironmentKind,
+    at_once: int,
+    retry_s: float,
+) -> None:
+    from coding_model_project.evaluation.openai_backend import OpenAIBackend
+    from coding_model_project.harbor.environment.factory import environments_of
+    from coding_model_project.harbor.trial import Trials
+    from coding_model_project.progress import progress_bar
+
+    if not evaluation.missing():
+        return
+    backend = OpenAIBackend(base_url, asked.model, concurrency=at_once, retry_s=retry_s)
+    async with backend, environments_of(environment) as environments:
+        with progress_bar("trials", evaluation.n_total, len(evaluation.trials)) as advance:
+            await evaluation.run(Trials(environments), backend, at_once, advance)
+
+
+def _runnable(task_dirs: list[Path]) -> list[Task]:
+    """The tasks; those that Harbor would refuse are named on standard error."""
+    from coding_model_project.harbor.task import Task
+    from coding_model_project.harbor.tasks import read_tasks
+
+    tasks = []
+    for one in read_tasks(task_dirs, os.environ):
+        if isinstance(one, Task):
+            tasks.append(one)
+            for warning in one.warnings:
+                print(f"{one.path.name}: {warning}", file=sys.stderr)
+        else:
+            print(f"set aside: {one.reason}", file=sys.stderr)
+    if not tasks:
+        raise ConfigError(f"{', '.join(map(str, task_dirs))}: no task that can be run")
+    return tasks
+
+
+def _report(evaluation: Evaluation, as_json: bool) -> int:
+    from coding_model_project.evaluation.harbor_eval import OUTAGES, said
+    from coding_model_project.evaluation.harbor_report import summary, task_table
+
+    trials = evaluation.trials
+    counted = summary(trials)
+    if not as_json:
+        print(task_table(trials))
+        for k, rate in counted["pass_at_k"].items():
+            low, high = counted["interval"] or (rate, rate)
+            interval = f" (95%: {low:.1%} – {high:.1%})" if k == "1" else ""
+            print(f"pass@{k}: {rate:.1%}{interval} over {counted['n_tasks']} tasks")
+        if counted["n_tasks_without"]:
+            print(f"{counted['n_tasks_without']} tasks have no trial without an error")
+    outages = [trial for trial in trials if trial.failure_cause in OUTAGES]
+    for reason in sorted({said(trial) for trial in outages}):
+        print(f"outage: {reason}", file=sys.stderr)
+    print(json.dumps(counted))
+    return 3 if outages else 0

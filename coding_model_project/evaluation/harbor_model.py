@@ -1,0 +1,63 @@
+"""A generation back end as the model of Harbor's bash agent, its failures by Harbor's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coding_model_project.errors import GenerationError, HarborError, PromptError
+from coding_model_project.evaluation.generation import Backend, Sampling
+from coding_model_project.harbor.bash_agent import ContextOverflow, Message, Reply
+
+_TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens", re.IGNORECASE)
+"""In what a server says of a conversation that has no room for an answer."""
+
+_SEEDS_OF_AN_ATTEMPT = 100_000
+
+
+class ModelUnreachable(HarborError):
+    """The endpoint gave no answer, after retries."""
+
+    harbor_name = "APIConnectionError"
+
+
+class ModelRefused(HarborError):
+    """The endpoint refuses a conversation, and not for its length."""
+
+    harbor_name = "BadRequestError"
+
+
+class BackendModel:
+    """See `bash_agent.Model`. One for each trial, since it counts.
+
+    Args:
+        attempt: which of a task's attempts this is; its turns have seeds of their own.
+    """
+
+    def __init__(self, backend: Backend, sampling: Sampling, attempt: int) -> None:
+        self._backend, self._sampling = backend, sampling
+        self._seed = attempt * _SEEDS_OF_AN_ATTEMPT
+        self.prompt_tokens: list[int] = []
+        """Of each reply, where the server says so."""
+
+    async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
+        """See `Model.reply`.
+
+        Raises:
+            ContextOverflow, ModelRefused, ModelUnreachable: by what the endpoint says.
+            ConfigError: it will answer nothing that is asked like this.
+        """
+        most = self._sampling.max_tokens
+        sampling = replace(self._sampling, max_tokens=min(most, max_tokens or most))
+        self._seed += 1
+        try:
+            made = await self._backend.complete(list(messages), sampling, self._seed)
+        except PromptError as error:
+            if _TOO_LONG.search(str(error)):
+                raise ContextOverflow(str(error)) from error
+            raise ModelRefused(str(error)) from error
+        except GenerationError as error:
+            raise ModelUnreachable(str(error)) from error
+        self.prompt_tokens.append(made.n_prompt_tokens or 0)
+        return Reply(text=made.text, tokens=made.n_tokens, cut=made.truncated)
