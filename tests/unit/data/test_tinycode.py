@@ -29,16 +29,7 @@ FINGERPRINT = (
 
 
 @pytest.fixture(scope="session")
-def other_process():
-    """A process that generates the same tasks under another hash seed, started early."""
-    environment = {**os.environ, "PYTHONHASHSEED": "4321"}
-    return subprocess.Popen(
-        [sys.executable, "-c", FINGERPRINT], env=environment, stdout=subprocess.PIPE, text=True
-    )
-
-
-@pytest.fixture(scope="session")
-def tinycode(other_process):
+def tinycode():
     return generate()
 
 
@@ -164,10 +155,14 @@ def test_hard_parts_keep_out_of_the_easy_levels(tinycode):
             assert all(part.hard < 2 for part in task.composition.parts)
 
 
-def test_the_same_in_another_process(tinycode, other_process):
-    here = hashlib.sha256(repr(tinycode.tasks).encode()).hexdigest()
-    there, _ = other_process.communicate(timeout=60)
-    assert there.strip() == here
+def test_the_same_in_another_process(tinycode):
+    """Under another hash seed, too."""
+    environment = {**os.environ, "PYTHONHASHSEED": "4321"}
+    command = [sys.executable, "-c", FINGERPRINT]
+    there = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=100
+    ).stdout
+    assert there.strip() == hashlib.sha256(repr(tinycode.tasks).encode()).hexdigest()
 
 
 def test_size_keeps_a_part_of_the_whole(tinycode):
