@@ -141,6 +141,43 @@ async def test_a_zygote_killed_amid_a_program_is_replaced(both):
     assert (await both[0].run(program, [Stdin("")], LIMITS))[0].stdout == "1\n"
 
 
+LOOK_BACK = """
+import ctypes, gc, os, sys
+libc = ctypes.CDLL(None)
+libc.write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+libc.sbrk.restype = ctypes.c_void_p
+read, write = os.pipe()
+turned = bytes((i + 1) % 256 for i in range(256))
+
+def look(at):
+    n = libc.write(write, at, 4096)
+    if n > 0 and b"bopuifs`qsphsbn" in os.read(read, n).translate(turned):
+        print("found")
+    return n > 0
+
+frame = sys._getframe()
+while frame := frame.f_back:
+    if b"bopuifs`qsphsbn" in repr(frame.f_locals).encode().translate(turned):
+        print("found in", frame.f_code.co_name)
+at = libc.sbrk(0)
+while look(at := at - 4096): pass
+for arena in {id(thing) >> 20 << 20 for thing in gc.get_objects()}:
+    for at in range(arena, arena + (1 << 20), 4096): look(at)
+print("looked")
+"""
+"""Prints where memory holds `another` and, joined by a line, `program`."""
+
+
+@pytest.mark.parametrize("n", [ALONE, AMONG_OTHERS])
+async def test_finds_nothing_of_another_program(both, n):
+    text = "#" + "-" * 20_000 + "another" + "_program"
+    for sandbox in both:
+        for n_before in (ALONE, AMONG_OTHERS):
+            await sandbox.run(Program(source=text), [Stdin(text)] * n_before, LIMITS)
+            for seen in await sandbox.run(Program(source=LOOK_BACK), [Stdin("")] * n, LIMITS):
+                assert seen.stdout == "looked\n", (seen, n_before)
+
+
 def test_without_a_compiler_there_is_none(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     assert fork_server.library.__wrapped__() is None
