@@ -53,19 +53,18 @@ struct textwrap threading time typing unicodedata
 """
 """What programs import most: each import done here saves every test its time."""
 
-_COMPILE_CPU_S = 10
 _COMPILE_MEMORY = 2 << 30
 
 
 def main() -> None:
     host, descriptor, tier, preload, library = sys.argv[1:]
-    channel = socket.socket(fileno=int(descriptor))
+    channel = socket.socket(fileno=linux.lowest(int(descriptor)))
     linux.die_with_parent().make()
     linux.end_unless_child_of(int(host))
     with _no_fork_handlers():
         for name in [*_PRELOAD.split(), *filter(None, preload.split(","))]:
             importlib.import_module(name)
-    server = ForkServer(library) if library else None
+    server = _server(library)
     confinement = prepare(Tier(tier))
     plan = lru_cache(maxsize=64)(
         partial(trial.plan, confinement, channel=channel.fileno(), single=False)
@@ -92,7 +91,7 @@ def main() -> None:
             if "sizes" not in head:  # the limits of programs that come alone from here on
                 alone = trial.plan(confinement, limits, channel.fileno(), single=True)
                 continue
-            served = server and plan(limits)
+            served = plan(limits) if server is not None and not head["files"] else None
             ready = trial.ready(confinement, limits, sum(head["sizes"][1:]), served)
             pid = os.fork()
             if pid == 0:
@@ -103,6 +102,13 @@ def main() -> None:
             frames.send(channel, {"done": done})
             if done in (1, -signal.SIGKILL):
                 break  # the host gives it up, and the program may still lie in the channel
+
+
+def _server(library: str) -> ForkServer | None:
+    """The compiled loop, if there is one that loads: its file may be gone, or not for this Python."""
+    with contextlib.suppress(OSError):
+        return ForkServer(library) if library else None
+    return None
 
 
 @contextlib.contextmanager
@@ -165,6 +171,7 @@ def _program(
         while compiled is not None:
             served = ready.served
             if server is not None and served is not None and server.serve(served) == TEST:
+                compiled.confined.close()
                 trial.of_test(compiled.code, served)
             head, data = frames.receive(channel)
             if "end" in head:
@@ -204,7 +211,7 @@ def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
     """The compiled source, or why it does not compile."""
     warnings.simplefilter("ignore")
     kinds = (
-        (resource.RLIMIT_CPU, _COMPILE_CPU_S),
+        (resource.RLIMIT_CPU, trial.COMPILE_CPU_S),
         (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
     )
     before = [resource.getrlimit(kind) for kind, _ in kinds]
