@@ -73,14 +73,14 @@ def cache_folder() -> Path:
 
     A temporary one where the home is not writable or not ours.
     """
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = root / "coding_model_project"
     try:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = root / "coding_model_project"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         told = folder.stat()
         if told.st_uid == os.getuid() and not told.st_mode & 0o022 and os.access(folder, os.W_OK):
             return folder
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: a user without a home
         pass
     return Path(_of_this_process().name)
 

@@ -70,10 +70,16 @@ struct plan {
   char head[HEAD_MAX];      /* out: the head of the frame that a test's process was made for */
 };
 
-/* Shared with the test's process, which unmaps it before anything of the program runs. */
-struct shared { volatile int state; volatile double cpu_s, at; };
+/* Shared with the test's process, which unmaps it before anything of the program runs, and with no other.
+   `state` is written last and read first. */
+struct shared { _Atomic int state; volatile double cpu_s, at; };
 
 static struct shared *shared;
+
+static void unshare_page(void) {
+  munmap(shared, sizeof *shared);
+  shared = NULL;
+}
 
 static double now(clockid_t clock) {
   struct timespec t;
@@ -120,7 +126,11 @@ static int next_head(struct plan *plan, uint32_t *body) {
     n = recv(plan->channel, seen, whole, MSG_PEEK | MSG_WAITALL);
     if (n == 0) return -EPIPE;
     if (n < 0 && errno != EINTR) return -errno;
-    if (n < (ssize_t)whole) continue;
+    if (n < (ssize_t)whole) {
+      struct pollfd closed = {.fd = plan->channel, .events = POLLRDHUP};
+      if (poll(&closed, 1, 1) > 0) return -EPIPE; /* the rest never comes */
+      continue;
+    }
     memcpy(lengths, seen, sizeof lengths);
     if (lengths[0] < 2 || lengths[0] >= HEAD_MAX) return 0;
     if (whole == sizeof lengths) n = -1, whole += lengths[0];
@@ -129,8 +139,8 @@ static int next_head(struct plan *plan, uint32_t *body) {
   int single = !strncmp(head, "{\"single\": ", 11);
   int plain = !strncmp(head, "{}", 2) || !strncmp(head, "{\"function\": ", 13);
   if (plan->single ? !single : !plain) return 0;
+  memset(plan->head, 0, sizeof plan->head);
   memcpy(plan->head, head, lengths[0]);
-  plan->head[lengths[0]] = 0;
   *body = lengths[1];
   int failed = exactly(plan->channel, seen, whole);
   return failed ? failed : 1;
@@ -172,8 +182,7 @@ static void confine(const struct plan *plan) {
     }
   }
   shared->state = CONFINED;
-  munmap(shared, sizeof *shared);
-  shared = NULL;
+  unshare_page();
 }
 
 /* For a test's process that `serve` left unconfined because its source is yet to be compiled. */
@@ -188,12 +197,12 @@ void fork_server_refuse(const struct plan *plan, const char *why) {
 /* ── its parent ─────────────────────────────────────────────────────────────────────────────────── */
 
 /* As `trial._watch`. */
-static const char *watch(const struct plan *plan, pid_t pid, double started) {
+static const char *watch(const struct plan *plan, pid_t pid, int pidfd, double started) {
   clockid_t clock = (clockid_t)(~(unsigned)pid << 3 | 2); /* clock_getcpuclockid(3) */
   char tasks[32];
   struct stat of_tasks;
   snprintf(tasks, sizeof tasks, "%d/task", (int)pid);
-  struct pollfd ended = {.fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+  struct pollfd ended = {.fd = pidfd, .events = POLLIN};
   const char *killed = NULL;
   while (!killed) {
     int compiling = plan->single && shared->state == FORKED;
@@ -211,7 +220,6 @@ static const char *watch(const struct plan *plan, pid_t pid, double started) {
         (int64_t)of_tasks.st_nlink > plan->max_threads)
       killed = "\"threads\"";
   }
-  close(ended.fd);
   if (killed) kill(pid, SIGKILL);
   return killed;
 }
@@ -290,16 +298,15 @@ static pid_t fork_test(const struct plan *plan) {
   return pid;
 }
 
-/* Serve tests until a frame comes that is not for this loop.
+/* For a test's process, first of all: its parent's end is its own, also while it is not confined. */
+static void die_with(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  pid_t above = getppid(); /* 0 from inside of a PID namespace */
+  if (above && above != parent) _exit(1);
+}
 
-   Returns UNHANDLED then, with the frame unread; TEST in a test's process, confined unless `single`;
-   ASTRAY after a single that left processes behind; a negative errno if anything failed here, -EPIPE
-   when the channel is closed. */
-int fork_server_serve(struct plan *plan) {
-  if (!shared) {
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return shared = NULL, -errno;
-  }
+static int serve(struct plan *plan) {
+  pid_t self = getpid();
   for (;;) {
     uint32_t body = 0;
     int status, got = next_head(plan, &body);
@@ -313,17 +320,35 @@ int fork_server_serve(struct plan *plan) {
     pid_t pid = fork_test(plan);
     if (pid < 0) return -errno;
     if (pid == 0) {
+      die_with(self);
       if (plan->single) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
       else confine(plan);
       return TEST;
     }
-    const char *killed = watch(plan, pid, started);
+    int pidfd = syscall(SYS_pidfd_open, pid, 0), blind = pidfd < 0 ? -errno : 0;
+    if (blind) kill(pid, SIGKILL);
+    const char *killed = blind ? NULL : watch(plan, pid, pidfd, started);
+    if (!blind) close(pidfd);
     struct rusage usage;
     while (wait4(pid, &status, 0, &usage) < 0)
       if (errno != EINTR) return -errno;
+    if (blind) return blind;
     failed = report(plan, status, &usage, killed, started);
     syscall(SYS_close_range, plan->first_kept, plan->first_kept + N_DESCRIPTORS - 1, 0);
     if (failed) return failed;
     if (plan->single && (waitpid(-1, &status, WNOHANG) >= 0 || errno != ECHILD)) return ASTRAY;
   }
+}
+
+/* Serve tests until a frame comes that is not for this loop.
+
+   Returns UNHANDLED then, with the frame unread; TEST in a test's process, confined unless `single`;
+   ASTRAY after a single that left processes behind; a negative errno if anything failed here, -EPIPE
+   when the channel is closed. */
+int fork_server_serve(struct plan *plan) {
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return shared = NULL, -errno;
+  int outcome = serve(plan);
+  if (outcome != TEST) unshare_page();
+  return outcome;
 }

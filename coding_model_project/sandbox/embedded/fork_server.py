@@ -49,6 +49,8 @@ def library() -> Path | None:
             command = [compiler, *_FLAGS, str(SOURCE), "-o", str(made)]
             subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_S)
             ctypes.PyDLL(str(made))  # does it load?
+            with made.open("rb") as file:
+                os.fsync(file.fileno())  # or a power cut would leave the name without the content
             made.replace(path)
     except (OSError, subprocess.SubprocessError):
         return None

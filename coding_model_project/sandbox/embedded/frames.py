@@ -28,12 +28,18 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes]:
         EOFError: the other side closed.
         TimeoutError: nothing came within the socket's time-out.
     """
-    head, body = _LENGTHS.unpack(_exactly(channel, _LENGTHS.size))
-    data = _exactly(channel, head + body)
-    return json.loads(data[:head]), data[head:]
+    head, n = receive_head(channel)
+    return head, receive_body(channel, n)
 
 
-def _exactly(channel: socket.socket, n: int) -> bytes:
+def receive_head(channel: socket.socket) -> tuple[dict[str, Any], int]:
+    """The next frame's head, and of how many bytes its body is, which is left unread. As `receive`."""
+    head, body = _LENGTHS.unpack(receive_body(channel, _LENGTHS.size))
+    return json.loads(receive_body(channel, head)), body
+
+
+def receive_body(channel: socket.socket, n: int) -> bytes:
+    """The body of a frame whose head was received. As `receive`."""
     buffer = bytearray()
     while len(buffer) < n:
         chunk = channel.recv(min(n - len(buffer), _CHUNK))

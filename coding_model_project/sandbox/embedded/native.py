@@ -60,7 +60,7 @@ class _Zygote:
 
 def main() -> None:
     host, descriptor, tier, setup = sys.argv[1:]
-    channel = socket.socket(fileno=int(descriptor))
+    channel = socket.socket(fileno=linux.lowest(int(descriptor)))
     linux.die_with_parent().make()
     linux.end_unless_child_of(int(host))
     zygote = _prepare(Tier(tier), json.loads(setup))

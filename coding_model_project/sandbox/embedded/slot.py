@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -40,7 +41,8 @@ _START_S = 60.0
 COMPILE_S = 60.0
 _LONGEST_ALONE = 1 << 16
 """Bytes of a source whose compilation may count as the CPU time of its test, nearly nothing."""
-_LONGEST_NAME = 64
+_LONGEST_NAME = 400
+"""Characters of a function's name in JSON that a head for `fork_server` has room for."""
 _MARGIN_S = 15.0
 """Wall seconds above a wait's own limit before the zygote is given up as hanging."""
 
@@ -314,7 +316,7 @@ def _only_input(program: Program, source: bytes, inputs: Sequence[Input]) -> Std
     match inputs:
         case [Stdin() as text]:
             return text
-        case [Call() as call] if len(call.function) <= _LONGEST_NAME:
+        case [Call() as call] if len(json.dumps(call.function)) <= _LONGEST_NAME:
             return call
         case _:
             return None

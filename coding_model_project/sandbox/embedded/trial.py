@@ -35,6 +35,8 @@ from coding_model_project.types import Limits
 _MIN_TESTS_MEMORY_MB = 512
 """The tests are ours, so a program's tight limit is not theirs."""
 
+COMPILE_CPU_S = 10
+
 MAX_THREADS = 1000
 """A bomb of threads with tiny stacks is not stopped by memory, and no limit counts root's threads."""
 
@@ -62,7 +64,7 @@ def ready(
     """The steps for each kind of process that a program may need."""
     roomy = replace(limits, memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
     return Ready(
-        served=None if files_bytes else served,
+        served=served,
         confinement=confinement,
         limits=limits,
         program=steps(confinement, limits, 4, files_bytes),
@@ -91,8 +93,9 @@ def plan(
         channel: the socket to the host.
         single: for programs that come with their only test.
     """
+    compiling_s = COMPILE_CPU_S if single else 0  # in the same process
     return fork_server.plan(
-        steps(confinement, limits, 4),
+        steps(confinement, replace(limits, cpu_s=limits.cpu_s + compiling_s), 4),
         channel,
         single=single,
         clone_flags=confinement.namespaces,

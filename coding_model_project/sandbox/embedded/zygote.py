@@ -8,6 +8,7 @@
 A program without files whose only input is no asserts comes alone: its T is the zygote's own child,
 compiles it, and is confined then. Where a C compiler is, T are forked by `fork_server`, not in Python.
 
+The zygote never holds a source, or programs would find those of others in memory: P receives its own.
 One input at a time: a program never holds an input it has not been asked about. No expected output
 comes here at all. Started by `slot` as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES COMPILED_LOOP`.
 """
@@ -52,19 +53,18 @@ struct textwrap threading time typing unicodedata
 """
 """What programs import most: each import done here saves every test its time."""
 
-_COMPILE_CPU_S = 10
 _COMPILE_MEMORY = 2 << 30
 
 
 def main() -> None:
     host, descriptor, tier, preload, library = sys.argv[1:]
-    channel = socket.socket(fileno=int(descriptor))
+    channel = socket.socket(fileno=linux.lowest(int(descriptor)))
     linux.die_with_parent().make()
     linux.end_unless_child_of(int(host))
     with _no_fork_handlers():
         for name in [*_PRELOAD.split(), *filter(None, preload.split(","))]:
             importlib.import_module(name)
-    server = ForkServer(library) if library else None
+    server = _server(library)
     confinement = prepare(Tier(tier))
     plan = lru_cache(maxsize=64)(
         partial(trial.plan, confinement, channel=channel.fileno(), single=False)
@@ -86,19 +86,29 @@ def main() -> None:
                 if outcome == ASTRAY:
                     end_orphans()
                     continue
-            head, body = frames.receive(channel)
+            head, n = frames.receive_head(channel)
             limits = Limits(**head["limits"])
             if "sizes" not in head:  # the limits of programs that come alone from here on
                 alone = trial.plan(confinement, limits, channel.fileno(), single=True)
                 continue
-            served = server and plan(limits)
+            served = plan(limits) if server is not None and not head["files"] else None
             ready = trial.ready(confinement, limits, sum(head["sizes"][1:]), served)
             pid = os.fork()
             if pid == 0:
-                _program(zygote, channel, ready, head, body, server)
+                _program(zygote, channel, ready, head, n, server)
             _, status = os.waitpid(pid, 0)
             end_orphans()
-            frames.send(channel, {"done": os.waitstatus_to_exitcode(status)})
+            done = os.waitstatus_to_exitcode(status)
+            frames.send(channel, {"done": done})
+            if done in (1, -signal.SIGKILL):
+                break  # the host gives it up, and the program may still lie in the channel
+
+
+def _server(library: str) -> ForkServer | None:
+    """The compiled loop, if there is one that loads: its file may be gone, or not for this Python."""
+    with contextlib.suppress(OSError):
+        return ForkServer(library) if library else None
+    return None
 
 
 @contextlib.contextmanager
@@ -148,19 +158,20 @@ def _program(
     channel: socket.socket,
     ready: Ready,
     head: dict[str, Any],
-    body: bytes,
+    n: int,
     server: ForkServer | None,
 ) -> None:
-    """Compile one program and answer for its inputs; ends the process."""
+    """Receive and compile one program and answer for its inputs; ends the process."""
     code = 1
     try:
         linux.die_with_parent().make()
         linux.end_unless_child_of(zygote)
         linux.hide_memory()
-        compiled = _compile(channel, ready, head, body)
+        compiled = _compile(channel, ready, head, n)
         while compiled is not None:
             served = ready.served
             if server is not None and served is not None and server.serve(served) == TEST:
+                compiled.confined.close()
                 trial.of_test(compiled.code, served)
             head, data = frames.receive(channel)
             if "end" in head:
@@ -176,10 +187,9 @@ def _program(
         os._exit(code)
 
 
-def _compile(
-    channel: socket.socket, ready: Ready, head: dict[str, Any], body: bytes
-) -> Compiled | None:
+def _compile(channel: socket.socket, ready: Ready, head: dict[str, Any], n: int) -> Compiled | None:
     """Send whether the source compiles; None if not."""
+    body = frames.receive_body(channel, n)
     parts, start = [], 0
     for size in head["sizes"]:
         parts.append(body[start : start + size])
@@ -201,7 +211,7 @@ def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
     """The compiled source, or why it does not compile."""
     warnings.simplefilter("ignore")
     kinds = (
-        (resource.RLIMIT_CPU, _COMPILE_CPU_S),
+        (resource.RLIMIT_CPU, trial.COMPILE_CPU_S),
         (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
     )
     before = [resource.getrlimit(kind) for kind, _ in kinds]

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, probe
 from coding_model_project.sandbox.embedded.confine import Tier
-from coding_model_project.types import Call, Execution, Input, Limits, Program, Status, Stdin
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Execution,
+    Input,
+    Limits,
+    Program,
+    Status,
+    Stdin,
+)
 from tests.processes import below
 
 pytestmark = [
@@ -47,6 +59,10 @@ PROGRAMS: dict[str, tuple[str, Input]] = {
         Call(function="ж" * 200, args=()),
     ),
     "a call that reads": ("import sys\ndef f(): return sys.stdin.read()", Call(function="f")),
+    "a call by a name that JSON makes long": (
+        "def " + "𠀀" * 64 + "(): return 1",
+        Call(function="𠀀" * 64, args=()),
+    ),
     "a quote in the name": ("def f(): return 1", Call(function='f"', args=())),
 }
 
@@ -139,6 +155,138 @@ async def test_a_zygote_killed_amid_a_program_is_replaced(both):
         process.kill()
     assert [execution.stdout for execution in await run] in (["1\n"], [""])
     assert (await both[0].run(program, [Stdin("")], LIMITS))[0].stdout == "1\n"
+
+
+LOOK_BACK = """
+import ctypes, gc, os, sys
+libc = ctypes.CDLL(None)
+libc.write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+libc.sbrk.restype = ctypes.c_void_p
+read, write = os.pipe()
+turned = bytes((i + 1) % 256 for i in range(256))
+
+def look(at):
+    n = libc.write(write, at, 4096)
+    if n > 0 and b"bopuifs`qsphsbn" in os.read(read, n).translate(turned):
+        print("found")
+    return n > 0
+
+frame = sys._getframe()
+while frame := frame.f_back:
+    if b"bopuifs`qsphsbn" in repr(frame.f_locals).encode().translate(turned):
+        print("found in", frame.f_code.co_name)
+at = libc.sbrk(0)
+while look(at := at - 4096): pass
+for arena in {id(thing) >> 20 << 20 for thing in gc.get_objects()}:
+    for at in range(arena, arena + (1 << 20), 4096): look(at)
+print("looked")
+"""
+"""Prints where memory holds `another` and, joined by a line, `program`."""
+
+
+@pytest.mark.parametrize("n", [ALONE, AMONG_OTHERS])
+async def test_finds_nothing_of_another_program(both, n):
+    text = "#" + "-" * 20_000 + "another" + "_program"
+    for sandbox in both:
+        for n_before in (ALONE, AMONG_OTHERS):
+            await sandbox.run(Program(source=text), [Stdin(text)] * n_before, LIMITS)
+            for seen in await sandbox.run(Program(source=LOOK_BACK), [Stdin("")] * n, LIMITS):
+                assert seen.stdout == "looked\n", (seen, n_before)
+
+
+async def test_an_empty_file_is_there(both):
+    if both[0].tier is not Tier.namespaces:
+        pytest.skip("programs have no files of their own at this tier")
+    program = Program(source="print(open('empty').read() == '')", files={"empty": b""})
+    for n in (ALONE, AMONG_OTHERS):
+        for execution in await both[0].run(program, [Stdin("")] * n, LIMITS):
+            assert execution.stdout == "True\n"
+
+
+async def test_shares_memory_with_no_process(both):
+    """Or a program could write what its parent takes for the state of the next."""
+    if both[0].tier is not Tier.rlimit:
+        pytest.skip("/proc cannot be read at this tier")
+    shared = "len([line for line in open('/proc/self/maps') if 'rw-s' in line])"
+    program = Program(source=f"def f(): return {shared}\nif __name__ == '__main__': print(f())")
+    asserts = Asserts(source="assert f() == 0")
+    (alone,) = await both[0].run(program, [Stdin("")], LIMITS)
+    first, tests, last = await both[0].run(program, [Stdin(""), asserts, Stdin("")], LIMITS)
+    assert [alone.stdout, first.stdout, tests.value, last.stdout] == ["0\n", "0\n", True, "0\n"]
+
+
+def slow_to_compile(depth: int) -> str:
+    """Each level is compiled twice."""
+    if depth == 0:
+        return "x = 1\n"
+    inner = "".join(f" {line}\n" for line in slow_to_compile(depth - 1).splitlines())
+    return f"try:\n x = 1\nfinally:\n{inner}"
+
+
+async def test_a_slow_compilation_is_not_the_programs_time(both):
+    if both[0].tier is not Tier.seccomp:
+        pytest.skip("it is the same at each tier")
+    program = Program(source=slow_to_compile(19) + "while True: pass")
+    limits = Limits(cpu_s=0.3, wall_s=5, memory_mb=128, output_kb=64)
+    (execution,) = await both[0].run(program, [Stdin("")], limits)
+    assert execution.status is Status.cpu_timeout and 0.3 <= execution.cpu_s < 0.7
+
+
+async def test_a_killed_zygote_takes_what_it_compiles_along(both):
+    import asyncio
+
+    program = Program(source=slow_to_compile(19) + "import time\ntime.sleep(30)")
+    run = asyncio.create_task(both[0].run(program, [Stdin("")], LIMITS))
+    compiling = []
+    for _ in range(100):
+        await asyncio.sleep(0.05)
+        compiling = [process for process in below("embedded.zygote") if process.children()]
+        if compiling:
+            break
+    (zygote,) = compiling
+    (child,) = zygote.children()
+    zygote.kill()
+    await asyncio.to_thread(psutil.wait_procs, [child], timeout=2)
+    assert not child.is_running()
+    run.cancel()
+
+
+def test_a_host_with_many_files_open(tmp_path):
+    """The channel must not lie where the descriptors of tests are put."""
+    script = tmp_path / "host.py"
+    script.write_text(
+        "import asyncio, os\n"
+        "from coding_model_project.sandbox.embedded import EmbeddedSandbox\n"
+        "from coding_model_project.types import Limits, Program, Stdin\n"
+        "limits = Limits(cpu_s=1, wall_s=5, memory_mb=128, output_kb=64)\n"
+        "async def main():\n"
+        "    held = []\n"
+        "    sandbox = EmbeddedSandbox(workers=4, min_tier='rlimit')\n"
+        "    while not held or held[-1] < 196: held.append(os.open('/dev/null', os.O_RDONLY))\n"
+        "    async with sandbox:\n"
+        "        program = Program(source='print(input())')\n"
+        "        for n in [1, 2] * 4:\n"
+        "            for e in await sandbox.run(program, [Stdin('1')] * n, limits): print(e.stdout)\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["1"] * 12, done.stderr
+
+
+async def test_a_compiled_loop_that_is_gone_is_done_without(monkeypatch):
+    monkeypatch.setattr(fork_server, "library", lambda: Path("/nonexistent.so"))
+    async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
+        (execution,) = await sandbox.run(Program(source="print(1)"), [Stdin("")], LIMITS)
+    assert execution.stdout == "1\n"
+
+
+def test_a_user_without_a_home_has_it_too(monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    assert fork_server.library.__wrapped__() is not None
 
 
 def test_without_a_compiler_there_is_none(monkeypatch):
