@@ -19,7 +19,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
-from coding_model_project.errors import CodingModelError, DataError, HarborError
+from coding_model_project.errors import (
+    CodingModelError,
+    DataError,
+    GenerationError,
+    HarborError,
+)
 from coding_model_project.graders.breaker import CircuitBreaker
 from coding_model_project.graders.harbor import HarborGrader
 from coding_model_project.graders.turns import Turns
@@ -32,8 +37,8 @@ from coding_model_project.harbor.bash_agent import (
     Reply,
 )
 from coding_model_project.verl_ext.bash_config import reply_tokens
-from coding_model_project.verl_ext.conversation import Conversation
-from coding_model_project.verl_ext.judging import EPISODE, Bench, leave_out
+from coding_model_project.verl_ext.conversation import Answer, Conversation
+from coding_model_project.verl_ext.judging import EPISODE, Bench, leave_out, plain_verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +125,11 @@ class BashLoop(AgentLoopBase):
             )
             for (start, end), turn in zip(model.spans, episode.turns, strict=False)
         ]
-        told = {"ending": str(episode.ending), "replies": replies, "verdict": asdict(verdict)}
+        told = {
+            "ending": str(episode.ending),
+            "replies": replies,
+            "verdict": plain_verdict(verdict),
+        }
         return model.output(num_turns=len(episode.messages) - 1, told=told)
 
 
@@ -147,16 +156,26 @@ class _Policy:
         """Of each reply's tokens."""
 
     async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
-        """See `bash_agent.Model.reply`."""
+        """See `bash_agent.Model.reply`.
+
+        Raises:
+            GenerationError: the rollout could not be asked. An OSError would pass for one of the room's.
+        """
+        try:
+            answer = await self._answer(messages, max_tokens)
+        except OSError as error:
+            raise GenerationError(f"the rollout gave no answer: {error}") from error
+        self.spans.append((answer.start, answer.end))
+        return Reply(text=answer.text, tokens=answer.tokens, cut=answer.cut)
+
+    async def _answer(self, messages: Sequence[Message], max_tokens: int | None) -> Answer:
         if self._talk is None:
             self._talk = await Conversation.begin(self._loop, messages, self._sampling, self._row)
         else:
             most = self._max_response - self._reply_tokens
             if not await self._talk.tell(messages[-1], max_response=most):
                 raise ContextOverflow(f"data.max_response_length={self._max_response} is used up")
-        answer = await self._talk.answer(min(self._reply_tokens, max_tokens or self._reply_tokens))
-        self.spans.append((answer.start, answer.end))
-        return Reply(text=answer.text, tokens=answer.tokens, cut=answer.cut)
+        return await self._talk.answer(min(self._reply_tokens, max_tokens or self._reply_tokens))
 
     def output(self, num_turns: int, told: dict[str, Any]) -> AgentLoopOutput:
         assert self._talk is not None

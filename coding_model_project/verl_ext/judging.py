@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,16 @@ class Bench:
             raise
 
 
+def plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as plain data, to travel with a sample."""
+    results = [
+        asdict(result) | {"error": result.error and str(result.error)} for result in verdict.results
+    ]
+    return asdict(verdict) | {"results": results}
+
+
 def verdict_of(plain: Mapping[str, Any]) -> Verdict:
-    """The verdict that `dataclasses.asdict` made this of."""
+    """The verdict that `plain_verdict` made this of."""
     results = tuple(
         TestResult(**{**result, "error": result["error"] and ErrorType(result["error"])})
         for result in plain["results"]

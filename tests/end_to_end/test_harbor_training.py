@@ -52,7 +52,9 @@ def kill_a_room(stop: threading.Event, killed: list[int]) -> None:
             try:
                 if any("embedded.keeper" in word for word in process.cmdline()):
                     rooms = process.children()
-                    if rooms and "keeper" in " ".join(rooms[0].cmdline()):
+                    if (
+                        len(rooms) > 2
+                    ):  # all at work: it is no child that the keeper tries things with
                         rooms[0].kill()
                         killed.append(rooms[0].pid)
                         return

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.data.problems import write_problems
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, GenerationError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.types import Problem
@@ -125,6 +125,18 @@ async def test_a_killed_room_leaves_the_sample_out_and_nothing_running(config, t
     (lost,) = read_ungradable(Path(run.coding.run_dir))
     assert (lost.problem, lost.sample, lost.error) == ("mine/1", "u_0", "EnvironmentFailed")
     assert not below("keeper")
+
+
+async def test_a_rollout_that_cannot_be_reached_is_no_wrong_answer(config, tokenizer):
+    class Gone(Model):
+        async def generate(self, **_):
+            raise ConnectionError("refused")
+
+    run = config()
+    with pytest.raises(GenerationError, match="refused"):
+        await episode(run, tokenizer, model=Gone(tokenizer))
+    (lost,) = read_ungradable(Path(run.coding.run_dir))
+    assert lost.error == "GenerationError"
 
 
 @pytest.mark.parametrize(
