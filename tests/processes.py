@@ -1,5 +1,7 @@
 """Processes that tests have started, found by their command lines."""
 
+import contextlib
+
 import psutil
 
 
@@ -20,5 +22,7 @@ def below(word: str) -> list[psutil.Process]:
     found: list[psutil.Process] = []
     for child in psutil.Process().children():
         if word in command_line(child):
-            found += [child, *child.children(recursive=True)]
+            found.append(child)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                found += child.children(recursive=True)
     return found
