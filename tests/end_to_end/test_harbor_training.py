@@ -39,7 +39,7 @@ def taught_model(out: Path) -> None:
             return [trace(rng.choice(TASKS)) for _ in range(n)]
 
     shape = tiny_model.TinyModelConfig(
-        vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=40, batch_size=8,
+        vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=120, batch_size=8,
         warmup_steps=1,
     )  # fmt: skip
     tiny_model.pretrain(out, Shown(), shape)
