@@ -80,7 +80,7 @@ def _become_zygote(host: int, channel: socket.socket, tier: Tier) -> None:
         if tier is Tier.rlimit:
             _strengthen()
         os.environ["PYTHONPATH"] = ""
-        arguments = [str(host), str(channel.detach()), tier.value, ""]
+        arguments = [str(host), str(channel.detach()), tier.value, "", ""]
         sys.argv[:] = ["zygote", *arguments]
         if hasattr(sys, "set_int_max_str_digits"):
             sys.set_int_max_str_digits(0)
