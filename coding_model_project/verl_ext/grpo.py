@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.judge import check_service
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
-from coding_model_project.verl_ext import bash_config, repair_config
+from coding_model_project.verl_ext import bash_config, forkserver, repair_config
 from coding_model_project.verl_ext.checks import check_grpo
 from coding_model_project.verl_ext.platform import check_cpu_plugin, log_into
 
@@ -36,6 +37,12 @@ def train(config: DictConfig) -> None:
     """
     check_grpo(config)
     check_service(plain(config).coding.sandbox)
+    on_cpu = config.trainer.device == "cpu"  # elsewhere imports may touch the device: not tried
+    with forkserver.running() if on_cpu else contextlib.nullcontext() as python:
+        _train(config, python)
+
+
+def _train(config: DictConfig, python: str | None) -> None:
     check_cpu_plugin()
     import ray
     from hydra.errors import HydraException
@@ -77,7 +84,7 @@ def train(config: DictConfig) -> None:
     fatal = run.log_dir(len(run.attempts())) / FATAL
     joined = ray.is_initialized()  # a session that somebody else started, and ends
     if not joined:
-        start_ray(config)
+        start_ray(config, python)
     try:
         run_ppo(config, task_runner_class=ray.remote(CodingTaskRunner))
     except RayError as error:
@@ -88,11 +95,12 @@ def train(config: DictConfig) -> None:
             ray.shutdown()
 
 
-def start_ray(config: DictConfig) -> None:
+def start_ray(config: DictConfig, python: str | None = None) -> None:
     """Start or join Ray as verl would, but keep this process's own answer to SIGTERM: Ray sets its own.
 
     Args:
         config: as `plain` gives it.
+        python: what workers are run with (`forkserver.running`); None for this interpreter.
     """
     import ray
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
@@ -105,6 +113,8 @@ def start_ray(config: DictConfig) -> None:
     environment.setdefault("env_vars", {})["TRANSFER_QUEUE_ENABLE"] = "1"
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     environment = OmegaConf.merge(environment, options.get("runtime_env") or {})
+    if OmegaConf.select(environment, "py_executable") is None:
+        environment.py_executable = python
     handler = signal.getsignal(signal.SIGTERM)
     ray.init(**options | {"runtime_env": OmegaConf.to_container(environment)})
     signal.signal(signal.SIGTERM, handler)

@@ -1,9 +1,10 @@
 """Nothing a run started outlives it, whatever kills the run.
 
-Every process of a run inherits the environment variable `CODING_RUN_TOKEN`. A small sentinel process
-waits for the run's main process to end, in whatever way, and then ends all that carry its token.
+Every process of a run inherits the environment variable `CODING_RUN_TOKEN`, and a folder for temporary
+files. A small sentinel process waits for the run's main process to end, in whatever way, and then ends
+all that carry its token, and removes that folder: vLLM, verl and W&B leave sockets and locks behind.
 
-    python -m coding_model_project.verl_ext.processes PID TOKEN     (the sentinel itself)
+    python -m coding_model_project.verl_ext.processes PID TOKEN FOLDER     (the sentinel itself)
 """
 
 from __future__ import annotations
@@ -12,21 +13,26 @@ import contextlib
 import os
 import secrets
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 TOKEN = "CODING_RUN_TOKEN"
 _SWEEP_FOR_S = 20.0
+_LONGEST_TMPDIR = 60
+"""A socket's path has at most 107 bytes (unix(7)), and vLLM's names have 37."""
 
 
 def start_sentinel() -> None:
-    """Give this process and all it starts from now on a token, and start the sentinel."""
+    """Give this process and all it starts from now on a token and a TMPDIR, and start the sentinel."""
     token = secrets.token_hex(8)
+    folder = _temporary_files(token)
     subprocess.Popen(
-        [sys.executable, "-S", __file__, str(os.getpid()), token],
+        [sys.executable, "-S", __file__, str(os.getpid()), token, folder],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
@@ -34,6 +40,22 @@ def start_sentinel() -> None:
         close_fds=True,
     )
     os.environ[TOKEN] = token
+
+
+def _temporary_files(token: str) -> str:
+    """Make the run's folder for temporary files; its path, or none where it would be too long.
+
+    What is to be found again, Ray's logs and compiled kernels, stays where it was.
+    """
+    root = tempfile.gettempdir()
+    folder = Path(root, f"run-{token}")
+    if len(str(folder)) > _LONGEST_TMPDIR:
+        return ""
+    folder.mkdir(mode=0o700)
+    os.environ.setdefault("RAY_TMPDIR", root)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{root}/torchinductor_{os.getuid()}")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    return str(folder)
 
 
 def carriers(token: str) -> list[int]:
@@ -60,13 +82,15 @@ def sweep(token: str, grace_s: float = 2.0) -> None:
 
 
 def main() -> None:
-    pid, token = int(sys.argv[1]), sys.argv[2]
+    pid, token, folder = int(sys.argv[1]), *sys.argv[2:]
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     with contextlib.suppress(ProcessLookupError):
         fd = os.pidfd_open(pid)
         select.select([fd], [], [])  # readable once the process has ended
     sweep(token)
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

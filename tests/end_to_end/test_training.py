@@ -28,11 +28,13 @@ WITHIN_S = 60
 def ray_session(cpu_platform):
     import ray
 
+    from coding_model_project.verl_ext import forkserver
     from coding_model_project.verl_ext.grpo import plain, start_ray
 
-    start_ray(plain(compose_recipe("grpo", ["hardware=cpu"])))
-    yield
-    ray.shutdown()
+    with forkserver.running() as python:
+        start_ray(plain(compose_recipe("grpo", ["hardware=cpu"])), python)
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture

@@ -1,0 +1,126 @@
+"""The fork server makes the process that was asked for; without a server it is a plain Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from coding_model_project.verl_ext import forkserver
+
+SCRIPT = """
+import json, os, sys, time
+print(json.dumps({
+    "main": __name__,
+    "arguments": sys.argv[1:],
+    "folder": os.getcwd(),
+    "mine": os.environ.get("MINE"),
+    "path": sys.path[0],
+    "nice": os.getpriority(os.PRIO_PROCESS, 0),
+    "imported": "xmlrpc.client" in sys.modules,
+    "pid": os.getpid(),
+}), flush=True)
+print("told", file=sys.stderr)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return tmp_path / "script.py"
+
+
+def started(python: str, *arguments: object) -> subprocess.Popen[str]:
+    """As Ray starts a worker."""
+    return subprocess.Popen(
+        ["bash", "-c", f"exec {python} {shlex.join(map(str, arguments))}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"MINE": "a 'b'\n"},
+        cwd="/",
+        preexec_fn=lambda: os.nice(5),
+    )
+
+
+def said(process: subprocess.Popen[str]) -> dict[str, object]:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not psutil.pid_exists(pid)
+
+
+def test_it_is_the_process_that_was_asked_for(script):
+    with forkserver.running(["xmlrpc.client"]) as python:
+        processes = [started(python, script, 0, "an argument") for _ in range(3)]
+        seen = [said(process) for process in processes]
+        assert [process.communicate(timeout=20)[1] for process in processes] == ["told\n"] * 3
+    about = {
+        "main": "__main__",
+        "arguments": ["0", "an argument"],
+        "folder": "/",
+        "mine": "a 'b'\n",
+        "path": str(script.parent),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0) + 5,
+        "imported": True,
+    }
+    assert [{name: one[name] for name in about} for one in seen] == [about] * 3
+    assert len({one["pid"] for one in seen}) == 3
+
+
+def test_the_client_ends_with_it(script):
+    with forkserver.running([]) as python:
+        process = started(python, script, 100)
+        os.kill(int(str(said(process)["pid"])), signal.SIGKILL)
+        process.communicate(timeout=5)
+
+
+def test_without_a_server_it_is_a_plain_python(script):
+    with forkserver.running(["no_such_module"]) as python:
+        early = started(python, script, 0)
+        assert said(early)["imported"] is False
+        early.communicate(timeout=5)
+    late = started(python, script, 0)
+    assert said(late)["imported"] is False
+    late.communicate(timeout=5)
+
+
+def test_the_server_ends_with_its_parent():
+    code = """
+import time
+from coding_model_project.verl_ext import forkserver
+import psutil
+with forkserver.running([]):
+    print(psutil.Process().children()[0].pid, flush=True)
+    time.sleep(100)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    server = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    assert gone(server)
+
+
+@pytest.mark.verl
+def test_nothing_it_imports_imports_ray():
+    code = f"""
+import importlib, sys
+for name in {forkserver.SLOW_IMPORTS}:
+    importlib.import_module(name)
+    assert "ray" not in sys.modules, name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
