@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.sandbox import conformance
+from coding_model_project.sandbox import conformance_cases
 from coding_model_project.sandbox.fusion import batch, wire
 from coding_model_project.sandbox.fusion.bundle import driver_code
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
@@ -123,7 +123,7 @@ async def _strongest_tier(send: Send) -> tuple[str, str]:
 
 
 async def _check_isolation(send: Send, tier: str) -> None:
-    for case in conformance.CASES:
+    for case in conformance_cases.CASES:
         if not case.isolation:
             continue
         answer = await _answer(send, Program(source=case.source), case.given, tier)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
-from coding_model_project.sandbox import conformance, embedded
+from coding_model_project.sandbox import conformance, conformance_cases, embedded
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, languages, probe
 from coding_model_project.sandbox.embedded.confine import Tier
 from coding_model_project.types import Call, Limits, Opaque, Program, Status, Stdin
@@ -78,7 +78,7 @@ async def test_conforms(sandbox, tier):
 
 
 async def test_conformance_finds_what_is_wrong(sandbox):
-    wrong = conformance.Case(name="wrong", source="print(1)", stdout="2\n")
+    wrong = conformance_cases.Case(name="wrong", source="print(1)", stdout="2\n")
     (execution,) = await sandbox.run(Program(source=wrong.source), [wrong.given], LIMITS)
     assert wrong.problem(execution) == r"printed '1\n' instead of '2\n'"
 
