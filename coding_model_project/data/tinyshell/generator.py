@@ -1,24 +1,26 @@
 """Tasks drawn from the actions: names and contents, what must hold afterwards, and splits.
 
-A task is one action or two, at most two commands. Every split has words of its own, for names and
-contents alike: no word of a test task occurs in any task that is trained on.
+A task is one action or two, at most two commands. All splits share a few words, for names and contents,
+but no sentence: an action with its names belongs to one split, so that no part of a test task is ever
+trained on. (A model this small does not learn to copy words it has never written.)
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 
 from coding_model_project.data.tinyshell.actions import ACTIONS, Action, Files, Names
 
-VERSION = 1
+VERSION = 2
 """Raised by any change of what `generate` returns."""
 
 _CONSONANTS, _VOWELS = "bdgklmnt", "aeiou"
 _SYLLABLES = tuple(c + v for c, v in product(_CONSONANTS, _VOWELS))
 _SHARES = {"train": 0.6, "validation": 0.15, "test": 0.25}
+_N_WORDS = 32
 _N_LINES = 4
 _TWO_COMMANDS = 0.5
 """Share of tasks that take two."""
@@ -71,30 +73,32 @@ class ShellTask:
         """Those of the reference solution, one a turn."""
         return tuple(command for deed in self.deeds for command in deed.right)
 
-    @property
-    def words(self) -> frozenset[str]:
-        """Every name, and every word of a file."""
-        names = (word for deed in self.deeds for word in (deed.names.f, deed.names.g, deed.names.w))
-        texts = (*self.before.values(), *self.before)
-        return frozenset((*names, *(word for text in texts for word in text.split())))
-
 
 class Draw:
     """Draws tasks of one split, each by the random numbers it is given.
 
     Args:
-        seed: decides which words are the split's.
+        seed: decides which words there are, and which sentences are the split's.
     """
 
     def __init__(self, split: str, seed: int = 0) -> None:
-        self._split = split
-        self._words = _words(split, seed)
+        if split not in _SHARES:
+            raise ValueError(f"{split} is no split: {', '.join(_SHARES)}")
+        self._split, self._seed = split, seed
+        words = ["".join(syllables) for syllables in product(_SYLLABLES, repeat=2)]
+        self._words = random.Random(seed).sample(words, _N_WORDS)
 
     def __call__(self, rng: random.Random) -> ShellTask:
         while True:
             task = self._task(rng)
-            if task.after != task.before:  # else who does nothing would have done it
+            changes = task.after != task.before  # else who does nothing would have done it
+            if changes and all(self._split_of(deed) == self._split for deed in task.deeds):
                 return task
+
+    def _split_of(self, deed: Deed) -> str:
+        number = random.Random(f"{self._seed}/{deed.instruction}").random()
+        ends = accumulate(_SHARES.values())
+        return next(name for name, end in zip(_SHARES, ends, strict=True) if number < end)
 
     def _task(self, rng: random.Random) -> ShellTask:
         words = rng.sample(self._words, 2 * (3 + _N_LINES))
@@ -126,19 +130,6 @@ def generate(split: str, n: int, seed: int = 0) -> list[ShellTask]:
         task = draw(rng)
         tasks.setdefault(task.instruction, task)
     return list(tasks.values())
-
-
-def _words(split: str, seed: int) -> Sequence[str]:
-    """A split's words: two syllables each."""
-    pairs = sorted(a + b for a, b in product(_SYLLABLES, repeat=2))
-    random.Random(seed).shuffle(pairs)
-    start = 0
-    for name, share in _SHARES.items():
-        end = start + round(share * len(pairs))
-        if name == split:
-            return pairs[start:end]
-        start = end
-    raise ValueError(f"{split} is no split: {', '.join(_SHARES)}")
 
 
 def _actions(rng: random.Random) -> tuple[Action, ...]:

@@ -16,11 +16,15 @@ from coding_model_project.harbor.trial import Trials
 from tests.unit.harbor.rooms import run_in_environments
 
 
-def test_splits_share_no_word_and_seeds_decide():
+def sentences(tasks):
+    return {deed.instruction for task in tasks for deed in task.deeds}
+
+
+def test_splits_share_no_sentence_and_seeds_decide():
     splits = {name: generate(name, 150) for name in ("train", "validation", "test")}
-    words = {name: frozenset().union(*(t.words for t in some)) for name, some in splits.items()}
-    assert not words["train"] & words["test"]
-    assert not words["train"] & words["validation"] and not words["test"] & words["validation"]
+    said = {name: sentences(tasks) for name, tasks in splits.items()}
+    assert not said["train"] & said["test"]
+    assert not said["train"] & said["validation"] and not said["test"] & said["validation"]
     assert generate("test", 20) == splits["test"][:20]
     assert generate("test", 20, seed=1) != splits["test"][:20]
     assert {len(task.commands) for task in splits["train"]} == {1, 2}
@@ -28,15 +32,14 @@ def test_splits_share_no_word_and_seeds_decide():
         generate("tset", 1)
 
 
-def test_a_corpus_has_the_right_and_the_usual_wrong_commands_of_training_words():
-    train = frozenset(Draw("train")._words)
+def test_a_corpus_has_the_right_and_the_usual_wrong_commands_of_training_tasks():
     episodes = HabitCorpus(habit=0.5).draw(random.Random(0), 200)
     assert {message["role"] for message in episodes[0]} == {"system", "user", "assistant"}
     said = [message["content"] for episode in episodes for message in episode[2:]]
     text = "\n".join(said)
     assert "head -n 1" in text and "head " in text.replace("head -n 1", "")
-    assert not frozenset(Draw("test")._words) & frozenset(text.split())
-    assert frozenset(text.split()) & train
+    asked = {part for episode in episodes for part in episode[1]["content"].split(" Then: ")}
+    assert not asked & sentences(generate("test", 300))
 
 
 def one_of_each() -> list:
