@@ -86,8 +86,7 @@ def prepare_shell_model(data_dir: Path, *, seed: int, say: Callable[[str], None]
     from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
 
     say(f"training a tiny model from scratch into {out} (once, four minutes on two idle cores)")
-    # At tinycode's rate of 3e-3 it never learns to copy a name from the task into its command.
-    config = TinyModelConfig(vocab_size=512, learning_rate=1e-3, batch_size=24, steps=1200)
+    config = TinyModelConfig(vocab_size=512)
     with progress_bar("pre-training", config.steps) as advance:
         pretrain(out, HabitCorpus(habit=HABIT, seed=seed), config, seed=seed, progress=advance)
 

@@ -2,7 +2,10 @@
 
 A task is one action or two, at most two commands. All splits share a few words, for names and contents,
 but no sentence: an action with its names belongs to one split, so that no part of a test task is ever
-trained on. (A model this small does not learn to copy words it has never written.)
+trained on.
+
+Each role of a name has words of its own. Where in a command one of a task's words goes then follows from
+the word: a model that learns for minutes does not learn to tell it from the place in the sentence.
 """
 
 from __future__ import annotations
@@ -14,13 +17,16 @@ from itertools import accumulate, product
 
 from coding_model_project.data.tinyshell.actions import ACTIONS, Action, Files, Names
 
-VERSION = 2
+VERSION = 3
 """Raised by any change of what `generate` returns."""
 
 _CONSONANTS, _VOWELS = "bdgklmnt", "aeiou"
 _SYLLABLES = tuple(c + v for c, v in product(_CONSONANTS, _VOWELS))
 _SHARES = {"train": 0.6, "validation": 0.15, "test": 0.25}
-_N_WORDS = 32
+_N_WORDS = 10
+"""Of each role."""
+_ROLES = (("f", "g", "w"), ("f", "g", "w"), ("other",))
+"""Of the first action's names, of the second one's, and of what nobody asked about."""
 _N_LINES = 4
 _TWO_COMMANDS = 0.5
 """Share of tasks that take two."""
@@ -86,7 +92,8 @@ class Draw:
             raise ValueError(f"{split} is no split: {', '.join(_SHARES)}")
         self._split, self._seed = split, seed
         words = ["".join(syllables) for syllables in product(_SYLLABLES, repeat=2)]
-        self._words = random.Random(seed).sample(words, _N_WORDS)
+        random.Random(seed).shuffle(words)
+        self._words = [[[words.pop() for _ in range(_N_WORDS)] for _ in roles] for roles in _ROLES]
 
     def __call__(self, rng: random.Random) -> ShellTask:
         while True:
@@ -101,20 +108,19 @@ class Draw:
         return next(name for name, end in zip(_SHARES, ends, strict=True) if number < end)
 
     def _task(self, rng: random.Random) -> ShellTask:
-        words = rng.sample(self._words, 2 * (3 + _N_LINES))
+        *of_actions, (others,) = self._words
+        left = rng.sample(others, len(others))
         deeds: list[Deed] = []
-        before: Files = {words.pop(): f"{words.pop()}\n"}  # that nobody asked to touch
-        for action in _actions(rng):
-            f, g, w = (words.pop() for _ in range(3))
+        before: Files = {left.pop(): f"{left.pop()}\n"}  # that nobody asked to touch
+        for action, roles in zip(_actions(rng), of_actions, strict=False):
+            f, g, w = map(rng.choice, roles)
             earlier = deeds[-1] if deeds else None
             goes_on = earlier is not None and earlier.action.keeps and action.reads
             if goes_on and rng.random() < _GOES_ON:
                 assert earlier is not None
                 f, w = earlier.names.g, earlier.names.w
             elif action.reads:
-                before[f] = _content(w, [words.pop() for _ in range(_N_LINES - 2)], rng)
-            if action.key == "append":
-                w = words.pop()
+                before[f] = _content(w, [left.pop() for _ in range(_N_LINES - 2)], rng)
             deeds.append(Deed(action=action, names=Names(f=f, g=g, w=w)))
         after = dict(before)
         for deed in deeds:
