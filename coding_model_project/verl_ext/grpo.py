@@ -37,14 +37,25 @@ def train(config: DictConfig) -> None:
     """
     check_grpo(config)
     check_service(plain(config).coding.sandbox)
-    on_cpu = config.trainer.device == "cpu"  # elsewhere imports may touch the device: not tried
-    with forkserver.running() if on_cpu else contextlib.nullcontext() as python:
+    with forkserver.running() if _forks_workers(config) else contextlib.nullcontext() as python:
         _train(config, python)
 
 
-def _train(config: DictConfig, python: str | None) -> None:
-    check_cpu_plugin()
+def _forks_workers(config: DictConfig) -> bool:
+    """Whether all workers will be of a session that is started here, on this host alone.
+
+    Not with an accelerator: what is imported may touch the device, which was not tried.
+    """
     import ray
+
+    elsewhere = config.ray_kwargs.ray_init.get("address") or os.environ.get("RAY_ADDRESS")
+    return config.trainer.device == "cpu" and not elsewhere and not ray.is_initialized()
+
+
+def _train(config: DictConfig, python: str | None) -> None:
+    import ray
+
+    check_cpu_plugin()
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
     from ray.exceptions import RayError

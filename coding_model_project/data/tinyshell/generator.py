@@ -25,8 +25,6 @@ _SYLLABLES = tuple(c + v for c, v in product(_CONSONANTS, _VOWELS))
 _SHARES = {"train": 0.6, "validation": 0.15, "test": 0.25}
 _N_WORDS = 10
 """Of each role."""
-_ROLES = (("f", "g", "w"), ("f", "g", "w"), ("other",))
-"""Of the first action's names, of the second one's, and of what nobody asked about."""
 _N_LINES = 4
 _TWO_COMMANDS = 0.5
 """Share of tasks that take two."""
@@ -93,7 +91,9 @@ class Draw:
         self._split, self._seed = split, seed
         words = ["".join(syllables) for syllables in product(_SYLLABLES, repeat=2)]
         random.Random(seed).shuffle(words)
-        self._words = [[[words.pop() for _ in range(_N_WORDS)] for _ in roles] for roles in _ROLES]
+        groups = [words[i : i + _N_WORDS] for i in range(0, 7 * _N_WORDS, _N_WORDS)]
+        self._of_actions = groups[:3], groups[3:6]  # f, g and w of the first and of the second
+        self._others = groups[6]
 
     def __call__(self, rng: random.Random) -> ShellTask:
         while True:
@@ -108,12 +108,11 @@ class Draw:
         return next(name for name, end in zip(_SHARES, ends, strict=True) if number < end)
 
     def _task(self, rng: random.Random) -> ShellTask:
-        *of_actions, (others,) = self._words
-        left = rng.sample(others, len(others))
+        left = rng.sample(self._others, _N_WORDS)
         deeds: list[Deed] = []
         before: Files = {left.pop(): f"{left.pop()}\n"}  # that nobody asked to touch
-        for action, roles in zip(_actions(rng), of_actions, strict=False):
-            f, g, w = map(rng.choice, roles)
+        for action, groups in zip(_actions(rng), self._of_actions, strict=False):
+            f, g, w = map(rng.choice, groups)
             earlier = deeds[-1] if deeds else None
             goes_on = earlier is not None and earlier.action.keeps and action.reads
             if goes_on and rng.random() < _GOES_ON:

@@ -101,12 +101,12 @@ def _finish(exit_code: int) -> NoReturn:
     try:
         if _thread._count():
             sys.modules["threading"]._shutdown()
-    except BaseException:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001 - whatever its threads and handlers do is the program's
         pass
     try:
         if atexit._ncallbacks():
             atexit._run_exitfuncs()
-    except BaseException:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001 - whatever its threads and handlers do is the program's
         pass
     for stream in (sys.stdout, sys.stderr):
         try:
