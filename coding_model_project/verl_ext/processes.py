@@ -10,6 +10,7 @@ all that carry its token, and removes that folder: vLLM, verl and W&B leave sock
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import select
@@ -27,6 +28,7 @@ _LONGEST_TMPDIR = 60
 """A socket's path has at most 107 bytes (unix(7)), and vLLM's names have 37."""
 
 
+@functools.cache  # one is enough for all the runs of a process
 def start_sentinel() -> None:
     """Give this process and all it starts from now on a token and a TMPDIR, and start the sentinel."""
     token = secrets.token_hex(8)

@@ -1,6 +1,7 @@
 """Against the real sandbox: no honest way to read and write is rejected, no forgery accepted."""
 
 import asyncio
+import contextlib
 
 import psutil
 import pytest
@@ -10,6 +11,7 @@ from coding_model_project.graders.execution import ExecutionGrader
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, ErrorType, Limits, Problem, Test, Verdict
 from tests.fakes import stdin_problem
+from tests.processes import below
 
 pytestmark = pytest.mark.sandbox
 
@@ -181,8 +183,9 @@ async def test_a_killed_sandbox_gives_no_verdict():
 
     async def kill_for_ever() -> None:
         while True:
-            for child in psutil.Process().children():
-                child.kill()
+            for process in below("embedded.zygote"):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
             await asyncio.sleep(0.2)
 
     async with EmbeddedSandbox(workers=1) as sandbox:
