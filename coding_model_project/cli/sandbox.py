@@ -147,7 +147,8 @@ def bench(
     """Measure the sandbox's speed beside a plain process per test. The last line is JSON.
 
     With --url also a server's, by this project's client (http: a request per program) and as others
-    use it (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and p99_ms.
+    use it (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and p99_ms;
+    of calls_per_s, 20 that are calls of a function.
     """
     from coding_model_project.sandbox.bench import measure
 

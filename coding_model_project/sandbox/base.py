@@ -44,7 +44,7 @@ class Sandbox(Protocol):
         *,
         stop_when: StopWhen | None = None,
     ) -> list[Execution]:
-        """Run `program` once per input, in order, each in a fresh process.
+        """Run `program` once per input, in order, as if each were in a fresh process.
 
         Stops after the first answer for which `stop_when` holds. Safe to call concurrently.
 

@@ -2,8 +2,8 @@
 
 Peers: a `python -I -S` process per test; and, given a URL, a SandboxFusion server, by this project's
 client (a request per program) and as other clients use it (a plain `/run_code` request per test).
-Two workloads: programs of many tests, for tests per second and CPU time per test, and of one test,
-for programs per second and their latency.
+Three workloads: programs of many tests, for tests per second and CPU time per test; of one test, for
+programs per second and their latency; and of many tests that are calls of a function.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox, wire
 from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
-from coding_model_project.types import Limits, Program, Status, Stdin
+from coding_model_project.types import Call, Input, Limits, Program, Status, Stdin
 
 _SOURCE = "n = int(input())\nprint(sum(int(word) for word in input().split()) + n)"
 _STDIN = "3\n1 2 3\n"
+_FUNCTION = "def total(words):\n    return sum(int(word) for word in words.split()) + 3"
 _REQUESTS_PER_CORE = 4
 """At a server at once: while one program runs, the next one's request is read."""
 
@@ -49,6 +50,8 @@ class Throughput:
     """None where a server's processes cannot be seen from here."""
     p99_ms: float
     """99th percentile of the wall time of a program with one test, once it has its turn."""
+    calls_per_s: float | None = None
+    """Of programs with many tests that are calls; None for a side without such tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,8 @@ class _Side:
     run: Callable[[int], Awaitable[None]]
     """Run one program on so many tests."""
     at_once: int
+    call: Callable[[int], Awaitable[None]] | None = None
+    """Call one program's function so often."""
     server: psutil.Process | None = None
     sees_cpu: bool = True
 
@@ -99,7 +104,7 @@ async def measure(
             await asyncio.get_running_loop().run_in_executor(threads, _processes, tests)
 
         sides = {
-            "embedded": _Side(run=_by_sandbox(embedded), at_once=n),
+            "embedded": _by_sandbox(embedded, n),
             "subprocess": _Side(run=plain, at_once=n),
         }
         if url is not None:
@@ -112,15 +117,23 @@ async def measure(
         return Measurement(identity=embedded.identity, **medians)
 
 
-def _by_sandbox(sandbox: Sandbox) -> Callable[[int], Awaitable[None]]:
-    async def run(tests: int) -> None:
-        found = await sandbox.run(Program(source=_SOURCE), [Stdin(_STDIN)] * tests, Limits())
+def _by_sandbox(
+    sandbox: Sandbox, at_once: int, server: psutil.Process | None = None, *, sees_cpu: bool = True
+) -> _Side:
+    async def run(program: str, inputs: Sequence[Input]) -> None:
+        found = await sandbox.run(Program(source=program), inputs, Limits())
         if any(execution.status is not Status.finished for execution in found):
             raise SandboxError(
                 f"{sandbox.identity} gives {found[0].status} for a program that works"
             )
 
-    return run
+    return _Side(
+        run=lambda tests: run(_SOURCE, [Stdin(_STDIN)] * tests),
+        call=lambda tests: run(_FUNCTION, [Call(function="total", args=("1 2 3",))] * tests),
+        at_once=at_once,
+        server=server,
+        sees_cpu=sees_cpu,
+    )
 
 
 async def _server_sides(stack: AsyncExitStack, url: str, at_once: int) -> dict[str, _Side]:
@@ -147,9 +160,10 @@ async def _server_sides(stack: AsyncExitStack, url: str, at_once: int) -> dict[s
                 raise SandboxError(f"{url}: HTTP {answer.status_code}, {answer.text[:200]}")
 
     server = _listening(httpx.URL(url))
+    sees_cpu = server is not None
     return {
-        name: _Side(run=run, at_once=at_once, server=server, sees_cpu=server is not None)
-        for name, run in (("http", _by_sandbox(fusion)), ("run_code", request_per_test))
+        "http": _by_sandbox(fusion, at_once, server, sees_cpu=sees_cpu),
+        "run_code": _Side(run=request_per_test, at_once=at_once, server=server, sees_cpu=sees_cpu),
     }
 
 
@@ -168,26 +182,30 @@ def _listening(url: httpx.URL) -> psutil.Process | None:
 async def _round(side: _Side, programs: int, tests: int) -> Throughput:
     gate = asyncio.Semaphore(side.at_once)
 
-    async def one(tests: int) -> float:
+    async def one(run: Callable[[int], Awaitable[None]], tests: int) -> float:
         async with gate:
             started = time.perf_counter()
-            await side.run(tests)
+            await run(tests)
             return time.perf_counter() - started
 
-    async def all_of(tests: int) -> tuple[list[float], float]:
+    async def all_of(
+        run: Callable[[int], Awaitable[None]], tests: int
+    ) -> tuple[list[float], float]:
         started = time.perf_counter()
-        walls = await asyncio.gather(*(one(tests) for _ in range(programs)))
+        walls = await asyncio.gather(*(one(run, tests) for _ in range(programs)))
         return walls, time.perf_counter() - started
 
     cpu_s = _cpu_s(side.server)
-    _, many_s = await all_of(tests)
+    _, many_s = await all_of(side.run, tests)
     cpu_s = _cpu_s(side.server) - cpu_s
-    walls, single_s = await all_of(1)
+    walls, single_s = await all_of(side.run, 1)
+    calls_s = None if side.call is None else (await all_of(side.call, tests))[1]
     return Throughput(
         tests_per_s=programs * tests / many_s,
         programs_per_s=programs / single_s,
         cpu_ms_per_test=1000 * cpu_s / (programs * tests) if side.sees_cpu else None,
         p99_ms=1000 * statistics.quantiles(walls, n=100, method="inclusive")[98],
+        calls_per_s=None if calls_s is None else programs * tests / calls_s,
     )
 
 

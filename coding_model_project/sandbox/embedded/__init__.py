@@ -1,9 +1,11 @@
-"""A sandbox of our own: no containers, no root, a few milliseconds per test.
+"""A sandbox of our own: no containers, no root, a few milliseconds per program.
 
     EmbeddedSandbox (`supervisor`, this process)
       └ zygote × cores (`zygote`): preloaded interpreter, entered into its tier (`confine`)
           └ one process per program, which only compiles it
               └ one process per input: confined, then runs the program
+
+What comes with a single input, or only with calls that leave nothing to one another, takes one process.
 
 `EmbeddedSandbox` is imported on first use, so that the zygote, which lives in this package too,
 starts without the host's side.

@@ -215,6 +215,11 @@ def function(plan: Plan) -> str | None:
     return json.loads(head).get("function") if b"function" in head else None
 
 
+def has_calls(plan: Plan) -> bool:
+    """In a test's process: whether it was given the arguments of several calls."""
+    return plan.head.endswith(b'"calls": true}')
+
+
 def read_all(descriptor: int) -> bytes:
     """A file in memory, from where it stands."""
     with open(descriptor, "rb", closefd=False, buffering=0) as file:

@@ -49,6 +49,8 @@ class Ended:
     """What became of a test's process."""
 
     confined: bool
+    refused: bool
+    """The source does not compile, as far as that is found out by the test's own process."""
     exit: int
     """Exit code; of a signal, minus its number."""
     killed: str | None
@@ -66,6 +68,7 @@ class Ended:
         names = ("confined", "exit", "killed", "cpu_s", "wall_s", "full")
         return cls(
             **{name: head[name] for name in names},
+            refused=head.get("refused", False),
             printed=body[:printed],
             answered=body[printed:answered],
             stderr=body[answered:].decode("utf-8", "replace"),
@@ -75,7 +78,7 @@ class Ended:
 def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
     answered = ended.answered
     value: Plain | Opaque = None
-    status = _status(ended, limits)
+    status = how_it_ended(ended, limits)
     stderr = ended.stderr
     match given:
         case Call() if status is Status.finished:
@@ -144,7 +147,7 @@ _FAILED = {
 }
 
 
-def _status(ended: Ended, limits: Limits) -> Status:
+def how_it_ended(ended: Ended, limits: Limits) -> Status:
     code = ended.exit
     if ended.killed == "cpu" or ended.cpu_s > limits.cpu_s or code == -signal.SIGXCPU:
         return Status.cpu_timeout

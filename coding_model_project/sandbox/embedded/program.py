@@ -36,6 +36,18 @@ def run_call(code: types.CodeType, function: str, data: bytes) -> NoReturn:
     _run(lambda: _answer(code, function, data))
 
 
+def run_calls(code: types.CodeType, function: str, data: bytes, most: int | None) -> NoReturn:
+    """Call one of the program's functions on one encoded list of arguments after another.
+
+    Each call writes a line: `=`, how much was printed so far, a space and its encoded value, or `!` and
+    the same with what it raised.
+
+    Args:
+        most: how many are called; None for all.
+    """
+    _run(lambda: _answer_each(code, function, data, most))
+
+
 def run_callee(code: types.CodeType) -> NoReturn:
     """Answer the calls of tests in another process."""
     _run(lambda: callee.serve(_namespace(code, "solution"), READER, WRITER))
@@ -54,7 +66,7 @@ def _run(body: Callable[[], object]) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - whatever a program may raise
         exit_code = 1
         with contextlib.suppress(BaseException):
-            _print_traceback(error)
+            sys.stderr.write(_traceback(error))
     _finish(exit_code)
 
 
@@ -69,17 +81,36 @@ def _namespace(code: types.CodeType, name: str) -> types.ModuleType:
 def _answer(code: types.CodeType, name: str, data: bytes) -> None:
     function = callee.find(_namespace(code, "solution"), name)
     arguments: Any = codec.loads(data)
-    encoded = memoryview(codec.dumps(function(*arguments)))
-    while encoded:
-        encoded = encoded[os.write(ANSWER, encoded) :]
+    _write(codec.dumps(function(*arguments)))
 
 
-def _print_traceback(error: BaseException) -> None:
+def _answer_each(code: types.CodeType, name: str, data: bytes, most: int | None) -> None:
+    module = _namespace(code, "solution")
+    lists: Any = codec.loads(data)
+    for arguments in lists[:most]:
+        try:
+            value = callee.find(module, name)(*arguments)
+            mark, encoded = b"=", codec.dumps(value)
+        except Exception as error:
+            if isinstance(error, MemoryError):
+                raise
+            mark, encoded = b"!", codec.dumps(_traceback(error))
+        sys.stdout.flush()
+        _write(b"%b%d %b\n" % (mark, os.lseek(1, 0, os.SEEK_CUR), encoded))
+
+
+def _write(answer: bytes) -> None:
+    left = memoryview(answer)
+    while left:
+        left = left[os.write(ANSWER, left) :]
+
+
+def _traceback(error: BaseException) -> str:
     """As the interpreter prints it: without the frames of this file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace, limit=-3)
+    return "".join(traceback.format_exception(type(error), error, trace, limit=-3))
 
 
 def _exit_code(code: object) -> int:

@@ -8,15 +8,15 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.sandbox.embedded import fork_server, frames, together
+from coding_model_project.sandbox.embedded import calls, fork_server, frames, together
 from coding_model_project.sandbox.embedded.confine import Tier
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
@@ -41,8 +41,8 @@ _START_S = 60.0
 COMPILE_S = 60.0
 _LONGEST_ALONE = 1 << 16
 """Bytes of a source whose compilation may count as the CPU time of its test, nearly nothing."""
-_LONGEST_NAME = 400
-"""Characters of a function's name in JSON that a head for `fork_server` has room for."""
+_LONGEST_HEAD = 450
+"""Characters in JSON, besides the source's size, that a head for `fork_server` has room for."""
 _MARGIN_S = 15.0
 """Wall seconds above a wait's own limit before the zygote is given up as hanging."""
 
@@ -195,28 +195,26 @@ class Slot:
         if self._ending:
             self._receive(_MARGIN_S)
             self._ending = False
-        left = inputs[len(executions) :]
-        only = _only_input(program, source, left) if self._serves_alone else None
-        if only is not None:
-            executions.append(self._alone(source, only, limits))
-            stop(len(executions) - 1, executions[-1])
+
+        def add(seen: Iterable[Execution]) -> bool:
+            """Whether there is more to do after these."""
+            for one in seen:
+                executions.append(one)
+                if stop(len(executions) - 1, one):
+                    return False
+            return len(executions) < len(inputs)
+
+        comes_alone = self._serves_alone and len(source) <= _LONGEST_ALONE and not program.files
+        if comes_alone and not add(self._alone(source, inputs[len(executions) :], limits)):
             return
+        left = inputs[len(executions) :]
         failed = self._begin(program, source, limits)
         if failed is not None:
-            for index in range(len(executions), len(inputs)):
-                executions.append(failed)
-                if stop(index, failed):
-                    break
+            add([failed] * len(left))
             return
-        stopped = False
-        for seen in self._tried_together(left, limits):
-            executions.append(seen)
-            stopped = stop(len(executions) - 1, seen)
-            if stopped:
-                break
-        while not stopped and len(executions) < len(inputs):
-            executions.append(self._one(inputs[len(executions)], limits))
-            stopped = stop(len(executions) - 1, executions[-1])
+        more = add(self._tried_together(left, limits))
+        while more:
+            more = add([self._one(inputs[len(executions)], limits)])
         self._send({"end": True})
         self._ending = True
 
@@ -225,12 +223,7 @@ class Slot:
         whole = together.joined(inputs)
         if whole is None:
             return []
-        hurried = replace(
-            limits,
-            cpu_s=min(limits.cpu_s, together.CPU_S),
-            wall_s=min(limits.wall_s, together.WALL_S),
-        )
-        return together.believed(whole, self._one(whole.tests, hurried))
+        return together.believed(whole, self._one(whole.tests, together.hurried(limits)))
 
     def _one(self, given: Input, limits: Limits) -> Execution:
         """One input of the program at hand.
@@ -248,22 +241,39 @@ class Slot:
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
         return execution(given, ended, limits)
 
-    def _alone(self, source: bytes, given: Stdin | Call, limits: Limits) -> Execution:
-        """A program and its only input, which take one process."""
+    def _alone(self, source: bytes, inputs: Sequence[Input], limits: Limits) -> list[Execution]:
+        """Of the first inputs, as many as one process shows that takes the program with them."""
+        match inputs:
+            case [Stdin() | Call() as only]:
+                ((head, data),) = requests(only, limits)
+                if len(json.dumps(head)) > _LONGEST_HEAD:
+                    return []
+                ended = self._come_alone(source, head, data, limits)
+                return [_refused(ended) or execution(only, ended, limits)]
+        asked = calls.of(inputs)
+        if asked is None:
+            return []
+        head, data = asked.request
+        if len(json.dumps(head)) > _LONGEST_HEAD:
+            return []
+        hurried = together.hurried(limits)
+        ended = self._come_alone(source, head, data, hurried)
+        failed = _refused(ended)
+        return [failed] * len(inputs) if failed else calls.believed(asked, ended, hurried)
+
+    def _come_alone(
+        self, source: bytes, head: dict[str, Any], data: bytes, limits: Limits
+    ) -> Ended:
+        """What becomes of a program that comes with all it is asked, and takes one process."""
         if limits != self._limits:
             self._send({"limits": asdict(limits)})
             self._limits = limits
-        ((head, data),) = requests(given, limits)
         self._send({"single": len(source), **head}, source + data)
-        head, body = self._receive(COMPILE_S + limits.wall_s + _MARGIN_S)
-        ended = Ended.read(head, body)
-        if ended.confined:
-            return execution(given, ended, limits)
-        if head["refused"]:
-            return syntax_error(ended.stderr)
-        if ended.exit < 0 and ended.exit != -signal.SIGKILL:
-            return syntax_error("the compiler crashed")
-        raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
+        ended = Ended.read(*self._receive(COMPILE_S + limits.wall_s + _MARGIN_S))
+        crashed = ended.exit < 0 and ended.exit != -signal.SIGKILL  # the compiler, on this source
+        if not (ended.confined or ended.refused or crashed):
+            raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
+        return ended
 
     def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
         """Have a program compiled; what becomes of each of its inputs if it does not compile."""
@@ -308,15 +318,8 @@ class Slot:
         return self._channel
 
 
-def _only_input(program: Program, source: bytes, inputs: Sequence[Input]) -> Stdin | Call | None:
-    """The input of a program that may come with it: it is one, of a kind that `fork_server` takes, and
-    the source takes no time to compile."""
-    if len(source) > _LONGEST_ALONE or program.files:
+def _refused(ended: Ended) -> Execution | None:
+    """Of a program that was not run, since it does not compile."""
+    if ended.confined:
         return None
-    match inputs:
-        case [Stdin() as text]:
-            return text
-        case [Call() as call] if len(json.dumps(call.function)) <= _LONGEST_NAME:
-            return call
-        case _:
-            return None
+    return syntax_error(ended.stderr if ended.refused else "the compiler crashed")

@@ -10,15 +10,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from coding_model_project.types import Asserts, Execution, Input, Status
+from coding_model_project.types import Asserts, Execution, Input, Limits, Status
 
-CPU_S, WALL_S = 0.5, 2.0
-"""Limits of the try: what takes longer costs at most so much more."""
+_CPU_S, _WALL_S = 0.5, 2.0
 
 _LINE = re.compile(r"line (\d+)")
+
+
+def hurried(limits: Limits) -> Limits:
+    """Limits of a try: one that is in vain costs at most so much more."""
+    return replace(limits, cpu_s=min(limits.cpu_s, _CPU_S), wall_s=min(limits.wall_s, _WALL_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

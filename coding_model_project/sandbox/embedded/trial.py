@@ -107,12 +107,19 @@ def plan(
     )
 
 
-def of_test(code: types.CodeType, plan: fork_server.Plan) -> NoReturn:
-    """In a confined process that the compiled loop has made: run the program on what it was given."""
+def of_test(code: types.CodeType, plan: fork_server.Plan, *, stateless: bool = False) -> NoReturn:
+    """In a confined process that the compiled loop has made: run the program on what it was given.
+
+    Args:
+        stateless: make all of several calls, not only the first.
+    """
     function = fork_server.function(plan)
     if function is None:
         program.run_script(code)
-    program.run_call(code, function, fork_server.read_all(0))
+    data = fork_server.read_all(0)
+    if fork_server.has_calls(plan):
+        program.run_calls(code, function, data, None if stateless else 1)
+    program.run_call(code, function, data)
 
 
 def run(channel: socket.socket, compiled: Compiled, head: dict[str, Any], data: bytes) -> None:

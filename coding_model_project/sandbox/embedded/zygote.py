@@ -5,12 +5,14 @@
           ├ T, one per input: confined, then runs the program
           └ A, one per input of asserts: the trusted tests, confined too, calling into T (`trial`)
 
-A program without files whose only input is no asserts comes alone: its T is the zygote's own child,
-compiles it, and is confined then. Where a C compiler is, T are forked by `fork_server`, not in Python.
+Where a C compiler is, T are forked by `fork_server`, not in Python, and most programs do without P: one
+with a single input, or with calls only, comes with them to a T that is the zygote's own child, compiles
+it, and is confined then. It makes all the calls if they can leave nothing to one another (`stateless`).
 
 The zygote never holds a source, or programs would find those of others in memory: P receives its own.
-One input at a time: a program never holds an input it has not been asked about. No expected output
-comes here at all. Started by `slot` as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES COMPILED_LOOP`.
+No expected output comes here at all.
+
+Started by `slot` as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES COMPILED_LOOP`.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from coding_model_project.sandbox.embedded.fork_server import (
     ForkServer,
     Plan,
 )
+from coding_model_project.sandbox.embedded.stateless import is_stateless
 from coding_model_project.sandbox.embedded.trial import Compiled, Ready
 from coding_model_project.types import Limits
 
@@ -66,9 +69,7 @@ def main() -> None:
             importlib.import_module(name)
     server = _server(library)
     confinement = prepare(Tier(tier))
-    plan = lru_cache(maxsize=64)(
-        partial(trial.plan, confinement, channel=channel.fileno(), single=False)
-    )
+    plan = lru_cache(maxsize=64)(partial(trial.plan, confinement, channel=channel.fileno()))
     linux.adopt_orphans()
     forget_the_host()
     gc.collect()
@@ -89,9 +90,11 @@ def main() -> None:
             head, n = frames.receive_head(channel)
             limits = Limits(**head["limits"])
             if "sizes" not in head:  # the limits of programs that come alone from here on
-                alone = trial.plan(confinement, limits, channel.fileno(), single=True)
+                alone = plan(limits, single=True)
                 continue
-            served = plan(limits) if server is not None and not head["files"] else None
+            served = (
+                plan(limits, single=False) if server is not None and not head["files"] else None
+            )
             ready = trial.ready(confinement, limits, sum(head["sizes"][1:]), served)
             pid = os.fork()
             if pid == 0:
@@ -229,12 +232,14 @@ def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
 def _alone(server: ForkServer, plan: Plan, confinement: Confinement) -> NoReturn:
     """In a test's process that is not yet confined: compile the program it came with, and run it."""
     try:
-        code = _code(fork_server.read_all(SOURCE_FD), confinement)
+        source = fork_server.read_all(SOURCE_FD)
+        code = _code(source, confinement)
         if isinstance(code, str):
             server.refuse(plan, code)
         else:
+            several = fork_server.has_calls(plan) and is_stateless(source)
             server.confine(plan)
-            trial.of_test(code, plan)
+            trial.of_test(code, plan, stateless=several)
     except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
         traceback.print_exc()
         sys.stderr.flush()

@@ -1,0 +1,240 @@
+"""Several tests of one program that are calls of its function, answered by one process.
+
+One fork instead of one for each, since a process costs more than what most tests do. All calls are made
+of a program without a state (`stateless`), of any other the first. Asserts that compare a call of the
+entry point with a literal are calls, too: what they expect stays here, and is compared here. What the
+process did not answer is found out by the test on its own, so that what is found is the same.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from coding_model_project import codec
+from coding_model_project.sandbox.embedded.codec import decode
+from coding_model_project.sandbox.embedded.outcomes import Ended, execution, how_it_ended
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Execution,
+    Input,
+    Limits,
+    Opaque,
+    Plain,
+    Status,
+)
+
+_LINE_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Assert:
+    """`assert f(arguments) == expected`."""
+
+    arguments: tuple[Plain, ...]
+    expected: Plain
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Inputs as calls of one function."""
+
+    function: str
+    inputs: Sequence[Call | tuple[_Assert, ...]]
+
+    @property
+    def arguments(self) -> list[tuple[Plain, ...]]:
+        """Of each call."""
+        found: list[tuple[Plain, ...]] = []
+        for given in self.inputs:
+            found += [given.args] if isinstance(given, Call) else [one.arguments for one in given]
+        return found
+
+    @property
+    def request(self) -> tuple[dict[str, Any], bytes]:
+        """The head and body of the frame that asks for them."""
+        return {"function": self.function, "calls": True}, codec.dumps(self.arguments)
+
+
+def of(inputs: Sequence[Input]) -> Calls | None:
+    """Inputs as calls; None if they are not, or not of one function."""
+    names = {_function(given) for given in inputs}
+    name = next(iter(names))
+    if len(names) > 1 or name is None:
+        return None
+    found: list[Call | tuple[_Assert, ...]] = []
+    for given in inputs:
+        if isinstance(given, Asserts):
+            asserts = _asserts(given)
+            if asserts is None:
+                return None
+            found.append(asserts)
+        elif isinstance(given, Call):
+            found.append(given)
+    return Calls(name, found)
+
+
+def _function(given: Input) -> str | None:
+    match given:
+        case Call():
+            return given.function
+        case Asserts():
+            return given.entry_point
+        case _:
+            return None
+
+
+@lru_cache(maxsize=4096)
+def _asserts(tests: Asserts) -> tuple[_Assert, ...] | None:
+    """All that a source does, if it is nothing else."""
+    try:
+        body = ast.parse(tests.source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    name = str(tests.entry_point).rpartition(".")[2]
+    found = [_assert(statement, name, tests.source) for statement in body]
+    return tuple(one for one in found if one) if found and all(found) else None
+
+
+def _assert(statement: ast.stmt, name: str, source: str) -> _Assert | None:
+    match statement:
+        case ast.Assert(
+            test=ast.Compare(
+                left=ast.Call(func=ast.Name(id=called), args=given, keywords=[]),
+                ops=[ast.Eq()],
+                comparators=[right],
+            ),
+            lineno=first,
+            end_lineno=last,
+            msg=None | ast.Constant(),
+        ) if called in (name, "candidate") and first == last:
+            pass
+        case _:
+            return None
+    try:
+        values: Any = [ast.literal_eval(one) for one in (*given, right)]
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if codec.loads(codec.dumps(values)) != values:  # e.g. an ellipsis
+        return None
+    line = source.splitlines()[first - 1].strip()
+    return _Assert(tuple(values[:-1]), values[-1], f"line {first}: {line}"[:_LINE_CHARS])
+
+
+def believed(calls: Calls, ended: Ended, limits: Limits) -> list[Execution]:
+    """Executions of the first inputs, as many as the process has shown.
+
+    One that did not end well shows at most that the first failed: which call ended it is not known.
+    """
+    status, first = how_it_ended(ended, limits), calls.inputs[0]
+    if (
+        status in (Status.raised, Status.signalled)
+        and isinstance(first, Call)
+        and not ended.answered
+    ):
+        return [execution(first, ended, limits)]
+    if status is not Status.finished:
+        return []
+    said = list(_said(ended, limits.output_kb << 10))
+    n = len(calls.arguments)
+    if len(said) < n and not isinstance(first, Call):
+        return []  # asserts may lean on what the ones before have left: `together` tries them so
+    share = Execution(
+        status=Status.finished, exit_code=0, cpu_s=ended.cpu_s / n, wall_s=ended.wall_s / n
+    )
+    left = iter(said)
+    executions: list[Execution] = []
+    for given in calls.inputs:
+        if isinstance(given, Call):
+            one = next(left, None)
+            found = None if one is None else _of_call(one, share)
+        else:
+            found = _of_asserts(given, list(islice(left, len(given))), share)
+        if found is None:
+            break
+        executions.append(found)
+    return executions
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What became of one call."""
+
+    printed: str
+    value: Plain | Opaque
+    raised: str | None
+
+
+def _said(ended: Ended, max_bytes: int) -> Iterator[_Said]:
+    """The lines that `program.run_calls` wrote; up to the first that is none."""
+    printed = 0
+    for line in ended.answered.split(b"\n")[:-1]:
+        head, _, encoded = line.partition(b" ")
+        if head[:1] not in (b"=", b"!") or not head[1:].isdigit() or len(head) > 20:
+            return
+        value = decode(encoded, max_bytes)
+        before, printed = printed, int(head[1:])
+        text = ended.printed[before:printed].decode("utf-8", "replace")
+        if head[:1] == b"=":
+            yield _Said(text, value, None)
+        elif isinstance(value, str):
+            yield _Said(text, None, value)
+        else:
+            return
+
+
+def _of_call(said: _Said, share: Execution) -> Execution:
+    if said.raised is None:
+        return replace(share, stdout=said.printed, value=said.value)
+    return replace(
+        share,
+        status=Status.raised,
+        stdout=said.printed,
+        exit_code=1,
+        stderr_tail=said.raised,
+    )
+
+
+def _of_asserts(
+    asserts: Sequence[_Assert], said: Sequence[_Said], share: Execution
+) -> Execution | None:
+    """None for what only their own process can tell: an exception, a value that is no plain data."""
+    n, printed = len(asserts), ""
+    value: bool | str = True
+    for index, one in enumerate(asserts):
+        holds = _holds(one, said[index]) if index < len(said) else None
+        if holds is None:
+            return None
+        printed += said[index].printed
+        if not holds:
+            value = one.line
+            break
+    return replace(
+        share, value=value, stdout=printed, cpu_s=share.cpu_s * n, wall_s=share.wall_s * n
+    )
+
+
+def _holds(one: _Assert, said: _Said) -> bool | None:
+    """None if that cannot be told here."""
+    if said.raised is not None:
+        return None
+    try:
+        if said.value == one.expected:
+            return True
+    except RecursionError:
+        return None
+    return None if _has_opaque(said.value) else False
+
+
+def _has_opaque(value: Plain | Opaque) -> bool:
+    if isinstance(value, dict):
+        return any(_has_opaque(k) or _has_opaque(v) for k, v in value.items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(map(_has_opaque, value))
+    return isinstance(value, Opaque)
