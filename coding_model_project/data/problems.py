@@ -72,13 +72,18 @@ def read_problems(path: Path | str) -> tuple[Problem, ...]:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            problem = _parse(line, f"{path}:{number}")
-            if problem.task is not None:
-                problem = replace(problem, task=str(path.parent.resolve() / problem.task))
+            problem = from_file(_parse(line, f"{path}:{number}"), path)
             if problem.id in problems:
                 raise DataError(f"{path}:{number}: id {problem.id!r} was there before")
             problems[problem.id] = problem
     return tuple(problems.values())
+
+
+def from_file(problem: Problem, path: Path) -> Problem:
+    """A problem of a file, with its Harbor task's folder named as from anywhere."""
+    if problem.task is None:
+        return problem
+    return replace(problem, task=str(path.parent.resolve() / problem.task))
 
 
 def _parse(line: bytes, where: str) -> Problem:

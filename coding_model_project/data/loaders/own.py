@@ -10,7 +10,7 @@ from coding_model_project.data.loaders.base import Place, Published, SetAside, T
 from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.loaders.remote import is_url, local_copy
 from coding_model_project.data.loaders.table import split_word
-from coding_model_project.data.problems import problem_from_json
+from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem
 
@@ -22,7 +22,8 @@ def is_own(path: Path) -> bool:
     if path.is_dir() or not path.name.endswith((".jsonl", ".jsonl.gz")):
         return False
     first = next(read_rows(path), None)
-    return first is not None and all(field in first[1] for field in OWN_FIELDS)
+    fields = first[1].keys() if first else set[str]()
+    return {"id", "split", "statement"} <= fields and bool({"tests", "task"} & fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class OwnLoader:
         path = local_copy(str(place.path)) if is_url(place.path) else Path(place.path)
         trail.origins.append(str(place.path))
         for where, row in read_rows(path):
-            problem = problem_from_json(row, where)
+            problem = from_file(problem_from_json(row, where), path)
             if place.split in (None, problem.split, split_word(problem.split)):
                 yield problem
 

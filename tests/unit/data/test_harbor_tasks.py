@@ -183,6 +183,17 @@ def test_tasks_are_problems_that_their_verifier_judges(tmp_path):
     assert {problem.task for problem in kept} == {problem.task for problem in loaded.problems}
 
 
+def test_a_file_that_names_tasks_names_them_from_its_own_folder(tmp_path):
+    task = folder(tmp_path / "mine" / "tasks" / "plain")
+    row = {"id": "plain", "split": "train", "statement": "Do.", "language": "bash"}
+    file = tmp_path / "mine" / "problems.jsonl"
+    file.write_text(json.dumps({**row, "grader": "harbor", "task": "tasks/plain"}) + "\n")
+    loaded = load("mine", path=file)
+    write_training_files(loaded.problems, tmp_path / "rows", Plan())
+    for kept in (loaded.problems, read_problems(tmp_path / "rows" / "problems.jsonl")):
+        assert [str(Path(problem.task).resolve()) for problem in kept] == [str(task.resolve())]
+
+
 def test_tasks_that_are_test_only_make_no_training_rows(tmp_path):
     export([replace(SCRIPT, id="humaneval/1", split="test")], tmp_path / "tasks")
     folder(tmp_path / "tasks" / "b", '[task]\nname = "org/HumanEval-fixed"')
