@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from coding_model_project.sandbox.embedded import asserts, program
+from coding_model_project.sandbox.embedded.stateless import is_stateless
 
 FIRST_DESCRIPTOR = 3
 PROGRAM_FILE = "solution.py"
@@ -42,14 +43,19 @@ def main(arguments: list[str]) -> None:
     memory, longest = int(memory_mb) << 20, (int(output_kb) + 1) << 10
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (longest, longest))
+    source = Path(PROGRAM_FILE).read_bytes()
     try:
-        code = compile(Path(PROGRAM_FILE).read_bytes(), PROGRAM_FILE, "exec", dont_inherit=True)
+        code = compile(source, PROGRAM_FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - for people
         sys.exit(_SYNTAX_ERROR)
     if mode == "script":
         sys.argv[1:] = []
         program.run_script(code)
+    if mode == "calls":
+        asked = json.load(sys.stdin)
+        most = None if is_stateless(source) else 1
+        program.run_calls(code, asked["call"], json.dumps(asked["args"]).encode(), most)
     if mode == "call":
         asked = json.load(sys.stdin)
         program.run_call(code, asked["call"], json.dumps(asked["args"]).encode())

@@ -195,6 +195,8 @@ class Slot:
         if self._ending:
             self._receive(_MARGIN_S)
             self._ending = False
+        if len(executions) == len(inputs):
+            return  # the zygote was lost after the last of them
 
         def add(seen: Iterable[Execution]) -> bool:
             """Whether there is more to do after these."""
