@@ -54,8 +54,8 @@ def main(arguments: list[str]) -> None:
         program.run_script(code)
     if mode == "calls":
         asked = json.load(sys.stdin)
-        most = None if is_stateless(source) else 1
-        program.run_calls(code, asked["call"], json.dumps(asked["args"]).encode(), most)
+        data = json.dumps(asked["args"]).encode()
+        program.run_calls(code, asked["call"], data, stateless=is_stateless(source))
     if mode == "call":
         asked = json.load(sys.stdin)
         program.run_call(code, asked["call"], json.dumps(asked["args"]).encode())

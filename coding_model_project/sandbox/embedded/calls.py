@@ -9,6 +9,7 @@ process did not answer is found out by the test on its own, so that what is foun
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -30,6 +31,8 @@ from coding_model_project.types import (
 )
 
 _LINE_CHARS = 500
+_TAIL = 2000
+"""Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +52,25 @@ class Calls:
     inputs: Sequence[Call | tuple[_Assert, ...]]
 
     @property
-    def arguments(self) -> list[tuple[Plain, ...]]:
-        """Of each call."""
-        found: list[tuple[Plain, ...]] = []
-        for given in self.inputs:
-            found += [given.args] if isinstance(given, Call) else [one.arguments for one in given]
-        return found
+    def arguments(self) -> list[list[tuple[Plain, ...]]]:
+        """Of each call, by input."""
+        return [
+            [given.args] if isinstance(given, Call) else [one.arguments for one in given]
+            for given in self.inputs
+        ]
 
     @property
     def request(self) -> tuple[dict[str, Any], bytes]:
         """The head and body of the frame that asks for them."""
-        return {"function": self.function, "calls": True}, codec.dumps(self.arguments)
+        pictures = [[codec.to_json(one) for one in group] for group in self.arguments]
+        return {"function": self.function, "calls": True}, json.dumps(pictures).encode()
 
 
 def of(inputs: Sequence[Input]) -> Calls | None:
     """Inputs as calls; None if they are not, or not of one function."""
     names = {_function(given) for given in inputs}
-    name = next(iter(names))
-    if len(names) > 1 or name is None:
+    name = names.pop() if len(names) == 1 else None
+    if name is None:
         return None
     found: list[Call | tuple[_Assert, ...]] = []
     for given in inputs:
@@ -94,7 +98,7 @@ def _function(given: Input) -> str | None:
 def _asserts(tests: Asserts) -> tuple[_Assert, ...] | None:
     """All that a source does, if it is nothing else."""
     try:
-        body = ast.parse(tests.source).body
+        body = ast.parse(tests.source.encode()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     name = str(tests.entry_point).rpartition(".")[2]
@@ -117,32 +121,35 @@ def _assert(statement: ast.stmt, name: str, source: str) -> _Assert | None:
             pass
         case _:
             return None
+    if any(isinstance(node, ast.Set) for one in given for node in ast.walk(one)):
+        return None  # its order would be that of this process
     try:
         values: Any = [ast.literal_eval(one) for one in (*given, right)]
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
-    if codec.loads(codec.dumps(values)) != values:  # e.g. an ellipsis
-        return None
+    if values[-1] is None or codec.loads(codec.dumps(values)) != values:
+        return None  # what else the program changed would have to come back; an ellipsis
     line = source.splitlines()[first - 1].strip()
     return _Assert(tuple(values[:-1]), values[-1], f"line {first}: {line}"[:_LINE_CHARS])
+
+
+_TOLD_OF_THE_FIRST = (Status.finished, Status.raised, Status.signalled)
 
 
 def believed(calls: Calls, ended: Ended, limits: Limits) -> list[Execution]:
     """Executions of the first inputs, as many as the process has shown.
 
-    One that did not end well shows at most that the first failed: which call ended it is not known.
+    That is one where the program may have a state, or ended before it answered. Else all, if the process
+    ended well: which call ended it is not known.
     """
     status, first = how_it_ended(ended, limits), calls.inputs[0]
-    if (
-        status in (Status.raised, Status.signalled)
-        and isinstance(first, Call)
-        and not ended.answered
-    ):
-        return [execution(first, ended, limits)]
+    if isinstance(first, Call) and not ended.answered.startswith((b"=", b"!")):
+        alone = execution(first, ended, limits)
+        return [alone] if alone.status in _TOLD_OF_THE_FIRST else []
     if status is not Status.finished:
         return []
-    said = list(_said(ended, limits.output_kb << 10))
-    n = len(calls.arguments)
+    n = sum(map(len, calls.arguments))
+    said = list(islice(_said(ended, limits.output_kb << 10), n))
     if len(said) < n and not isinstance(first, Call):
         return []  # asserts may lean on what the ones before have left: `together` tries them so
     share = Execution(
@@ -178,8 +185,10 @@ def _said(ended: Ended, max_bytes: int) -> Iterator[_Said]:
         head, _, encoded = line.partition(b" ")
         if head[:1] not in (b"=", b"!") or not head[1:].isdigit() or len(head) > 20:
             return
-        value = decode(encoded, max_bytes)
         before, printed = printed, int(head[1:])
+        if not before <= printed <= len(ended.printed):
+            return
+        value = decode(encoded, max_bytes)
         text = ended.printed[before:printed].decode("utf-8", "replace")
         if head[:1] == b"=":
             yield _Said(text, value, None)
@@ -197,7 +206,7 @@ def _of_call(said: _Said, share: Execution) -> Execution:
         status=Status.raised,
         stdout=said.printed,
         exit_code=1,
-        stderr_tail=said.raised,
+        stderr_tail=said.raised.encode("utf-8", "replace")[-_TAIL:].decode("utf-8", "replace"),
     )
 
 
@@ -227,9 +236,9 @@ def _holds(one: _Assert, said: _Said) -> bool | None:
     try:
         if said.value == one.expected:
             return True
+        return None if _has_opaque(said.value) else False
     except RecursionError:
         return None
-    return None if _has_opaque(said.value) else False
 
 
 def _has_opaque(value: Plain | Opaque) -> bool:

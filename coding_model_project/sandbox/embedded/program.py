@@ -6,7 +6,10 @@ import _io
 import _thread
 import atexit
 import contextlib
+import gc
+import json
 import os
+import resource
 import sys
 import traceback
 import types
@@ -22,6 +25,8 @@ OUT_OF_MEMORY = 77
 ANSWER = 3
 """Descriptor a call's value is written to."""
 
+_MUCH_KB = 64 << 10
+
 READER, WRITER = 3, 4
 """Descriptors of a program that tests call: their requests, and its answers."""
 
@@ -36,16 +41,20 @@ def run_call(code: types.CodeType, function: str, data: bytes) -> NoReturn:
     _run(lambda: _answer(code, function, data))
 
 
-def run_calls(code: types.CodeType, function: str, data: bytes, most: int | None) -> NoReturn:
-    """Call one of the program's functions on one encoded list of arguments after another.
+def run_calls(code: types.CodeType, function: str, data: bytes, *, stateless: bool) -> NoReturn:
+    """Call one of the program's functions several times.
 
     Each call writes a line: `=`, how much was printed so far, a space and its encoded value, or `!` and
     the same with what it raised.
 
     Args:
-        most: how many are called; None for all.
+        data: JSON: encoded lists of arguments, in lists of those that may see what others leave in
+            an object of the program's, as the asserts of one test do.
+        stateless: whether to. If not, the first call is made, as by `run_call`.
     """
-    _run(lambda: _answer_each(code, function, data, most))
+    if stateless:
+        _run(lambda: _answer_each(code, function, data))
+    _run(lambda: _answer(code, function, json.dumps(json.loads(data)[0][0]).encode()))
 
 
 def run_callee(code: types.CodeType) -> NoReturn:
@@ -84,19 +93,27 @@ def _answer(code: types.CodeType, name: str, data: bytes) -> None:
     _write(codec.dumps(function(*arguments)))
 
 
-def _answer_each(code: types.CodeType, name: str, data: bytes, most: int | None) -> None:
+def _answer_each(code: types.CodeType, name: str, data: bytes) -> None:
     module = _namespace(code, "solution")
-    lists: Any = codec.loads(data)
-    for arguments in lists[:most]:
-        try:
-            value = callee.find(module, name)(*arguments)
-            mark, encoded = b"=", codec.dumps(value)
-        except Exception as error:
-            if isinstance(error, MemoryError):
-                raise
-            mark, encoded = b"!", codec.dumps(_traceback(error))
-        sys.stdout.flush()
-        _write(b"%b%d %b\n" % (mark, os.lseek(1, 0, os.SEEK_CUR), encoded))
+    for group in json.loads(data):
+        function = None
+        for arguments in group:
+            _collect_much()
+            try:
+                function = function or callee.find(module, name)
+                mark, encoded = b"=", codec.dumps(function(*codec.from_json(arguments)))
+            except Exception as error:
+                if isinstance(error, MemoryError):
+                    raise
+                mark, encoded = b"!", codec.dumps(_traceback(error))
+            sys.stdout.flush()
+            _write(b"%b%d %b\n" % (mark, os.lseek(1, 0, os.SEEK_CUR), encoded))
+
+
+def _collect_much() -> None:
+    """A call that left much garbage must not leave the next one without memory."""
+    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MUCH_KB:
+        gc.collect()
 
 
 def _write(answer: bytes) -> None:

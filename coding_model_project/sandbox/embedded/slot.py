@@ -43,6 +43,8 @@ _LONGEST_ALONE = 1 << 16
 """Bytes of a source whose compilation may count as the CPU time of its test, nearly nothing."""
 _LONGEST_HEAD = 450
 """Characters in JSON, besides the source's size, that a head for `fork_server` has room for."""
+_SHARE_OF_MEMORY = 4
+"""Arguments of several calls may fill 1/2**4 of a program's memory."""
 _MARGIN_S = 15.0
 """Wall seconds above a wait's own limit before the zygote is given up as hanging."""
 
@@ -195,8 +197,10 @@ class Slot:
         if self._ending:
             self._receive(_MARGIN_S)
             self._ending = False
-        if len(executions) == len(inputs):
-            return  # the zygote was lost after the last of them
+        if executions and (
+            len(executions) == len(inputs) or stop(len(executions) - 1, executions[-1])
+        ):
+            return  # the zygote was lost after the last that was wanted
 
         def add(seen: Iterable[Execution]) -> bool:
             """Whether there is more to do after these."""
@@ -256,7 +260,8 @@ class Slot:
         if asked is None:
             return []
         head, data = asked.request
-        if len(json.dumps(head)) > _LONGEST_HEAD:
+        longest = limits.memory_mb << 20 >> _SHARE_OF_MEMORY
+        if len(json.dumps(head)) > _LONGEST_HEAD or len(data) > longest:
             return []
         hurried = together.hurried(limits)
         ended = self._come_alone(source, head, data, hurried)

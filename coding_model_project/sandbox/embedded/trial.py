@@ -111,14 +111,14 @@ def of_test(code: types.CodeType, plan: fork_server.Plan, *, stateless: bool = F
     """In a confined process that the compiled loop has made: run the program on what it was given.
 
     Args:
-        stateless: make all of several calls, not only the first.
+        stateless: make all calls it was given, not only the first.
     """
     function = fork_server.function(plan)
     if function is None:
         program.run_script(code)
     data = fork_server.read_all(0)
     if fork_server.has_calls(plan):
-        program.run_calls(code, function, data, None if stateless else 1)
+        program.run_calls(code, function, data, stateless=stateless)
     program.run_call(code, function, data)
 
 
