@@ -255,7 +255,10 @@ def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:
         ConfigError: the model could be asked nothing at all.
     """
     if all(generated.refused for _, generated, _ in judged):
-        raise ConfigError(f"no prompt was answered: {judged[0][1].refused}")
+        why = judged[0][1].refused
+        raise ConfigError(
+            f"no prompt was answered (if the model's context is short, lower max_tokens): {why}"
+        )
     down = [r.ungradable for _, _, r in judged if (r.ungradable or "").startswith("SandboxError")]
     if down:
         raise SandboxError(

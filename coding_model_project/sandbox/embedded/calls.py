@@ -3,7 +3,8 @@
 One fork instead of one for each, since a process costs more than what most tests do. All calls are made
 of a program without a state (`stateless`), of any other the first. Asserts that compare a call of the
 entry point with a literal are calls, too: what they expect stays here, and is compared here. What the
-process did not answer is found out by the test on its own, so that what is found is the same.
+process did not answer is found out by the test on its own, so that what is found is the same; but for
+programs that go by the addresses of objects, or recurse to within five frames of the limit.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from coding_model_project.types import (
 _LINE_CHARS = 500
 _TAIL = 2000
 """Bytes."""
+_OF_THE_FIRST = (Status.finished, Status.raised, Status.signalled)
+"""How a process may end that answered the first call alone, for that to be believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +131,9 @@ def _assert(statement: ast.stmt, name: str, source: str) -> _Assert | None:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     if values[-1] is None or codec.loads(codec.dumps(values)) != values:
-        return None  # what else the program changed would have to come back; an ellipsis
+        return None  # arguments that the program changed would have to come back; no plain data
     line = source.splitlines()[first - 1].strip()
     return _Assert(tuple(values[:-1]), values[-1], f"line {first}: {line}"[:_LINE_CHARS])
-
-
-_TOLD_OF_THE_FIRST = (Status.finished, Status.raised, Status.signalled)
 
 
 def believed(calls: Calls, ended: Ended, limits: Limits) -> list[Execution]:
@@ -145,7 +145,7 @@ def believed(calls: Calls, ended: Ended, limits: Limits) -> list[Execution]:
     status, first = how_it_ended(ended, limits), calls.inputs[0]
     if isinstance(first, Call) and not ended.answered.startswith((b"=", b"!")):
         alone = execution(first, ended, limits)
-        return [alone] if alone.status in _TOLD_OF_THE_FIRST else []
+        return [alone] if alone.status in _OF_THE_FIRST else []
     if status is not Status.finished:
         return []
     n = sum(map(len, calls.arguments))
