@@ -1,4 +1,9 @@
+import signal
+
 import pytest
+
+# A shell's background jobs ignore Ctrl-C, and so would the runs that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
