@@ -108,15 +108,15 @@ class _Runner:
         if asked is None:
             return []
         limits = together.hurried(Limits(**self._limits))
-        _, arguments = asked.request
-        given = json.dumps({"call": asked.function, "args": json.loads(arguments)}).encode()
+        given = json.dumps({"call": asked.function, "args": asked.pictures}).encode()
         timeout = suppress(subprocess.TimeoutExpired)
         with timeout, self._folder() as folder, _files(given, b"") as (stdin, output):
             process = self._start(folder, "calls", stdin, subprocess.DEVNULL, (output,))
             code = process.wait(limits.wall_s)
             answer = _content(output, self._max_bytes)
             if answer is not None:
-                found = calls.believed(asked, _ended_with(code, answer), limits)
+                ended = Ended(confined=True, exit=code, answered=answer)
+                found = calls.believed(asked, ended, limits)
                 return [_reason(test, one) for test, one in zip(tests, found, strict=False)]
         return []
 
@@ -222,21 +222,6 @@ def _input(test: Mapping[str, Any]) -> Input:
     if "call" in test:
         return Call(function=test["call"], args=tuple(map(from_json, test["args"])))
     return Asserts(source=test["asserts"], entry_point=test.get("entry_point"))
-
-
-def _ended_with(code: int, answer: bytes) -> Ended:
-    return Ended(
-        confined=True,
-        refused=False,
-        exit=code,
-        killed=None,
-        cpu_s=0.0,
-        wall_s=0.0,
-        full=False,
-        printed=b"",
-        answered=answer,
-        stderr="",
-    )
 
 
 def _reason(test: Mapping[str, Any], execution: Execution) -> str | None:

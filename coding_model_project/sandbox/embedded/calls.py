@@ -55,6 +55,11 @@ class Calls:
     inputs: Sequence[Call | tuple[_Assert, ...]]
 
     @property
+    def pictures(self) -> list[list[Any]]:
+        """The arguments of each call, by input, as JSON takes them."""
+        return [[codec.to_json(one) for one in group] for group in self.arguments]
+
+    @property
     def arguments(self) -> list[list[tuple[Plain, ...]]]:
         """Of each call, by input."""
         return [
@@ -65,8 +70,7 @@ class Calls:
     @property
     def request(self) -> tuple[dict[str, Any], bytes]:
         """The head and body of the frame that asks for them."""
-        pictures = [[codec.to_json(one) for one in group] for group in self.arguments]
-        return {"function": self.function, "calls": True}, json.dumps(pictures).encode()
+        return {"function": self.function, "calls": True}, json.dumps(self.pictures).encode()
 
 
 def of(inputs: Sequence[Input]) -> Calls | None:
@@ -139,8 +143,8 @@ def _assert(statement: ast.stmt, name: str, source: str) -> _Assert | None:
 def believed(calls: Calls, ended: Ended, limits: Limits) -> list[Execution]:
     """Executions of the first inputs, as many as the process has shown.
 
-    That is one where the program may have a state, or ended before it answered. Else all, if the process
-    ended well: which call ended it is not known.
+    That is the first of a program that may have a state or did not come to answer, else all that it
+    answered, but none if it did not end well: which call ended it is not known.
     """
     status, first = how_it_ended(ended, limits), calls.inputs[0]
     if isinstance(first, Call) and not ended.answered.startswith((b"=", b"!")):

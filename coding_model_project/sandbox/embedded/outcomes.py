@@ -49,18 +49,18 @@ class Ended:
     """What became of a test's process."""
 
     confined: bool
-    refused: bool
+    refused: bool = False
     """The source does not compile, as far as that is found out by the test's own process."""
     exit: int
     """Exit code; of a signal, minus its number."""
-    killed: str | None
-    cpu_s: float
-    wall_s: float
-    full: bool
+    killed: str | None = None
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    full: bool = False
     """An output reached its limit."""
-    printed: bytes
-    answered: bytes
-    stderr: str
+    printed: bytes = b""
+    answered: bytes = b""
+    stderr: str = ""
 
     @classmethod
     def read(cls, head: dict[str, Any], body: bytes) -> Ended:

@@ -130,16 +130,7 @@ def test_other_tests_are_not(inputs):
 
 def ended(answered, printed=b"", exit=0):
     return Ended(
-        confined=True,
-        refused=False,
-        exit=exit,
-        killed=None,
-        cpu_s=0.3,
-        wall_s=0.6,
-        full=False,
-        printed=printed,
-        answered=answered,
-        stderr="",
+        confined=True, exit=exit, cpu_s=0.3, wall_s=0.6, printed=printed, answered=answered
     )
 
 
