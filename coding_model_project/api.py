@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -222,6 +222,7 @@ def load(
     *,
     split: str | None = None,
     data_dir: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
     max_tests: int | None = None,
 ) -> tuple[Problem, ...]:
     """Load problems of a public data set, or of a file.
@@ -233,6 +234,8 @@ def load(
             file's problems.
         data_dir: where to look for local copies by name, before the hub; by default
             $CODING_DATA_DIR, else ./data.
+        columns: of a file: the columns of fields that have other names, as
+            {"statement": "question"}.
         max_tests: keep at most this many hidden tests of each problem, evenly spread.
 
     Raises:
@@ -257,7 +260,11 @@ def load(
     known = loaders.find(name)
     wanted = name if split is None or known is None or known[1] else f"{name}_{split}"
     loaded = loaders.load(
-        wanted, path=path, data_dir=Path(data_dir) if data_dir else None, max_tests=max_tests
+        wanted,
+        path=path,
+        data_dir=Path(data_dir) if data_dir else None,
+        columns=columns,
+        max_tests=max_tests,
     )
     if loaded.set_aside:
         first = loaded.set_aside[0]

@@ -59,11 +59,6 @@ Limit = Annotated[int | None, typer.Option(help="Use only the first N problems."
 MaxTests = Annotated[
     int | None, typer.Option(help="Keep at most N hidden tests of each problem.", min=1)
 ]
-EvaluatedProblems = Annotated[
-    Path,
-    typer.Option("--problems", metavar="FILE", help="Read problems from this file of JSON lines."),
-]
-"""`ProblemsFile` where there is no other way to name them."""
 PerProblem = Annotated[
     int, typer.Option("-n", "--per-problem", help="Keep at most N of each problem.", min=1)
 ]
@@ -122,26 +117,37 @@ def cores(given: int | None) -> int:
 
 
 def given_problems(
-    problems: Path | None, datasets: Sequence[str] | None, data_dir: Path | None
+    problems: Path | None,
+    datasets: Sequence[str] | None,
+    data_dir: Path | None,
+    map_columns: Sequence[str] | None = None,
 ) -> dict[str, Problem]:
     """The problems of `--problems FILE` or of `--dataset NAME[=PATH]`, by id.
+
+    Args:
+        map_columns: as `--map` gave them; of files only.
 
     Raises:
         ConfigError: neither or both are given, or a file is missing, damaged or empty; names the
             option, the file and the line.
     """
     from coding_model_project.data.loaders import given_set, load
+    from coding_model_project.data.loaders.mapped import parse_map
     from coding_model_project.data.problems import read_problems
     from coding_model_project.errors import DataError
 
     if (problems is None) == (not datasets):
         raise ConfigError("--problems FILE or --dataset NAME[=PATH]: give exactly one of them")
     try:
-        if problems is not None:
+        columns = parse_map(map_columns)
+        if problems is not None and not columns:
             found = read_problems(existing_file(problems, "--problems"))
         else:
-            named = [given_set(word) for word in datasets or ()]
-            loaded = [load(name, path=path, data_dir=data_dir) for name, path in named]
+            file = problems and existing_file(problems, "--problems")
+            named = [(file.stem, file)] if file else [given_set(word) for word in datasets or ()]
+            loaded = [
+                load(name, path=path, data_dir=data_dir, columns=columns) for name, path in named
+            ]
             for one in loaded:
                 if one.set_aside:
                     first = one.set_aside[0]

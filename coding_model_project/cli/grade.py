@@ -16,6 +16,7 @@ from coding_model_project.cli.common import (
     AsJson,
     DataDir,
     Datasets,
+    MapColumns,
     MinTier,
     ProblemsFile,
     Workers,
@@ -64,6 +65,7 @@ def grade(
         bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
     ] = False,
     as_json: AsJson = False,
+    map_columns: MapColumns = None,
     data_dir: DataDir = None,
     workers: Workers = None,
     min_tier: MinTier = "seccomp",
@@ -77,7 +79,7 @@ def grade(
     """
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out -: both use standard output; choose one")
-    known = given_problems(problems, dataset, data_dir)
+    known = given_problems(problems, dataset, data_dir, map_columns)
     source = f"--problems={problems}" if problems else f"--dataset={', '.join(dataset or ())}"
     rows = _read_completions(completions, known, source)
     _check_problems({problem.id: problem for problem, _ in rows}, source)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coding_model_project.cli.common import (
-    EvaluatedProblems,
+    DataDir,
+    Datasets,
     PerProblem,
+    ProblemsFile,
     Seed,
     existing_file,
+    given_problems,
 )
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
     from coding_model_project.data.pairs import Judged
     from coding_model_project.prompts import PromptStyle
+    from coding_model_project.types import Problem
 
 N_NAMED = 5
 
@@ -29,10 +33,12 @@ def pairs(
     evaluations: Annotated[
         list[Path], typer.Argument(help="Folders of evaluations of training problems.")
     ],
-    problems: EvaluatedProblems,
     out: Annotated[
         Path, typer.Option(help="Write the pairs to this .parquet file, and a report beside it.")
     ],
+    problems: ProblemsFile = None,
+    dataset: Datasets = None,
+    data_dir: DataDir = None,
     contrasts: Annotated[
         str, typer.Option(help="Pair accepted programs with these errors.")
     ] = "wrong_answer,runtime_error,timeout,syntax_error",
@@ -90,7 +96,7 @@ def pairs(
         gold=gold,
         seed=seed,
     )
-    judged, style = _read(evaluations, existing_file(problems, "--problems"))
+    judged, style = _read(evaluations, given_problems(problems, dataset, data_dir))
     paired = make_pairs(judged, controls, style)
     train, held_out = split(paired.pairs, validation, seed)
     report = bias_report(paired)
@@ -108,7 +114,9 @@ def pairs(
     print(json.dumps({**report["all"], "train": len(train), "validation": len(held_out)}))
 
 
-def _read(folders: Sequence[Path], path: Path) -> tuple[list[Judged], PromptStyle]:
+def _read(
+    folders: Sequence[Path], problems: Mapping[str, Problem]
+) -> tuple[list[Judged], PromptStyle]:
     """The samples of all evaluations by problem, and how their prompts were written.
 
     Raises:
@@ -116,7 +124,6 @@ def _read(folders: Sequence[Path], path: Path) -> tuple[list[Judged], PromptStyl
         DataError: a file is damaged.
     """
     from coding_model_project.data.pairs import Candidate, Judged
-    from coding_model_project.data.problems import read_problems
     from coding_model_project.evaluation.accepted import asked
     from coding_model_project.evaluation.results import (
         COMPLETIONS,
@@ -126,7 +133,6 @@ def _read(folders: Sequence[Path], path: Path) -> tuple[list[Judged], PromptStyl
     from coding_model_project.prompts import PromptStyle
     from coding_model_project.types import ErrorType
 
-    problems = {problem.id: problem for problem in read_problems(path)}
     candidates: dict[str, list[Candidate]] = defaultdict(list)
     ungradable: dict[str, int] = defaultdict(int)
     truncated: dict[str, int] = defaultdict(int)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coding_model_project.cli.common import (
-    EvaluatedProblems,
+    DataDir,
+    Datasets,
     MinTier,
     PerProblem,
+    ProblemsFile,
     Workers,
     embedded_sandbox,
-    existing_file,
+    given_problems,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import Advance, progress_bar
@@ -35,8 +37,10 @@ def repair_traces(
         list[Path],
         typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
     ],
-    problems: EvaluatedProblems,
     out: Annotated[Path, typer.Option(help="Write the rows to this .parquet file.")],
+    problems: ProblemsFile = None,
+    dataset: Datasets = None,
+    data_dir: DataDir = None,
     n: PerProblem = 4,
     observation_bytes: Annotated[
         int,
@@ -50,14 +54,13 @@ def repair_traces(
     Wrong programs are samples that hidden tests rejected and that fail a public test, too, which is run
     here; right ones are accepted samples of the same problem, else its own first solution.
     """
-    from coding_model_project.data.problems import read_problems
     from coding_model_project.data.repair_traces import choose_traces, trace_row
     from coding_model_project.data.rows import write_rows
     from coding_model_project.evaluation.accepted import read_accepted, read_rejected, styles
 
     if out.suffix != ".parquet":
         raise ConfigError(f"--out={out}: name it .parquet")
-    known = {one.id: one for one in read_problems(existing_file(problems, "--problems"))}
+    known = given_problems(problems, dataset, data_dir)
     read = [read_accepted(path, known) for path in evaluations]
     style, *others = styles(read)
     if others:

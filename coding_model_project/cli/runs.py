@@ -54,14 +54,19 @@ def show(run: Run) -> None:
     """Show one run: its origin, attempts, results and cost. Of a folder of runs, the newest."""
     import json
 
+    from coding_model_project.evaluation.results import METRICS
+    from coding_model_project.phase0.evaluate import RECIPE
+    from coding_model_project.phase0.tables import metrics_table
     from coding_model_project.runs.summary import summarise
     from coding_model_project.runs.table import duration, line
 
     folder = _newest(run)
     origin, a = folder.provenance(), line(folder)
     git, hardware = origin["git"] or {}, origin["hardware"]
+    evaluated = a.recipe == RECIPE
     of = f" of {a.steps}" if a.steps else ""
-    print(f"{a.recipe}: {a.state}, step {a.step}{of}, last sign of life {duration(a.age_s)} ago")
+    at = "" if evaluated else f" step {a.step}{of},"
+    print(f"{a.recipe}: {a.state},{at} last sign of life {duration(a.age_s)} ago")
     print(f"command   {' '.join(origin['command'])}")
     dirty = " with changes (see patches/)" if git.get("dirty") else ""
     print(f"commit    {git.get('commit', 'unknown')[:12]}{dirty}")
@@ -75,7 +80,13 @@ def show(run: Run) -> None:
         ended = duration((attempt.ended or time.time()) - attempt.started)
         why = f": {attempt.error}" if attempt.error else ""
         print(f"attempt {attempt.number} {attempt.state} after {ended}{why}")
-    print(json.dumps(summarise(folder), indent=2))
+    if not evaluated:
+        print(json.dumps(summarise(folder), indent=2))
+    elif (metrics := folder.path / METRICS).exists():
+        rates = json.loads(metrics.read_bytes())
+        print(
+            metrics_table(rates, sorted({int(k) for one in rates.values() for k in one["pass@k"]}))
+        )
 
 
 @app.command()

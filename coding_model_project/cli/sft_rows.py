@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coding_model_project.cli.common import (
-    EvaluatedProblems,
+    DataDir,
+    Datasets,
     MinTier,
     PerProblem,
+    ProblemsFile,
     Seed,
     Tokenizer,
     Workers,
     embedded_sandbox,
-    existing_file,
+    given_problems,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
@@ -35,7 +37,6 @@ GOLD = ("missing", "only")
 
 
 def sft_rows(
-    problems: EvaluatedProblems,
     out: Annotated[
         Path, typer.Option(help="Write the rows to this .parquet file, and counts beside it.")
     ],
@@ -43,6 +44,9 @@ def sft_rows(
         list[Path] | None,
         typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
     ] = None,
+    problems: ProblemsFile = None,
+    dataset: Datasets = None,
+    data_dir: DataDir = None,
     n: PerProblem = 4,
     choose: Annotated[
         str, typer.Option(help="Choose the shortest, diverse or random programs.")
@@ -67,21 +71,20 @@ def sft_rows(
 
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
-    from coding_model_project.data.problems import read_problems
     from coding_model_project.data.rows import sft_row, write_rows
     from coding_model_project.data.sft_rows import Choose
     from coding_model_project.data.sft_rows import choose as chosen_of
     from coding_model_project.evaluation.accepted import read_accepted
 
     _check(evaluations or [], out, choose, gold)
-    known = {one.id: one for one in read_problems(existing_file(problems, "--problems"))}
+    known = given_problems(problems, dataset, data_dir)
     read = [read_accepted(path, known) for path in evaluations or []]
     style = _style(prompt, read)
     asked = list({one.id: one for each in read for one in each.problems}.values())
     candidates = [] if gold == "only" else [c for each in read for c in each.programs]
     rejected: tuple[str, ...] = ()
     if gold is not None:
-        asked = asked or _training(known.values(), problems)
+        asked = asked or _training(known.values())
         solved = {candidate.problem for candidate in candidates}
         unsolved = [one for one in asked if one.gold and one.id not in solved]
         more, rejected = _gold(unsolved, workers, min_tier)
@@ -95,8 +98,12 @@ def sft_rows(
     rows = [sft_row(known[one.problem], one.code, style) for one in kept]
     write_rows(out, rows, trains=True)
     report = _report(read, counts, rejected, kept, rows, tokenizer)
+    source = str(problems or ", ".join(dataset or ()))
     settings = {"per_problem": n, "choose": choose, "gold": gold, "prompt": style, "seed": seed}
-    _write(out.with_suffix(".json"), {"settings": settings | {"problems": str(problems)}, **report})
+    _write(
+        out.with_suffix(".json"),
+        {"settings": settings | {"problems": source}, **report},
+    )
     _say(report)
     print(f"{out}: {len(rows)} rows")
 
@@ -130,14 +137,14 @@ def _style(given: str | None, read: Sequence[Accepted]) -> Any:
     return found[0]
 
 
-def _training(problems: Iterable[Problem], path: Path) -> list[Problem]:
+def _training(problems: Iterable[Problem]) -> list[Problem]:
     """The problems with solutions that may train."""
     from coding_model_project.data.governance import role
     from coding_model_project.data.rows import source
 
     found = [one for one in problems if one.gold and role(source(one), one.split).may_train]
     if not found:
-        raise ConfigError(f"--problems={path}: no problem with a solution in it may train")
+        raise ConfigError("--gold: none of these problems has a solution and may train")
     return found
 
 

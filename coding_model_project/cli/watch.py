@@ -11,7 +11,7 @@ import typer
 from coding_model_project.cli.common import Every
 from coding_model_project.errors import ConfigError
 
-DEFAULT = "{python} src/phase0_eval.py --mode simple --model {model} --out {out}"
+DEFAULT = "{python} -m coding_model_project eval run --mode simple --model {model} --out {out}"
 
 
 def watch(
@@ -27,7 +27,7 @@ def watch(
     ] = Path("outputs/watch"),
     arguments: Annotated[
         str,
-        typer.Option(help="Add to the default command: --arguments='--datasets mbpp_reg --n 4'."),
+        typer.Option(help="Add to the default command: --arguments='--dataset mbpp_reg --n 4'."),
     ] = "",
     command: Annotated[
         str | None,

@@ -94,7 +94,7 @@ def missing_field(
     found = ", ".join(map(str, row)) or "none"
     return (
         f"field '{field}' is missing; {expected}; row has columns {found}; "
-        f"map them with --map {field}={next(like, 'COLUMN')}"
+        f"map them with --map {field}={next(like, 'COLUMN')} (in Python: columns=)"
     )
 
 
