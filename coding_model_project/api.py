@@ -22,7 +22,7 @@ from coding_model_project.graders.judge import start_graders
 from coding_model_project.graders.wellformed import check_problem
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.sandbox.embedded import languages
+from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Problem, Verdict
 
 _REQUESTS = 32
@@ -123,7 +123,7 @@ class Judge:
         if self._checked.get(problem.id) is not problem:
             check_problem(problem)
             if self._local and problem.language != "python":
-                languages.named(problem.language)
+                toolchains.named(problem.language)
             self._checked[problem.id] = problem
         found = extract(
             completion,

@@ -20,8 +20,8 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import OverrideParseException
 
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
+from coding_model_project.isolation.linux import die_with_parent, end_unless_child_of
 from coding_model_project.runs.folder import refuse_unusable
-from coding_model_project.sandbox.embedded.linux import die_with_parent, end_unless_child_of
 from coding_model_project.verl_ext import checks
 from recipes.compose import UNREADABLE, compose_recipe
 

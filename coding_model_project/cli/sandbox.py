@@ -42,10 +42,11 @@ def check(min_tier: MinTier = "seccomp") -> int:
 
 
 async def _check(min_tier: str) -> int:
+    from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
-    from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, languages
-    from coding_model_project.sandbox.embedded.confine import Tier
-    from coding_model_project.sandbox.embedded.probe import why_not
+    from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server
+    from coding_model_project.sandbox.embedded.languages import toolchains
+    from coding_model_project.sandbox.embedded.tiers import why_not
 
     async with EmbeddedSandbox(workers=1, min_tier=min_tier) as sandbox:
         print(f"tier: {sandbox.tier} ({sandbox.identity})")
@@ -53,8 +54,8 @@ async def _check(min_tier: str) -> int:
             if not sandbox.tier.at_least(tier):
                 print(f"missing for {tier}: {why_not(tier, sys.executable)}")
         print(f"tests are forked {fork_server.summary()}")
-        print(f"languages: {languages.summary(sandbox.tier)}")
-        faults = await find_faults(sandbox, languages.available(sandbox.tier))
+        print(f"languages: {toolchains.summary(sandbox.tier)}")
+        faults = await find_faults(sandbox, toolchains.available(sandbox.tier))
     for fault in faults:
         print(f"fault: {fault}")
     print(f"conformance: {f'{len(faults)} faults' if faults else 'passed'}")
@@ -120,7 +121,7 @@ def _language(file: Path, given: str | None) -> str:
     Raises:
         ConfigError: neither the option nor the extension names one.
     """
-    from coding_model_project.sandbox.embedded import languages
+    from coding_model_project.sandbox.embedded.languages import toolchains
 
     if given is None and file.suffix.lower() in EXTENSIONS:
         return EXTENSIONS[file.suffix.lower()]
@@ -130,7 +131,7 @@ def _language(file: Path, given: str | None) -> str:
             f"{file}: the extension {file.suffix!r} names no language; there are {known}, or pass "
             "--language"
         )
-    return given if given == "python" else languages.named(given)
+    return given if given == "python" else toolchains.named(given)
 
 
 def _piped() -> str:
@@ -210,7 +211,7 @@ def bench(
     use it (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and p99_ms;
     of calls_per_s, 20 that are calls of a function.
     """
-    from coding_model_project.sandbox.bench import measure
+    from coding_model_project.sandbox.benchmark import measure
 
     measured = asyncio.run(measure(rounds=rounds, workers=workers, url=url))
     sides = {

@@ -15,11 +15,11 @@ from coding_model_project.doctor.findings import Finding, Status, ok, problem, w
 from coding_model_project.doctor.software import version
 from coding_model_project.errors import SandboxError
 from coding_model_project.install import how_to_install
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.program import program
 from coding_model_project.runs import provenance
-from coding_model_project.sandbox.embedded.confine import Tier
-from coding_model_project.sandbox.embedded.languages import summary
-from coding_model_project.sandbox.embedded.probe import strongest, why_not
+from coding_model_project.sandbox.embedded.languages.toolchains import summary
+from coding_model_project.sandbox.embedded.tiers import strongest, why_not
 from coding_model_project.verl_ext.platform import default_hardware
 
 MEMORY_GB = {"cpu": 9, "gpu_1x": 48, "gpu_8x": 200}

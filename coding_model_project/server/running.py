@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.sandbox.fusion import batch
+from coding_model_project.sandbox.fusion import driver_messages
 from coding_model_project.sandbox.fusion.bundle import MARK
 from coding_model_project.server import fetching
 from coding_model_project.server.models import (
@@ -126,7 +126,7 @@ async def run_asserts(
 async def _run_batch(text: str, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
     """Do what a `FusionSandbox`'s driver would, which starts processes as no program may here."""
     try:
-        request = batch.decode_request(text)
+        request = driver_messages.decode_request(text)
     except ValueError as error:
         return _sandbox_error(str(error))
     identity = sandbox.identity.partition("/")[2]
@@ -137,18 +137,18 @@ async def _run_batch(text: str, sandbox: Sandbox, bounds: Bounds) -> RunCodeResp
             request.program,
             request.inputs,
             request.limits,
-            stop_when=batch.within_budget(request, started),
+            stop_when=driver_messages.within_budget(request, started),
         )
-        answer = batch.Answer(identity=identity, executions=tuple(executions))
+        answer = driver_messages.Answer(identity=identity, executions=tuple(executions))
     except SandboxError as error:
         return _sandbox_error(str(error))
     except (ConfigError, DataError) as error:
-        answer = batch.Answer(identity=identity, error=(type(error).__name__, str(error)))
+        answer = driver_messages.Answer(identity=identity, error=(type(error).__name__, str(error)))
     ran = PhaseResult(
         status="Finished",
         execution_time=time.monotonic() - started,
         return_code=0,
-        stdout=batch.encode_answer(answer, request.secret),
+        stdout=driver_messages.encode_answer(answer, request.secret),
         stderr="",
     )
     return RunCodeResponse(status="Success", run_result=ran)

@@ -12,8 +12,9 @@ from omegaconf import DictConfig
 from coding_model_project.configs.schema import EvaluationMode
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.generation import Backend
+from coding_model_project.isolation import processes
 from coding_model_project.phase0 import Settings, evaluate, simple_backend
-from coding_model_project.verl_ext import checks, processes
+from coding_model_project.verl_ext import checks
 from coding_model_project.verl_ext.platform import count_gpus, prepare_environment
 
 

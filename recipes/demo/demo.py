@@ -12,7 +12,7 @@ import psutil
 from rich.table import Table
 
 from coding_model_project.evaluation.stats import bootstrap_interval, paired_test
-from coding_model_project.verl_ext.processes import start_sentinel
+from coding_model_project.isolation.processes import start_sentinel
 from recipes.commands import console, logged_series, run, timed
 from recipes.commands import train as follow
 from recipes.memory import PeakMemory

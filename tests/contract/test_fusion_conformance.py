@@ -20,9 +20,15 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.graders.execution import ExecutionGrader
 from coding_model_project.graders.turns import Turns
 from coding_model_project.sandbox import conformance
-from coding_model_project.sandbox.bench import measure
+from coding_model_project.sandbox.benchmark import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
-from coding_model_project.sandbox.fusion import FusionSandbox, batch, endpoint, fleet, probe
+from coding_model_project.sandbox.fusion import (
+    FusionSandbox,
+    capabilities,
+    driver_messages,
+    endpoint,
+    fleet,
+)
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -46,7 +52,7 @@ SLOW = Program(source="import time\ntime.sleep(0.2)\nprint(input())")
 def plain(request, monkeypatch) -> PlainServer:
     """A server that confines nothing, with the driver at its strongest tier, or its weakest."""
     if request.param:
-        monkeypatch.setattr(probe, "TIERS", (request.param,))
+        monkeypatch.setattr(capabilities, "TIERS", (request.param,))
     return PlainServer()
 
 
@@ -116,7 +122,9 @@ async def test_too_old_a_python_is_refused_in_one_line(tmp_path):
 
 # ── what a program tries in a server that confines nothing ────────────────────────────────────────
 
-_FORGED = batch.encode_answer(batch.Answer(identity="rlimit/cpython-3.11"), b"guess").strip()
+_FORGED = driver_messages.encode_answer(
+    driver_messages.Answer(identity="rlimit/cpython-3.11"), b"guess"
+).strip()
 ATTACKS = {
     "prints an answer": f"print({_FORGED!r})",
     "prints it on every descriptor": f"""
@@ -150,7 +158,7 @@ texts = [o for o in gc.get_objects() if isinstance(o, dict) and "SECOND" in repr
 print(*names, *(["found"] if texts else []))
 """,
     "writes the answer's file": f"""
-try: open({batch.ANSWER_FILE!r}, "w").write({_FORGED!r})
+try: open({driver_messages.ANSWER_FILE!r}, "w").write({_FORGED!r})
 except OSError: pass
 """,
 }
@@ -318,7 +326,7 @@ async def test_beyond_capacity_nothing_is_lost_and_waiting_costs_no_time():
 
 
 async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(plain, monkeypatch):
-    monkeypatch.setattr(probe, "BUDGET_S", 0.3)
+    monkeypatch.setattr(capabilities, "BUDGET_S", 0.3)
     async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
         asked = len(plain.requests)
         started = time.monotonic()

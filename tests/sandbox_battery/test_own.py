@@ -12,8 +12,8 @@ import pytest
 
 from coding_model_project.graders.battery.cases import read_cases
 from coding_model_project.graders.battery.running import run_battery
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("battery"), pytest.mark.timeout(300)]
 
@@ -23,7 +23,7 @@ CASES = read_cases(Path(__file__).with_name("own.jsonl"))
 @pytest.mark.alone  # it looks for new files in /tmp, where other tests have theirs
 @pytest.mark.parametrize("tier", [Tier.namespaces, Tier.seccomp])
 async def test_every_case_is_met(tier):
-    if problem := probe.why_not(tier, sys.executable):
+    if problem := tiers.why_not(tier, sys.executable):
         pytest.skip(f"tier {tier} does not work here: {problem}")
     outcomes, identity = await run_battery(CASES, EmbeddedSandbox(workers=1, tier=tier))
     assert [(o.case.id, o.verdict, o.unmet) for o in outcomes if o.unmet] == []

@@ -24,8 +24,8 @@ from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 from coding_model_project.harbor.grading import grade
 from coding_model_project.harbor.task import Task, load_task
 from coding_model_project.harbor.trial import Trials
+from coding_model_project.isolation.processes import TOKEN, carriers
 from coding_model_project.progress import progress_bar
-from coding_model_project.verl_ext.processes import TOKEN, carriers
 
 TRIALS = 2000
 CONCURRENCY = 2

@@ -19,10 +19,10 @@ from pathlib import Path
 import psutil
 
 from coding_model_project.errors import SandboxError
+from coding_model_project.isolation.processes import TOKEN, carriers
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, Limits, Program, Stdin
-from coding_model_project.verl_ext.processes import TOKEN, carriers
 
 EXECUTIONS = 100_000
 INPUTS = 20

@@ -14,7 +14,7 @@ import yaml
 from coding_model_project import doctor, install
 from coding_model_project.doctor import Status, machine, software
 from coding_model_project.errors import SandboxError
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
 
 ROOT = Path(__file__).parents[2]
 Usage = namedtuple("Usage", "total used free")

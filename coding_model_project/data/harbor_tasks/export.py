@@ -45,8 +45,8 @@ JUDGE = (
     "data/harbor_tasks/inner",
     "graders/__init__", "graders/compare",
     "sandbox/__init__", "sandbox/embedded/__init__", "sandbox/embedded/asserts",
-    "sandbox/embedded/callee", "sandbox/embedded/codec", "sandbox/embedded/program",
-    "sandbox/embedded/wire",
+    "sandbox/embedded/answers", "sandbox/embedded/callee", "sandbox/embedded/crossing",
+    "sandbox/embedded/run_program",
 )  # fmt: skip
 """The modules of this package that judge; they import no others and nothing but the standard library."""
 

@@ -3,7 +3,7 @@
     inner MODE CPU_S MEMORY_MB OUTPUT_KB DESCRIPTOR...
 
 The program's own process knows neither expected values nor tests. What each mode reads and answers is in
-`sandbox.embedded.program` and `sandbox.embedded.asserts`.
+`sandbox.embedded.run_program` and `sandbox.embedded.asserts`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import resource
 import sys
 from pathlib import Path
 
-from coding_model_project.sandbox.embedded import asserts, program
+from coding_model_project.sandbox.embedded import asserts, run_program
 
 FIRST_DESCRIPTOR = 3
 PROGRAM_FILE = "solution.py"
@@ -50,11 +50,11 @@ def main(arguments: list[str]) -> None:
         sys.exit(_SYNTAX_ERROR)
     if mode == "script":
         sys.argv[1:] = []
-        program.run_script(code)
+        run_program.run_script(code)
     if mode == "call":
         asked = json.load(sys.stdin)
-        program.run_call(code, asked["call"], json.dumps(asked["args"]).encode())
-    program.run_callee(code)
+        run_program.run_call(code, asked["call"], json.dumps(asked["args"]).encode())
+    run_program.run_callee(code)
 
 
 def hide() -> None:

@@ -14,7 +14,7 @@ from coding_model_project.data.loaders.cases import pairs, stdin_tests
 from coding_model_project.data.loaders.codecontests import MAX_SOLUTIONS, limits
 from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.graders.checker import CHECKER
-from coding_model_project.sandbox.embedded import cpp
+from coding_model_project.sandbox.embedded.languages import cpp
 from coding_model_project.types import Checker, Problem
 
 SIZES = ("1x", "2x", "3x", "4x", "5x")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coding_model_project.sandbox.embedded.linux import die_with_parent, end_unless_child_of
+from coding_model_project.isolation.linux import die_with_parent, end_unless_child_of
 
 _GRACE_S = 15.0
 """What an interrupted evaluation gets to write down what it has."""

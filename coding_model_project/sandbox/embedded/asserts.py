@@ -1,6 +1,6 @@
 """Trusted tests in a confined process of their own, calling a program that runs in another.
 
-Only data crosses (`wire`), so nothing the program does to its own process (patched built-ins, objects
+Only data crosses (`crossing`), so nothing the program does to its own process (patched built-ins, objects
 that equal everything, an early exit, a forged result) reaches the asserts:
 
 - A name is the program's only if the program defines it and it is not a built-in. The entry point is
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from coding_model_project.sandbox.embedded.wire import (
+from coding_model_project.sandbox.embedded.crossing import (
     Oversized,
     Pipe,
     from_picture,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from coding_model_project.sandbox.embedded.wire import Pipe, from_picture, to_picture
+from coding_model_project.sandbox.embedded.crossing import Pipe, from_picture, to_picture
 
 _MAX_NAMES = 2000
 

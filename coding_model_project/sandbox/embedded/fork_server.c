@@ -1,8 +1,8 @@
-/* The loop of a process that forks one confined process per test: `trial` and `zygote` for the usual case.
+/* The loop of a process that forks one confined process per test: `one_test` and `zygote` for the usual case.
 
    A forked process shares its parent's memory until one of them touches it, and each page touched is a
    fault (2 us). Python touches some 250 pages to ask for, watch and report one test; this touches ten.
-   Nothing here is needed: without a C compiler `trial` does the same in Python (`fork_server`).
+   Nothing here is needed: without a C compiler `one_test` does the same in Python (`fork_server`).
 
    It takes from the channel only what it can do, a frame (`frames`) whose head is exactly
 
@@ -196,7 +196,7 @@ void fork_server_refuse(const struct plan *plan, const char *why) {
 
 /* ── its parent ─────────────────────────────────────────────────────────────────────────────────── */
 
-/* As `trial._watch`. */
+/* As `one_test._watch`. */
 static const char *watch(const struct plan *plan, pid_t pid, int pidfd, double started) {
   clockid_t clock = (clockid_t)(~(unsigned)pid << 3 | 2); /* clock_getcpuclockid(3) */
   char tasks[32];
@@ -224,7 +224,7 @@ static const char *watch(const struct plan *plan, pid_t pid, int pidfd, double s
   return killed;
 }
 
-/* As `outputs.Outputs.send`. */
+/* As `printed.Outputs.send`. */
 static int report(const struct plan *plan, int status, const struct rusage *usage, const char *killed,
                   double started) {
   struct { off_t size, from; size_t n; } files[3];

@@ -1,6 +1,6 @@
 """The loop that forks a process per test, compiled: `fork_server.c`, and its ways in and out.
 
-It halves what a test costs and is optional: where there is no C compiler, `trial` does the same in
+It halves what a test costs and is optional: where there is no C compiler, `one_test` does the same in
 Python. Compiled once, in less than a second, and kept in the user's cache.
 """
 
@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.sandbox.embedded import linux
-from coding_model_project.sandbox.embedded.binaries import cache_folder
-from coding_model_project.sandbox.embedded.confine import FIRST_KEPT, Steps
+from coding_model_project.isolation import linux
+from coding_model_project.isolation.confine import FIRST_KEPT, Steps
+from coding_model_project.sandbox.embedded.languages.binaries import cache_folder
 
 SOURCE = Path(__file__).with_suffix(".c")
 _FLAGS = ("-O2", "-shared", "-fPIC", "-Wl,-z,now")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_model_project.errors import DataError
-from coding_model_project.sandbox.embedded import codec
-from coding_model_project.sandbox.embedded.program import OUT_OF_MEMORY
+from coding_model_project.sandbox.embedded import answers
+from coding_model_project.sandbox.embedded.run_program import OUT_OF_MEMORY
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -30,7 +30,7 @@ def requests(given: Input, limits: Limits) -> list[tuple[dict[str, Any], bytes]]
         case Stdin():
             return [({}, given.text.encode("utf-8", "surrogatepass"))]
         case Call():
-            return [({"function": given.function}, codec.encode(given.args))]
+            return [({"function": given.function}, answers.encode(given.args))]
         case Asserts():
             head = {"asserts": given.entry_point, "within": [limits.cpu_s, limits.wall_s]}
             return [(head, b""), ({}, given.source.encode())]
@@ -83,7 +83,7 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
     match given:
         case Call() if status is Status.finished:
             if answered:
-                value = codec.decode(answered, limits.output_kb << 10)
+                value = answers.decode(answered, limits.output_kb << 10)
             else:
                 status, stderr = Status.raised, stderr or "the program ended without an answer"
         case Asserts():

@@ -16,8 +16,9 @@ from typing import Any
 import psutil
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.sandbox.embedded import calls, fork_server, frames, together
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import fork_server, frames
+from coding_model_project.sandbox.embedded.fast_path import calls, together
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
     execution,

@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import Self
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.embedded import languages, probe
-from coding_model_project.sandbox.embedded.confine import Tier
-from coding_model_project.sandbox.embedded.foreign import ForeignSlot
+from coding_model_project.sandbox.embedded import tiers
+from coding_model_project.sandbox.embedded.languages import toolchains
+from coding_model_project.sandbox.embedded.languages.foreign import ForeignSlot
 from coding_model_project.sandbox.embedded.slot import Slot, ZygoteLost
 from coding_model_project.types import (
     Asserts,
@@ -35,7 +36,7 @@ _NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 class EmbeddedSandbox:
     """Runs Python programs in processes forked from warm, confined interpreters, and programs in other
-    `languages` in processes confined as strongly.
+    `toolchains` in processes confined as strongly.
 
     Args:
         workers: programs run at the same time; one per CPU core this process may use by default.
@@ -44,7 +45,7 @@ class EmbeddedSandbox:
         preload: modules imported once and then present in every test at no cost, e.g. "numpy".
         python: the interpreter programs run in; this one by default.
         compiled_loop: run tests by `fork_server` where there is a C compiler.
-        share_processes: let one process answer several tests where `calls` or `together` see no
+        share_processes: let one process answer several tests where `fast_path` see no
             difference. Faster, and unsafe for rewards: a program written against these rules can
             read the arguments of tests to come and forge answers.
 
@@ -69,7 +70,7 @@ class EmbeddedSandbox:
         self._share_processes = share_processes
         self._threads: ThreadPoolExecutor | None = None
         self._slots: list[Slot] = []
-        self._foreign: dict[tuple[Slot, languages.Language], ForeignSlot] = {}
+        self._foreign: dict[tuple[Slot, toolchains.Language], ForeignSlot] = {}
         """What stands in for a slot where a program is not in Python; made when one comes."""
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._tier: Tier | None = None
@@ -114,12 +115,12 @@ class EmbeddedSandbox:
 
     def _start(self) -> None:
         if self._wanted is None:
-            tier = probe.strongest(self._min_tier, self._python, self._preload)
+            tier = tiers.strongest(self._min_tier, self._python, self._preload)
         else:
             tier = self._wanted
             if not tier.at_least(self._min_tier):
                 raise ConfigError(f"tier {tier} is below min_tier {self._min_tier}")
-            if problem := probe.why_not(tier, self._python, self._preload):
+            if problem := tiers.why_not(tier, self._python, self._preload):
                 raise SandboxError(f"tier {tier} does not work here: {problem}")
         make = partial(
             Slot,
@@ -193,7 +194,7 @@ class EmbeddedSandbox:
 
     def _check(self, program: Program, inputs: Sequence[Input]) -> None:
         if program.language != "python":
-            languages.toolchain(program.language, self.tier)
+            toolchains.toolchain(program.language, self.tier)
         for given in inputs:
             if program.language != "python" and isinstance(given, Call | Asserts):
                 kind = type(given).__name__
@@ -232,8 +233,8 @@ class EmbeddedSandbox:
 
     def _speaking(self, slot: Slot, program: Program) -> Slot:
         """The stand-in of a slot, which runs one program at a time with it."""
-        chain = languages.toolchain(program.language, self.tier)
-        spoken = languages.named(program.language)
+        chain = toolchains.toolchain(program.language, self.tier)
+        spoken = toolchains.named(program.language)
         made = ForeignSlot(self.tier, self._python, spoken, chain)
         return self._foreign.setdefault((slot, spoken), made)
 

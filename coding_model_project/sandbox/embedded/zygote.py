@@ -3,11 +3,12 @@
     zygote (preloaded, single-threaded)
       └ P, one per program: compiles the source, never runs it; a syntax error is decided here
           ├ T, one per input: confined, then runs the program
-          └ A, one per input of asserts: the trusted tests, confined too, calling into T (`trial`)
+          └ A, one per input of asserts: the trusted tests, confined too, calling into T (`one_test`)
 
 Where a C compiler is, T are forked by `fork_server`, not in Python, and most programs do without P: one
 with a single input, or with calls only, comes with them to a T that is the zygote's own child, compiles
-it, and is confined then. It makes all the calls if they can leave nothing to one another (`stateless`).
+it, and is confined then. It makes all the calls if they can leave nothing to one another
+(`fast_path.stateless`).
 
 The zygote never holds a source, or programs would find those of others in memory: P receives its own.
 No expected output comes here at all.
@@ -35,8 +36,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from coding_model_project.sandbox.embedded import fork_server, frames, linux, trial
-from coding_model_project.sandbox.embedded.confine import Confinement, Tier, prepare
+from coding_model_project.isolation import linux
+from coding_model_project.isolation.confine import Confinement, Tier, prepare
+from coding_model_project.sandbox.embedded import fork_server, frames, one_test
+from coding_model_project.sandbox.embedded.fast_path.stateless import is_stateless
 from coding_model_project.sandbox.embedded.fork_server import (
     ASTRAY,
     SOURCE_FD,
@@ -44,8 +47,7 @@ from coding_model_project.sandbox.embedded.fork_server import (
     ForkServer,
     Plan,
 )
-from coding_model_project.sandbox.embedded.stateless import is_stateless
-from coding_model_project.sandbox.embedded.trial import Compiled, Ready
+from coding_model_project.sandbox.embedded.one_test import Compiled, Ready
 from coding_model_project.types import Limits
 
 _PRELOAD = """
@@ -69,7 +71,7 @@ def main() -> None:
             importlib.import_module(name)
     server = _server(library)
     confinement = prepare(Tier(tier))
-    plan = lru_cache(maxsize=64)(partial(trial.plan, confinement, channel=channel.fileno()))
+    plan = lru_cache(maxsize=64)(partial(one_test.plan, confinement, channel=channel.fileno()))
     linux.adopt_orphans()
     forget_the_host()
     gc.collect()
@@ -95,7 +97,7 @@ def main() -> None:
             served = (
                 plan(limits, single=False) if server is not None and not head["files"] else None
             )
-            ready = trial.ready(confinement, limits, sum(head["sizes"][1:]), served)
+            ready = one_test.ready(confinement, limits, sum(head["sizes"][1:]), served)
             pid = os.fork()
             if pid == 0:
                 _program(zygote, channel, ready, head, n, server)
@@ -119,7 +121,7 @@ def _no_fork_handlers() -> Iterator[None]:
     """Modules imported in here run nothing of theirs in a forked process.
 
     `random` and `threading` would: that touches 150 pages, each a copy, a third of a test's time.
-    Nothing is lost: `trial` reseeds, and with one thread there are no locks to mend.
+    Nothing is lost: `one_test` reseeds, and with one thread there are no locks to mend.
     """
     register = os.register_at_fork
     os.register_at_fork = lambda **_: None
@@ -175,11 +177,11 @@ def _program(
             served = ready.served
             if server is not None and served is not None and server.serve(served) == TEST:
                 compiled.confined.close()
-                trial.of_test(compiled.code, served)
+                one_test.of_test(compiled.code, served)
             head, data = frames.receive(channel)
             if "end" in head:
                 break
-            trial.run(channel, compiled, head, data)
+            one_test.run(channel, compiled, head, data)
         code = 0
     except (EOFError, ConnectionError):
         code = 0
@@ -214,7 +216,7 @@ def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
     """The compiled source, or why it does not compile."""
     warnings.simplefilter("ignore")
     kinds = (
-        (resource.RLIMIT_CPU, trial.COMPILE_CPU_S),
+        (resource.RLIMIT_CPU, one_test.COMPILE_CPU_S),
         (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
     )
     before = [resource.getrlimit(kind) for kind, _ in kinds]
@@ -239,7 +241,7 @@ def _alone(server: ForkServer, plan: Plan, confinement: Confinement) -> NoReturn
         else:
             several = fork_server.has_calls(plan) and is_stateless(source)
             server.confine(plan)
-            trial.of_test(code, plan, stateless=several)
+            one_test.of_test(code, plan, stateless=several)
     except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
         traceback.print_exc()
         sys.stderr.flush()

@@ -6,8 +6,8 @@
               └ `driver`, in the server: runs the program on each input, as the embedded sandbox does
                   └ one confined process per input
 
-`batch` is what goes to the driver and comes back. `FusionSandbox` is imported on first use, so that
-the driver, which lives in this package too, starts without the host's side.
+`driver_messages` is what goes to the driver and comes back. `FusionSandbox` is imported on first use, so
+that the driver, which lives in this package too, starts without the host's side.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import httpx
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.fusion import batch, languages, probe, wire
+from coding_model_project.sandbox.fusion import capabilities, driver_messages, other_languages, wire
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
 from coding_model_project.sandbox.fusion.fleet import Fleet
 from coding_model_project.types import (
@@ -72,7 +72,7 @@ class FusionSandbox:
         self._token = token if token is not None else os.environ.get(TOKEN_VARIABLE)
         self._transport = transport
         self._fleet: Fleet | None = None
-        self._facts: probe.Facts | None = None
+        self._facts: capabilities.Facts | None = None
         self._spoken: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -108,8 +108,8 @@ class FusionSandbox:
             raise
         return self
 
-    async def _learn(self, send: probe.Send) -> None:
-        facts = await probe.learn(send)
+    async def _learn(self, send: capabilities.Send) -> None:
+        facts = await capabilities.learn(send)
         if self._facts is None:
             self._facts = facts
         elif facts != self._facts:
@@ -176,12 +176,12 @@ class FusionSandbox:
     ) -> tuple[Execution, ...]:
         """The executions of the first inputs, at least of one."""
         facts, fleet = self._known(), self._open()
-        request = probe.new_request(program, tuple(inputs), limits)
+        request = capabilities.new_request(program, tuple(inputs), limits)
 
         def accept(response: wire.Response) -> tuple[Execution, ...]:
             try:
-                answer = probe.read_answer(response, request)
-            except batch.NotAnAnswer as error:
+                answer = capabilities.read_answer(response, request)
+            except driver_messages.NotAnAnswer as error:
                 raise Unavailable(str(error)) from error
             if answer.identity != facts.identity:
                 raise Unavailable(f"the server changed: {facts.identity}, now {answer.identity}")
@@ -191,41 +191,43 @@ class FusionSandbox:
                 raise Unavailable("an answer without executions")
             return answer.executions
 
-        return await fleet.run(*probe.ask(request, facts.tier), accept)
+        return await fleet.run(*capabilities.ask(request, facts.tier), accept)
 
     async def _foreign(self, program: Program, inputs: Sequence[Input], limits: Limits):
         facts, fleet = self._known(), self._open()
-        spoken = languages.language(program.language)
+        spoken = other_languages.language(program.language)
         if spoken.name not in self._spoken:
             self._spoken[spoken.name] = asyncio.ensure_future(self._check_language(spoken))
         await asyncio.shield(self._spoken[spoken.name])
         for given in inputs:
-            body = languages.ask(program, spoken, given, limits, facts)
+            body = other_languages.ask(program, spoken, given, limits, facts)
             if not _encodable(program.source):
                 yield Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
                 continue
-            run_s = limits.wall_s + languages.COMPILE_S
-            yield await fleet.run(body, run_s, lambda r: languages.execution(r, limits, facts))
+            run_s = limits.wall_s + other_languages.COMPILE_S
+            yield await fleet.run(
+                body, run_s, lambda r: other_languages.execution(r, limits, facts)
+            )
 
-    async def _check_language(self, spoken: languages.Language) -> None:
+    async def _check_language(self, spoken: other_languages.Language) -> None:
         """That a program in this language runs there: later, a failure is the program's own.
 
         Raises:
             ConfigError: it does not.
         """
         facts, limits = self._known(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
-        body = languages.ask(Program(source=spoken.hello), spoken, Stdin(""), limits, facts)
+        body = other_languages.ask(Program(source=spoken.hello), spoken, Stdin(""), limits, facts)
         said = await self._open().run(
             body,
-            limits.wall_s + languages.COMPILE_S,
-            lambda r: languages.execution(r, limits, facts),
+            limits.wall_s + other_languages.COMPILE_S,
+            lambda r: other_languages.execution(r, limits, facts),
         )
         if said.status is not Status.finished or said.stdout.strip() != "hello":
             del self._spoken[spoken.name]  # the next program asks anew
             reason = (said.stderr_tail.strip().splitlines() or [str(said.status)])[-1][:200]
             raise ConfigError(f"the SandboxFusion server cannot run {spoken.name}: {reason}")
 
-    def _known(self) -> probe.Facts:
+    def _known(self) -> capabilities.Facts:
         if self._facts is None or self._fleet is None:
             raise SandboxError(_NOT_STARTED)
         return self._facts

@@ -19,10 +19,11 @@ import time
 from pathlib import Path
 
 from coding_model_project.errors import CodingModelError, SandboxError
-from coding_model_project.sandbox.embedded import frames, linux, zygote
-from coding_model_project.sandbox.embedded.confine import Confinement, Tier
+from coding_model_project.isolation import linux
+from coding_model_project.isolation.confine import Confinement, Tier
+from coding_model_project.sandbox.embedded import frames, zygote
 from coding_model_project.sandbox.embedded.slot import Slot, ZygoteLost
-from coding_model_project.sandbox.fusion import batch
+from coding_model_project.sandbox.fusion import driver_messages
 from coding_model_project.types import Execution
 
 _NOBODY = 65534
@@ -39,9 +40,11 @@ def main(tier: str) -> None:
     slot = _InheritedSlot(Tier(tier), sys.executable)
     slot.start()
     linux.hide_memory()
-    request = batch.decode_request(sys.stdin.read())
+    request = driver_messages.decode_request(sys.stdin.read())
     _print(
-        batch.encode_answer(_answer(slot, request, f"{tier}/cpython-{_version()}"), request.secret)
+        driver_messages.encode_answer(
+            _answer(slot, request, f"{tier}/cpython-{_version()}"), request.secret
+        )
     )
     os._exit(0)  # the zygote ends with its channel
 
@@ -121,7 +124,7 @@ def _open_to_others(folder: str) -> bool:
     )
 
 
-def _answer(slot: Slot, request: batch.Request, identity: str) -> batch.Answer:
+def _answer(slot: Slot, request: driver_messages.Request, identity: str) -> driver_messages.Answer:
     executions: list[Execution] = []
     try:
         slot.run(
@@ -129,13 +132,13 @@ def _answer(slot: Slot, request: batch.Request, identity: str) -> batch.Answer:
             request.inputs,
             request.limits,
             executions,
-            batch.within_budget(request, time.monotonic()),
+            driver_messages.within_budget(request, time.monotonic()),
         )
     except ZygoteLost as error:
-        return batch.Answer(identity=identity, error=("SandboxError", str(error)))
+        return driver_messages.Answer(identity=identity, error=("SandboxError", str(error)))
     except CodingModelError as error:
-        return batch.Answer(identity=identity, error=(type(error).__name__, str(error)))
-    return batch.Answer(identity=identity, executions=tuple(executions))
+        return driver_messages.Answer(identity=identity, error=(type(error).__name__, str(error)))
+    return driver_messages.Answer(identity=identity, executions=tuple(executions))
 
 
 def _version() -> str:
@@ -144,8 +147,8 @@ def _version() -> str:
 
 def _print(line: str) -> None:
     """On standard output if that carries it, else in a file to be fetched."""
-    if len(line) > batch.MAX_LINE:
-        with open(batch.ANSWER_FILE, "w") as file:
+    if len(line) > driver_messages.MAX_LINE:
+        with open(driver_messages.ANSWER_FILE, "w") as file:
             file.write(line)
         return
     sys.stdout.write(line)

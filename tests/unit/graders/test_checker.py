@@ -10,8 +10,8 @@ import pytest
 from coding_model_project.data.problems import problem_from_json, problem_line
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.graders.execution import ExecutionGrader
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.types import Checker, ErrorType, Execution, Problem, Protocol, Status
 from tests.fakes import FakeSandbox, stdin_problem
 
@@ -40,7 +40,7 @@ def sums(source: str = SUMS, **fields: object) -> Problem:
 
 @pytest.fixture(params=[Tier.namespaces, Tier.seccomp])
 async def judge(request):
-    if problem := probe.why_not(request.param, sys.executable):
+    if problem := tiers.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     async with EmbeddedSandbox(workers=1, tier=request.param) as sandbox:
         yield ExecutionGrader(sandbox, bare=True, stop_early=False)

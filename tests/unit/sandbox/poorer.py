@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from coding_model_project.sandbox.embedded import linux
+from coding_model_project.isolation import linux
 
 ROOT = Path(__file__).parents[3]
 UNREADABLE = 77

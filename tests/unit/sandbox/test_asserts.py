@@ -8,8 +8,8 @@ import pytest
 
 from coding_model_project.errors import DataError
 from coding_model_project.graders.execution import ExecutionGrader
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, probe
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.types import (
     Asserts,
     ErrorType,
@@ -29,7 +29,7 @@ LIMITS = Limits(cpu_s=1, wall_s=5, memory_mb=256, output_kb=64)
 
 @pytest.fixture(params=list(Tier))
 async def sandbox(request):
-    if problem := probe.why_not(request.param, sys.executable):
+    if problem := tiers.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     async with EmbeddedSandbox(workers=2, min_tier="rlimit", tier=request.param) as sandbox:
         yield sandbox

@@ -2,9 +2,10 @@
 
 import pytest
 
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, calls
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.sandbox.embedded.fast_path import calls
+from coding_model_project.sandbox.embedded.fast_path.stateless import is_stateless
 from coding_model_project.sandbox.embedded.outcomes import Ended
-from coding_model_project.sandbox.embedded.stateless import is_stateless
 from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
 
 LIMITS = Limits(cpu_s=1, wall_s=5)

@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox import conformance, conformance_cases, embedded
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, languages, probe
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, tiers
+from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Call, Limits, Opaque, Program, Status, Stdin
 from tests.processes import below
 
@@ -29,7 +30,7 @@ SLEEP = Program(source="import time\ntime.sleep(0.5)\nprint(input())")
 
 @pytest.fixture(params=list(Tier))
 def tier(request) -> Tier:
-    problem = probe.why_not(request.param, sys.executable)
+    problem = tiers.why_not(request.param, sys.executable)
     if problem:
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     return request.param
@@ -72,7 +73,7 @@ async def outputs(sandbox: EmbeddedSandbox, program: Program, *texts: str) -> li
 
 
 async def test_conforms(sandbox, tier):
-    spoken = languages.available(tier)
+    spoken = toolchains.available(tier)
     assert [str(finding) for finding in await conformance.check(sandbox, spoken)] == []
     assert sandbox.identity == f"embedded/{tier}/cpython-3.{sys.version_info.minor}"
 
@@ -212,7 +213,7 @@ async def test_an_answer_that_is_no_encoded_value_is_opaque(sandbox):
 
 
 async def test_files_are_there_to_read():
-    if probe.why_not(Tier.namespaces, sys.executable):
+    if tiers.why_not(Tier.namespaces, sys.executable):
         pytest.skip("tier namespaces does not work here")
     async with EmbeddedSandbox(workers=1) as sandbox:
         program = Program(source="print(open('a/b.txt').read())", files={"a/b.txt": b"x" * 90_000})

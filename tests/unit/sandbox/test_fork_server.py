@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, probe
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, tiers
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -75,7 +75,7 @@ def verdict(execution: Execution) -> tuple[object, ...]:
 
 @pytest.fixture(params=list(Tier))
 async def both(request):
-    if problem := probe.why_not(request.param, sys.executable):
+    if problem := tiers.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     made = [
         EmbeddedSandbox(workers=1, min_tier="rlimit", tier=request.param, compiled_loop=compiled)

@@ -20,14 +20,14 @@ from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.graders.judge import make_sandbox
 from coding_model_project.sandbox.fusion import (
     FusionSandbox,
-    batch,
     bundle,
+    driver_messages,
     fleet,
-    languages,
+    other_languages,
     wire,
 )
+from coding_model_project.sandbox.fusion.capabilities import Facts
 from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
-from coding_model_project.sandbox.fusion.probe import Facts
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.types import (
     Asserts,
@@ -393,8 +393,8 @@ def test_addresses_are_checked(urls):
 # ── what a driver is asked and says ───────────────────────────────────────────────────────────────
 
 
-def request_of(*inputs, secret: bytes = b"s" * 16, **fields) -> batch.Request:
-    return batch.Request(
+def request_of(*inputs, secret: bytes = b"s" * 16, **fields) -> driver_messages.Request:
+    return driver_messages.Request(
         secret=secret,
         program=Program(**{"source": "x"} | fields),
         inputs=inputs,
@@ -423,9 +423,9 @@ EXECUTIONS = st.builds(
 @settings(deadline=None)
 def test_requests_survive_the_way(source, inputs, files):
     request = request_of(*inputs, source=source, files=files)
-    text = batch.encode_request(request)
+    text = driver_messages.encode_request(request)
     assert text.isascii()
-    found = batch.decode_request(text)
+    found = driver_messages.decode_request(text)
     assert (found.program, found.secret, found.limits) == (
         request.program,
         request.secret,
@@ -443,10 +443,10 @@ def test_requests_survive_the_way(source, inputs, files):
 @settings(deadline=None)
 def test_answers_survive_the_way_and_noise_around(executions, before, after):
     request = request_of(*[Stdin("")] * len(executions))
-    line = batch.encode_answer(
-        batch.Answer(identity="t/p", executions=tuple(executions)), request.secret
+    line = driver_messages.encode_answer(
+        driver_messages.Answer(identity="t/p", executions=tuple(executions)), request.secret
     )
-    found = batch.decode_answer(f"{before}\n{line}{after}", request)
+    found = driver_messages.decode_answer(f"{before}\n{line}{after}", request)
     assert len(found.executions) == len(executions)
     for got, sent in zip(found.executions, executions, strict=True):
         assert same(got.value, sent.value) or got.value == sent.value
@@ -457,35 +457,37 @@ def test_answers_survive_the_way_and_noise_around(executions, before, after):
 @settings(deadline=None)
 def test_a_cut_or_changed_answer_is_none(executions, data):
     request = request_of(*[Stdin("")] * len(executions))
-    line = batch.encode_answer(
-        batch.Answer(identity="t/p", executions=tuple(executions)), request.secret
+    line = driver_messages.encode_answer(
+        driver_messages.Answer(identity="t/p", executions=tuple(executions)), request.secret
     )
     at = data.draw(st.integers(0, len(line) - 2))
     changed = line[:at] + ("A" if line[at] != "A" else "B") + line[at + 1 :]
     for text in (line[:at], changed):
-        with pytest.raises(batch.NotAnAnswer):
-            batch.decode_answer(text, request)
+        with pytest.raises(driver_messages.NotAnAnswer):
+            driver_messages.decode_answer(text, request)
 
 
 def test_an_answer_signed_with_another_secret_is_none():
     request = request_of(Stdin(""))
-    forged = batch.Answer(identity="t/p", executions=(Execution(status=Status.finished),))
+    forged = driver_messages.Answer(identity="t/p", executions=(Execution(status=Status.finished),))
     for secret in (b"", b"t" * 16):
-        with pytest.raises(batch.NotAnAnswer):
-            batch.decode_answer(batch.encode_answer(forged, secret), request)
+        with pytest.raises(driver_messages.NotAnAnswer):
+            driver_messages.decode_answer(driver_messages.encode_answer(forged, secret), request)
 
 
 def test_more_answers_than_inputs_are_none():
     request = request_of(Stdin(""))
-    two = batch.Answer(identity="t/p", executions=(Execution(status=Status.finished),) * 2)
-    with pytest.raises(batch.NotAnAnswer):
-        batch.decode_answer(batch.encode_answer(two, request.secret), request)
+    two = driver_messages.Answer(
+        identity="t/p", executions=(Execution(status=Status.finished),) * 2
+    )
+    with pytest.raises(driver_messages.NotAnAnswer):
+        driver_messages.decode_answer(driver_messages.encode_answer(two, request.secret), request)
 
 
 @given(st.text())
 def test_any_text_is_refused_as_a_request(text):
     with pytest.raises(ValueError):
-        batch.decode_request(text)
+        driver_messages.decode_request(text)
 
 
 def modules_of(driver: str) -> dict[str, tuple[bool, str]]:
@@ -540,7 +542,7 @@ def response(status="Success", compiled: dict | None = None, ran: dict | None = 
     ],
 )
 def test_statuses_of_other_languages(got, status):
-    assert languages.execution(got, LIMITS, FACTS).status is status
+    assert other_languages.execution(got, LIMITS, FACTS).status is status
 
 
 async def test_a_language_without_a_toolchain_is_the_configurations_fault():

@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, languages, probe
-from coding_model_project.sandbox.embedded.binaries import Binaries
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
+from coding_model_project.sandbox.embedded.languages import toolchains
+from coding_model_project.sandbox.embedded.languages.binaries import Binaries
 from coding_model_project.types import Call, Execution, Files, Limits, Program, Status, Stdin
 
 LIMITS = Limits(cpu_s=2, wall_s=20, memory_mb=128, output_kb=64)
@@ -245,7 +246,7 @@ CASES = {"cpp": CPP, "javascript": JAVASCRIPT, "bash": BASH}
 
 @pytest.fixture(params=[Tier.namespaces, Tier.seccomp])
 async def sandbox(request, monkeypatch):
-    if problem := probe.why_not(request.param, sys.executable):
+    if problem := tiers.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     monkeypatch.setenv(CANARY, "secret")
     async with EmbeddedSandbox(workers=2, tier=request.param) as sandbox:
@@ -253,7 +254,7 @@ async def sandbox(request, monkeypatch):
 
 
 def needs(name: str, tier: Tier) -> None:
-    if problem := languages.why_not(languages.named(name), tier):
+    if problem := toolchains.why_not(toolchains.named(name), tier):
         pytest.skip(f"{name}: {problem}")
 
 
@@ -284,7 +285,7 @@ async def test_nothing_is_left_behind(sandbox, monkeypatch, tmp_path):
     """Of a compilation, or of a shell's children."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("cpp", "bash"):
-        if languages.why_not(languages.named(name), sandbox.tier) is None:
+        if toolchains.why_not(toolchains.named(name), sandbox.tier) is None:
             source = f"{CASES[name][-2].source}\n# {time.time()}"
             await sandbox.run(Program(source=source, language=name), [Stdin("")] * 3, LIMITS)
     sleeping = [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.sandbox.embedded import probe
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import tiers
 from tests.unit.sandbox import poorer
 
 pytestmark = pytest.mark.sandbox
@@ -27,13 +27,13 @@ def user(request) -> str:
 
 
 def check(user: str, refused: str, *options: str) -> tuple[int, str]:
-    if problem := probe.why_not(Tier.namespaces, sys.executable):
+    if problem := tiers.why_not(Tier.namespaces, sys.executable):
         pytest.skip(f"this machine is poor itself: {problem}")
-    if probe.why_not(Tier.seccomp, sys.executable):
+    if tiers.why_not(Tier.seccomp, sys.executable):
         pytest.skip("no Landlock here")
     program = (
         "import sys; from coding_model_project.sandbox.embedded import probe;"
-        "from coding_model_project.sandbox.embedded.confine import Tier;"
+        "from coding_model_project.isolation.confine import Tier;"
         "from coding_model_project.errors import SandboxError\n"
         "try: print(probe.strongest(Tier(sys.argv[1]), sys.executable))\n"
         "except SandboxError as error: print(error); sys.exit(3)"
@@ -76,7 +76,7 @@ def test_without_seccomp_only_what_was_asked_for(user):
 
 
 def test_on_another_architecture(monkeypatch):
-    from coding_model_project.sandbox.embedded import linux
+    from coding_model_project.isolation import linux
 
     monkeypatch.setattr(linux, "_COLUMN", None)
     with pytest.raises(OSError, match=f"no system call table for {platform.machine()}"):

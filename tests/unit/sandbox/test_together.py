@@ -2,7 +2,8 @@
 
 import pytest
 
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, together
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.sandbox.embedded.fast_path import together
 from coding_model_project.types import Asserts, Execution, Limits, Program, Status, Stdin
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.sandbox.fusion import batch, probe, wire
+from coding_model_project.sandbox.fusion import capabilities, driver_messages, wire
 from coding_model_project.server import extraction, fetching
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.server.compare import same_lines
@@ -405,11 +405,11 @@ async def test_what_json_can_spell_is_answered(path, body, status):
     ("limits", "says"), [({"memory_mb": 9999}, "memory_mb=9999"), ({"cpu_s": -1.0}, "cpu_s=-1")]
 )
 async def test_a_batchs_limits_are_checked(limits, says):
-    request = probe.new_request(Program(source="1"), (Stdin(""),), Limits(**limits))
-    body, _ = probe.ask(request, "rlimit")
+    request = capabilities.new_request(Program(source="1"), (Stdin(""),), Limits(**limits))
+    body, _ = capabilities.ask(request, "rlimit")
     async with client_of(FakeSandbox()) as client:
         answer = wire.Response.parse((await client.post("/run_code", json=body)).content)
     if answer.ran is None:
         assert says in answer.message
     else:
-        assert says in batch.decode_answer(answer.ran.stdout, request).error[1]
+        assert says in driver_messages.decode_answer(answer.ran.stdout, request).error[1]

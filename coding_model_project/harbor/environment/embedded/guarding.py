@@ -7,7 +7,8 @@ from pathlib import Path
 
 from coding_model_project import codec, types
 from coding_model_project.harbor.environment.embedded.root import BASE
-from coding_model_project.sandbox.embedded import asserts, callee, linux, wire
+from coding_model_project.isolation import linux
+from coding_model_project.sandbox.embedded import asserts, callee, crossing
 
 _GUARD = Path(__file__).parent / "_harbor_guard"
 _LAYER = "/guard"
@@ -20,7 +21,7 @@ _FOLDERS = (
 )
 """Where interpreters look for files that end in .pth."""
 
-_LIBRARY = (asserts, callee, wire, codec, types)
+_LIBRARY = (asserts, callee, crossing, codec, types)
 """Of this project, what the guard uses, too."""
 
 

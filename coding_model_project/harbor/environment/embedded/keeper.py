@@ -19,7 +19,8 @@ from typing import Any
 from coding_model_project.harbor.environment.embedded import guarding, root, steward
 from coding_model_project.harbor.environment.embedded.root import Base
 from coding_model_project.harbor.environment.embedded.running import Shell
-from coding_model_project.sandbox.embedded import launch, linux, seccomp
+from coding_model_project.isolation import linux, seccomp
+from coding_model_project.sandbox.embedded import launch
 
 _MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp")
 _NAMESPACES = (

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from coding_model_project.sandbox.embedded import confine, linux
+from coding_model_project.isolation import confine, linux
 
 BASE = "/base"
 """Where the keeper has the read-only parts of every room."""

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from coding_model_project.harbor.environment.embedded.streams import Background, Stream
 from coding_model_project.harbor.environment.embedded.watching import Job, descendants, watch
-from coding_model_project.sandbox.embedded import linux
+from coding_model_project.isolation import linux
 
 _SHELLS = ("/bin/bash", "/bin/sh")
 _MOST_DESCRIPTORS = 16384

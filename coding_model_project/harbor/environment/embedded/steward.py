@@ -33,7 +33,8 @@ from coding_model_project.harbor.environment.embedded import root, running
 from coding_model_project.harbor.environment.embedded.root import Base
 from coding_model_project.harbor.environment.embedded.running import Ended, Shell
 from coding_model_project.harbor.environment.embedded.streams import Background
-from coding_model_project.sandbox.embedded import confine, frames, launch, linux
+from coding_model_project.isolation import confine, linux
+from coding_model_project.sandbox.embedded import frames, launch
 
 TESTS, LOGS = "/tests", "/logs/verifier"
 VERIFIER_MARK = "/.verifier"

@@ -4,7 +4,7 @@ Every process of a run inherits the environment variable `CODING_RUN_TOKEN`, and
 files. A small sentinel process waits for the run's main process to end, in whatever way, and then ends
 all that carry its token, and removes that folder: vLLM, verl and W&B leave sockets and locks behind.
 
-    python -m coding_model_project.verl_ext.processes PID TOKEN FOLDER     (the sentinel itself)
+    python -m coding_model_project.isolation.processes PID TOKEN FOLDER     (the sentinel itself)
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Protocol
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.sandbox.embedded import cpp
-from coding_model_project.sandbox.embedded.binaries import Binaries
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded.languages import cpp
+from coding_model_project.sandbox.embedded.languages.binaries import Binaries
 from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
 from coding_model_project.types import Limits, Status
 

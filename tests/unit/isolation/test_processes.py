@@ -13,7 +13,7 @@ import pytest
 
 RUN = """
 import subprocess, sys, tempfile, time
-from coding_model_project.verl_ext.processes import start_sentinel
+from coding_model_project.isolation.processes import start_sentinel
 start_sentinel()
 child = subprocess.Popen(["sleep", "100"], start_new_session=True)
 print(child.pid, tempfile.mkstemp()[1], flush=True)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
-from coding_model_project.sandbox.embedded import linux
+from coding_model_project.isolation import linux
 from coding_model_project.types import Limits
 
 

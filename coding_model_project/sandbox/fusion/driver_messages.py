@@ -19,7 +19,7 @@ from typing import Any
 
 from coding_model_project import codec as values
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.embedded import codec
+from coding_model_project.sandbox.embedded import answers
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -247,4 +247,4 @@ def _execution_from_json(picture: list[Any], limits: Limits) -> Execution:
 def _value(encoded: str, limits: Limits) -> Plain | Opaque:
     if encoded == "null":
         return None
-    return codec.decode(encoded.encode(), 2 * (limits.output_kb << 10) + 1024)
+    return answers.decode(encoded.encode(), 2 * (limits.output_kb << 10) + 1024)

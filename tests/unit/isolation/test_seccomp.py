@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from coding_model_project.sandbox.embedded import seccomp, syscalls
+from coding_model_project.isolation import seccomp, syscalls
 
 OWN = seccomp.OWN_PID
 ALLOWED = "allowed"

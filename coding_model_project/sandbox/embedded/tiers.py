@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.sandbox.embedded.confine import Tier
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.slot import Slot, ZygoteLost
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 

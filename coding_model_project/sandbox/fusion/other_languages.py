@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.fusion import wire
+from coding_model_project.sandbox.fusion.capabilities import Facts
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
-from coding_model_project.sandbox.fusion.probe import Facts
 from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
 
 _CARRIED = 128 << 10

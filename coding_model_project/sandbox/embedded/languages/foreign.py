@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.sandbox.embedded import languages
-from coding_model_project.sandbox.embedded.confine import Tier
-from coding_model_project.sandbox.embedded.languages import Language, Toolchain
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded.languages import toolchains
+from coding_model_project.sandbox.embedded.languages.toolchains import Language, Toolchain
 from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLost
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 
@@ -98,7 +98,7 @@ class ForeignSlot(Slot):
         self._send(head, b"".join(files.values()))
         head, product = self._receive(_STAGES_S)
         if "refused" in head:
-            raise ConfigError(languages.refusal(self._language, head["refused"]))
+            raise ConfigError(toolchains.refusal(self._language, head["refused"]))
         if "broken" in head:
             raise ZygoteLost(str(head["broken"]))
         if "done" in head:

@@ -20,16 +20,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from coding_model_project.isolation import linux
+from coding_model_project.isolation.confine import FIRST_KEPT, Confinement, Steps, steps
 from coding_model_project.sandbox.embedded import (
-    arguments,
+    argument_files,
     asserts,
     fork_server,
     frames,
-    linux,
-    program,
+    run_program,
 )
-from coding_model_project.sandbox.embedded.confine import FIRST_KEPT, Confinement, Steps, steps
-from coding_model_project.sandbox.embedded.outputs import Outputs
+from coding_model_project.sandbox.embedded.printed import Outputs
 from coding_model_project.types import Limits
 
 _MIN_TESTS_MEMORY_MB = 512
@@ -115,11 +115,11 @@ def of_test(code: types.CodeType, plan: fork_server.Plan, *, stateless: bool = F
     """
     function = fork_server.function(plan)
     if function is None:
-        program.run_script(code)
+        run_program.run_script(code)
     data = fork_server.read_all(0)
     if fork_server.has_calls(plan):
-        program.run_calls(code, function, data, stateless=stateless)
-    program.run_call(code, function, data)
+        run_program.run_calls(code, function, data, stateless=stateless)
+    run_program.run_call(code, function, data)
 
 
 def run(channel: socket.socket, compiled: Compiled, head: dict[str, Any], data: bytes) -> None:
@@ -131,7 +131,7 @@ def run(channel: socket.socket, compiled: Compiled, head: dict[str, Any], data: 
         _run_asserts(channel, compiled, head["asserts"], limits)
     elif "arguments" in head:
         tier = compiled.ready.confinement.tier
-        _run_on_files(channel, compiled, arguments.given(tier, head, data))
+        _run_on_files(channel, compiled, argument_files.given(tier, head, data))
     else:
         _run_program(channel, compiled, head.get("function"), data)
 
@@ -149,8 +149,8 @@ def _run_program(
 
     def body() -> NoReturn:
         if function is None:
-            program.run_script(compiled.code)
-        program.run_call(compiled.code, function, data)
+            run_program.run_script(compiled.code)
+        run_program.run_call(compiled.code, function, data)
 
     pid = _fork(compiled, ready.program, [stdin, *outputs.descriptors], _PROGRAM, body)
     killed = _watch(pid, [pid], ready.limits, ready.confinement.proc, started)
@@ -159,14 +159,14 @@ def _run_program(
     _send(channel, compiled, outputs, status, usage, killed, started)
 
 
-def _run_on_files(channel: socket.socket, compiled: Compiled, given: arguments.Given) -> None:
+def _run_on_files(channel: socket.socket, compiled: Compiled, given: argument_files.Given) -> None:
     started = time.monotonic()
     outputs = Outputs.create()
     null = os.open("/dev/null", os.O_RDONLY)
 
     def body() -> NoReturn:
         sys.argv[1:] = given.paths
-        program.run_script(compiled.code)
+        run_program.run_script(compiled.code)
 
     descriptors = [null, *outputs.descriptors, *given.descriptors]
     compiled = replace(compiled, files={**compiled.files, **given.files})
@@ -191,7 +191,7 @@ def _run_asserts(
     to_tests, to_program = os.pipe(), os.pipe()
 
     def of_program() -> NoReturn:
-        program.run_callee(compiled.code)
+        run_program.run_callee(compiled.code)
 
     descriptors = [null, *outputs.descriptors[:2], to_program[0], to_tests[1]]
     pid = _fork(compiled, compiled.ready.callee, descriptors, _PROGRAM, of_program)

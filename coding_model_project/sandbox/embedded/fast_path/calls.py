@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from coding_model_project import codec
-from coding_model_project.sandbox.embedded.codec import decode
+from coding_model_project.sandbox.embedded.answers import decode
 from coding_model_project.sandbox.embedded.outcomes import Ended, execution, how_it_ended
 from coding_model_project.types import (
     Asserts,
@@ -183,7 +183,7 @@ class _Said:
 
 
 def _said(ended: Ended, max_bytes: int) -> Iterator[_Said]:
-    """The lines that `program.run_calls` wrote; up to the first that is none."""
+    """The lines that `run_program.run_calls` wrote; up to the first that is none."""
     printed = 0
     for line in ended.answered.split(b"\n")[:-1]:
         head, _, encoded = line.partition(b" ")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.sandbox import conformance_cases
-from coding_model_project.sandbox.fusion import batch, wire
+from coding_model_project.sandbox.fusion import driver_messages, wire
 from coding_model_project.sandbox.fusion.bundle import driver_code
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
 from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
@@ -48,22 +48,24 @@ class Facts:
     """Output above 128 KiB does not arrive whole, in silence."""
 
 
-def ask(request: batch.Request, tier: str) -> tuple[wire.Body, float]:
+def ask(request: driver_messages.Request, tier: str) -> tuple[wire.Body, float]:
     """The body by which a driver is sent a request, and the wall seconds it may take."""
     run_s = request.budget_s + request.limits.wall_s + OWN_S
     body = wire.run_code(
         driver_code(tier),
         "python",
-        stdin=batch.encode_request(request),
+        stdin=driver_messages.encode_request(request),
         run_s=run_s,
-        fetch_files=[batch.ANSWER_FILE],
+        fetch_files=[driver_messages.ANSWER_FILE],
     )
     return body, run_s
 
 
-def new_request(program: Program, inputs: tuple[Input, ...], limits: Limits) -> batch.Request:
+def new_request(
+    program: Program, inputs: tuple[Input, ...], limits: Limits
+) -> driver_messages.Request:
     """A request with a secret of its own."""
-    return batch.Request(
+    return driver_messages.Request(
         secret=os.urandom(16), program=program, inputs=inputs, limits=limits, budget_s=BUDGET_S
     )
 
@@ -111,11 +113,13 @@ async def _strongest_tier(send: Send) -> tuple[str, str]:
             answer = await _answer(send, Program(source="print(input())"), Stdin("a"), tier)
             execution = one(answer)
             if execution.status is not Status.finished or execution.stdout != "a\n":
-                raise batch.NotAnAnswer(f"{execution.status}: {execution.stderr_tail[-100:]}")
+                raise driver_messages.NotAnAnswer(
+                    f"{execution.status}: {execution.stderr_tail[-100:]}"
+                )
             if not answer.identity.startswith("rlimit/"):
                 await _check_isolation(send, tier)
             return tier, answer.identity
-        except batch.NotAnAnswer as error:
+        except driver_messages.NotAnAnswer as error:
             missing.append(f"{tier}: {error}")
     raise ConfigError(
         f"the server cannot run programs apart from each other ({'; '.join(missing)})"
@@ -128,23 +132,25 @@ async def _check_isolation(send: Send, tier: str) -> None:
             continue
         answer = await _answer(send, Program(source=case.source), case.given, tier)
         if problem := case.problem(one(answer)):
-            raise batch.NotAnAnswer(f"{case.name}: {problem}")
+            raise driver_messages.NotAnAnswer(f"{case.name}: {problem}")
 
 
-async def _answer(send: Send, program: Program, given: Input, tier: str) -> batch.Answer:
+async def _answer(send: Send, program: Program, given: Input, tier: str) -> driver_messages.Answer:
     request = new_request(program, (given,), _LIMITS)
     response = await send(*ask(request, tier))
     return read_answer(response, request)
 
 
-def one(answer: batch.Answer) -> Execution:
+def one(answer: driver_messages.Answer) -> Execution:
     """The execution of a request with one input."""
     if answer.error or len(answer.executions) != 1:
-        raise batch.NotAnAnswer(f"{answer.error or 'no execution'}")
+        raise driver_messages.NotAnAnswer(f"{answer.error or 'no execution'}")
     return answer.executions[0]
 
 
-def read_answer(response: wire.Response, request: batch.Request) -> batch.Answer:
+def read_answer(
+    response: wire.Response, request: driver_messages.Request
+) -> driver_messages.Answer:
     """The driver's answer in a server's.
 
     Raises:
@@ -155,15 +161,17 @@ def read_answer(response: wire.Response, request: batch.Request) -> batch.Answer
         raise Unavailable(response.message[:200] or "SandboxError")
     ran = response.ran
     if ran is None:
-        raise batch.NotAnAnswer(f"{response.status}, and nothing ran")
-    fetched = response.files.get(batch.ANSWER_FILE)
+        raise driver_messages.NotAnAnswer(f"{response.status}, and nothing ran")
+    fetched = response.files.get(driver_messages.ANSWER_FILE)
     try:
-        return batch.decode_answer(batch.from_base64(fetched) if fetched else ran.stdout, request)
-    except batch.NotAnAnswer as error:
+        return driver_messages.decode_answer(
+            driver_messages.from_base64(fetched) if fetched else ran.stdout, request
+        )
+    except driver_messages.NotAnAnswer as error:
         if ran.status == "TimeLimitExceeded":
             raise Unavailable("the driver did not end in time") from error
         said = ran.stderr.strip().splitlines()
         how = f"{ran.status}, return code {ran.return_code}"
-        raise batch.NotAnAnswer(
+        raise driver_messages.NotAnAnswer(
             f"{error}: {how} {said[-1][-200:] if said else ''}".strip()
         ) from error

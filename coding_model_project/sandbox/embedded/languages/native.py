@@ -26,10 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.sandbox.embedded import arguments, confine, frames, launch, linux
-from coding_model_project.sandbox.embedded.confine import PROC, Tier
+from coding_model_project.isolation import confine, linux
+from coding_model_project.isolation.confine import PROC, Tier
+from coding_model_project.sandbox.embedded import argument_files, frames, launch
 from coding_model_project.sandbox.embedded.launch import Command, Place, Profile
-from coding_model_project.sandbox.embedded.outputs import Outputs
+from coding_model_project.sandbox.embedded.printed import Outputs
 from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host
 from coding_model_project.types import Limits
 
@@ -235,7 +236,7 @@ def _ready(
 
 def _executable(content: bytes, proc: int | None) -> int:
     """A file in memory that nobody can write to any more, as one that is executed must be."""
-    writable = arguments.in_memory(content)
+    writable = argument_files.in_memory(content)
     fd = os.open(f"{os.getpid()}/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     os.close(writable)
     return fd
@@ -345,18 +346,18 @@ def _run(channel: socket.socket, ready: _Ready, head: dict[str, Any], data: byte
     words, files = list(ready.arguments), dict(ready.files)
     given = []
     if "arguments" in head:
-        on_files = arguments.given(tier, head, data)
+        on_files = argument_files.given(tier, head, data)
         words += on_files.paths
         files.update(on_files.files)
         given += on_files.descriptors
         data = b""
     outputs = Outputs.create()
-    stdin = arguments.in_memory(data)
+    stdin = argument_files.in_memory(data)
     descriptors = [stdin, *outputs.descriptors, *given]
     if ready.source is not None and tier is not Tier.namespaces:
         name, content = ready.source
         words[words.index(name)] = f"/dev/fd/{len(descriptors)}"
-        given.append(arguments.in_memory(content))
+        given.append(argument_files.in_memory(content))
         descriptors.append(given[-1])
     place = Place(
         confinement=ready.place.confinement,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from coding_model_project.sandbox.embedded import seccomp, syscalls
+from coding_model_project.isolation import seccomp, syscalls
 
 _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the GIL, so usable around clone()
 _syscall = _libc.syscall

@@ -21,12 +21,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coding_model_project.sandbox.embedded.binaries import Binaries, cache_folder
+from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
 from coding_model_project.sandbox.embedded.launch import Profile
 from coding_model_project.types import Limits, Status
 
 if TYPE_CHECKING:
-    from coding_model_project.sandbox.embedded.languages import Recipe
+    from coding_model_project.sandbox.embedded.languages.toolchains import Recipe
 
 TESTLIB = "CODING_TESTLIB"
 """Environment variable with the path of testlib.h, which checkers of several data sets include."""
@@ -43,7 +43,7 @@ _KEPT_S = 14 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpp:
-    """A g++ that links statically. `languages.Toolchain`."""
+    """A g++ that links statically. `toolchains.Toolchain`."""
 
     version: str
     stages: list[list[str]]
@@ -71,7 +71,7 @@ class Gpp:
                     _precompile(target)
 
     def recipe(self, limits: Limits) -> Recipe:
-        from coding_model_project.sandbox.embedded.languages import Recipe
+        from coding_model_project.sandbox.embedded.languages.toolchains import Recipe
 
         return Recipe(
             source=_SOURCE,

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coding_model_project.sandbox.embedded import syscalls
+from coding_model_project.isolation import syscalls
 
 EXEC_FD = 255
 """Descriptor of the one file that may be executed. Above the limit on descriptors, so that once it is
