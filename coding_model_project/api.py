@@ -15,11 +15,11 @@ from typing import Literal, Self, overload
 
 from coding_model_project.background import Background
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
-from coding_model_project.extract import extract
-from coding_model_project.graders.batch import judge_completions
-from coding_model_project.graders.cache import CachedGrader
-from coding_model_project.graders.judge import start_graders
-from coding_model_project.graders.wellformed import check_problem
+from coding_model_project.grading.batch import judge_completions
+from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.extract import extract
+from coding_model_project.grading.judge import start_graders
+from coding_model_project.grading.wellformed import check_problem
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded.languages import toolchains

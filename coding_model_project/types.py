@@ -178,7 +178,7 @@ class Problem:
     tests: tuple[Test, ...]
     limits: Limits = field(default_factory=Limits)
     comparison: str = "tokens"
-    """How standard output is compared (`graders.compare`), or "checker"; values of calls compare as
+    """How standard output is compared (`grading.compare`), or "checker"; values of calls compare as
     data."""
     checker: Checker | None = None
     """Judges standard output if `comparison` is "checker"."""
@@ -296,7 +296,7 @@ class Verdict:
     problem_id: str
     code: str | None
     extraction: str
-    """The rule that found the code (`extract.Rule`)."""
+    """The rule that found the code (`grading.extract.Rule`)."""
     results: tuple[TestResult, ...]
     """Per test that ran, in order; fewer than `n_tests` after an early stop."""
     n_tests: int

@@ -19,8 +19,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 import coding_model_project as cmp
 from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
+from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.integrations.trl import CodeReward, rows
-from coding_model_project.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
 STEPS, GENERATIONS = 2, 4

@@ -184,7 +184,7 @@ def embedded_sandbox(workers: int | None, min_tier: str) -> Sandbox:
     Raises:
         ConfigError: no such tier.
     """
-    from coding_model_project.graders.judge import make_sandbox
+    from coding_model_project.grading.judge import make_sandbox
 
     tiers = ("rlimit", "seccomp", "namespaces")
     if min_tier not in tiers:

@@ -71,7 +71,7 @@ def prepare(
     """
     from coding_model_project.data.prepare import prepare_base_model, prepare_tinycode
     from coding_model_project.data.tinyshell.files import prepare_shell_model, prepare_tinyshell
-    from coding_model_project.prompts import PromptStyle
+    from coding_model_project.grading.prompts import PromptStyle
 
     if name not in EMBEDDED:
         raise ConfigError(f"data prepare {name}: the embedded data sets are {', '.join(EMBEDDED)}")
@@ -288,7 +288,7 @@ def rows(
     from coding_model_project.data.loaders.mapped import parse_map
     from coding_model_project.data.test_order import read_orders
     from coding_model_project.data.training_files import Plan, RowKind, write_training_files
-    from coding_model_project.prompts import PromptStyle
+    from coding_model_project.grading.prompts import PromptStyle
 
     if (max_prompt_tokens is None) != (tokenizer is None):
         raise ConfigError("--max-prompt-tokens and --tokenizer go together")

@@ -105,8 +105,8 @@ async def _judge(
     at_once: int,
     advance: Advance,
 ) -> list[Outcome]:
-    from coding_model_project.graders.batch import judge_completions
-    from coding_model_project.graders.judge import start_graders
+    from coding_model_project.grading.batch import judge_completions
+    from coding_model_project.grading.judge import start_graders
 
     async with start_graders(sandbox, at_once=at_once, bare=bare, stop_early=stop_early) as graders:
         groups = await judge_completions(
@@ -161,7 +161,7 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
     Raises:
         ConfigError: one has no hidden tests, a comparison that is not known, or a bad Harbor task.
     """
-    from coding_model_project.graders.execution import checked_tests
+    from coding_model_project.grading.execution import checked_tests
 
     for problem in problems.values():
         try:

@@ -23,7 +23,7 @@ from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
     from coding_model_project.data.pairs import Judged
-    from coding_model_project.prompts import PromptStyle
+    from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.types import Problem
 
 N_NAMED = 5
@@ -130,7 +130,7 @@ def _read(
         read_completions,
         read_evaluation,
     )
-    from coding_model_project.prompts import PromptStyle
+    from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.types import ErrorType
 
     candidates: dict[str, list[Candidate]] = defaultdict(list)

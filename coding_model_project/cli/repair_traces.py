@@ -26,8 +26,8 @@ from coding_model_project.progress import Advance, progress_bar
 if TYPE_CHECKING:
     from coding_model_project.data.repair_traces import Wrong
     from coding_model_project.data.sft_rows import Candidate
-    from coding_model_project.graders.execution import ExecutionGrader
-    from coding_model_project.prompts import PromptStyle
+    from coding_model_project.grading.execution import ExecutionGrader
+    from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.sandbox.base import Sandbox
     from coding_model_project.types import Problem
 
@@ -112,7 +112,7 @@ async def _observed(
     sandbox: Sandbox,
 ) -> list[Wrong]:
     """Those that fail a public test, in order, with what a model is told of them."""
-    from coding_model_project.graders.execution import ExecutionGrader
+    from coding_model_project.grading.execution import ExecutionGrader
 
     with progress_bar("public tests", len(candidates)) as advance:
         async with sandbox:
@@ -134,7 +134,7 @@ async def _look(
     advance: Advance,
 ) -> Wrong | None:
     from coding_model_project.data.repair_traces import Wrong
-    from coding_model_project.graders.observation import observation
+    from coding_model_project.grading.observation import observation
 
     verdict = await grader.grade_code(problem, candidate.code)
     message = observation(problem, verdict, style=style, max_bytes=max_bytes)

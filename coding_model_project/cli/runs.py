@@ -159,7 +159,7 @@ def _named(runs: list[RunFolder]) -> str:
 
 def _warn_of_differences(folder: RunFolder) -> None:
     """Say what is not as it was: packages, commit, grader."""
-    from coding_model_project.graders.base import GRADER_VERSION
+    from coding_model_project.grading.base import GRADER_VERSION
     from coding_model_project.runs import provenance
 
     before: dict[str, Any] = folder.provenance()

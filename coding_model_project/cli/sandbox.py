@@ -250,8 +250,8 @@ def battery(
 
     Exit code 1 if any case does not hold.
     """
-    from coding_model_project.graders.battery.cases import read_cases
-    from coding_model_project.graders.battery.running import run_battery, summary
+    from coding_model_project.grading.battery.battery_cases import read_cases
+    from coding_model_project.grading.battery.run_cases import run_battery, summary
     from coding_model_project.progress import progress_bar
 
     cases = read_cases(existing_file(file, "FILE"))

@@ -124,7 +124,7 @@ def _check(evaluations: Sequence[Path], out: Path, choose: str, gold: str | None
 def _style(given: str | None, read: Sequence[Accepted]) -> Any:
     """The prompts' style: as given, else the evaluations' own."""
     from coding_model_project.evaluation.accepted import styles
-    from coding_model_project.prompts import PromptStyle
+    from coding_model_project.grading.prompts import PromptStyle
 
     if given is not None:
         if given not in tuple(PromptStyle):

@@ -17,9 +17,9 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.prompts import PromptStyle
-from coding_model_project.rewards.outcome import RewardKind
-from coding_model_project.rewards.shaping import LengthBonus
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.rewards import RewardKind
+from coding_model_project.grading.shaping import LengthBonus
 
 
 def key(default: Any, meaning: str, *, unit: str = "") -> Any:

@@ -18,7 +18,7 @@ from coding_model_project.data.test_order import (
     rejected_by,
     version,
 )
-from coding_model_project.graders.execution import judge_execution
+from coding_model_project.grading.execution import judge_execution
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import Execution, Limits, Problem, Program, Status
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coding_model_project.data.rows import source
 from coding_model_project.errors import ConfigError
-from coding_model_project.prompts import PromptStyle, solve_messages
+from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.types import Problem
 
 CountTokens = Callable[[Problem], int]

@@ -20,8 +20,8 @@ from typing import Any
 from coding_model_project.data.copies import normal_form
 from coding_model_project.data.rows import refuse_training, source
 from coding_model_project.errors import ConfigError
-from coding_model_project.extract import extract
-from coding_model_project.prompts import PromptStyle, solution_message, solve_messages
+from coding_model_project.grading.extract import extract
+from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.types import ErrorType, Problem
 
 CONTRASTS = (

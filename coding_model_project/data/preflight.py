@@ -24,9 +24,9 @@ from coding_model_project.data.mutants import Mutant, mutants
 from coding_model_project.data.plain_run import passes_plainly
 from coding_model_project.data.rates import NONE, Rate
 from coding_model_project.errors import CheckerError, DataError
-from coding_model_project.graders.checker import CHECKER
-from coding_model_project.graders.execution import ExecutionGrader
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.checker import CHECKER
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import ErrorType, Limits, Problem, TestResult, Verdict
 
@@ -187,8 +187,8 @@ class _Run:
         progress: Callable[[], None] | None,
     ) -> None:
         self._sandbox = sandbox
-        self._turns = Turns(max_concurrency)
-        self._grader = ExecutionGrader(sandbox, bare=True, stop_early=True, turns=self._turns)
+        self._limiter = Limiter(max_concurrency)
+        self._grader = ExecutionGrader(sandbox, bare=True, stop_early=True, limiter=self._limiter)
         self._progress = progress or (lambda: None)
         self._original = {problem.id: problem for problem in problems}
         self.complaints: list[str] = []
@@ -254,7 +254,7 @@ class _Run:
                 break
             if full and mutant.operator in operators:
                 continue
-            async with self._turns.shared():
+            async with self._limiter.shared():
                 passes = await passes_plainly(problem, mutant.code, self._sandbox, plain)
             if passes:
                 n_passing += 1
@@ -273,7 +273,7 @@ class _Run:
 
     async def _by_order(self, problem: Problem, code: str, limits: Limits) -> bool:
         """Whether a plain run fails it only by the order of a set, which equal sets need not share."""
-        async with self._turns.shared():
+        async with self._limiter.shared():
             return await passes_plainly(problem, code, self._sandbox, limits, rebuilt=True)
 
     async def _judge(self, problem: Problem, code: str) -> _Judged | None:

@@ -20,8 +20,8 @@ from typing import Any
 from coding_model_project.data import rows
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
-from coding_model_project.prompts import PromptStyle
 
 EASY_LEVELS = (1, 2)
 N_SFT_VALIDATION = 64

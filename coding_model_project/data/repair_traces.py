@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from coding_model_project.data.rows import sft_row
-from coding_model_project.prompts import PromptStyle, solution_message
+from coding_model_project.grading.prompts import PromptStyle, solution_message
 from coding_model_project.types import Problem
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from coding_model_project.data.governance import role
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
-from coding_model_project.prompts import PromptStyle, solution_message, solve_messages
+from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.types import Problem
 
 

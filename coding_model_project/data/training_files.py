@@ -23,7 +23,7 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.data.rows import refuse_training, rl_rows, sft_rows, source, write_rows
 from coding_model_project.data.test_order import TestOrder, ordered
 from coding_model_project.errors import ConfigError
-from coding_model_project.prompts import PromptStyle
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem
 
 

@@ -19,8 +19,8 @@ from coding_model_project.evaluation.results import (
     read_completions,
     read_evaluation,
 )
-from coding_model_project.extract import extract
-from coding_model_project.prompts import PromptStyle
+from coding_model_project.grading.extract import extract
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem
 
 

@@ -26,7 +26,7 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.generation import Backend, Sampling
 from coding_model_project.evaluation.harbor_jobs import write_job
 from coding_model_project.evaluation.harbor_model import BackendModel
-from coding_model_project.graders.breaker import CircuitBreaker
+from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.harbor.bash_agent import BashAgent, Episode, Limits
 from coding_model_project.harbor.digest import task_digest
 from coding_model_project.harbor.errors import FailureCause

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from coding_model_project.data.rates import Rate
 from coding_model_project.evaluation.stats import N_RESAMPLES, bootstrap_interval
-from coding_model_project.graders.base import Outcome
+from coding_model_project.grading.base import Outcome
 from coding_model_project.types import ERROR_GROUPS, Verdict
 
 

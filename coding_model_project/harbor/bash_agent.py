@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from coding_model_project.errors import HarborError
-from coding_model_project.extract import first_block
+from coding_model_project.grading.extract import first_block
 from coding_model_project.harbor.environment.base import CommandResult, Environment
 from coding_model_project.harbor.task import Step, Task
 

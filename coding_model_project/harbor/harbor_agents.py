@@ -17,7 +17,7 @@ from harbor.llms.lite_llm import LiteLLM
 from harbor.models.agent.context import AgentContext
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.extract import extract
+from coding_model_project.grading.extract import extract
 
 _ASKS = {
     "bash": "Answer with one script in a ```bash block. It runs once in the working directory, and you "

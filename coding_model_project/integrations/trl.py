@@ -13,11 +13,11 @@ from typing import Any
 from coding_model_project.api import Judge
 from coding_model_project.background import Background
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
-from coding_model_project.graders.base import Outcome
-from coding_model_project.graders.breaker import CircuitBreaker
+from coding_model_project.grading.base import Outcome
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.prompts import PromptStyle, solve_messages
+from coding_model_project.grading.rewards import REWARDS
 from coding_model_project.integrations.problems import Problems, by_id, named
-from coding_model_project.prompts import PromptStyle, solve_messages
-from coding_model_project.rewards.outcome import REWARDS
 from coding_model_project.types import Problem
 
 _log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from typing import Any
 from coding_model_project.errors import PromptError, SandboxError, UngradableError
 from coding_model_project.evaluation.generation import Backend, Completion, Messages
 from coding_model_project.evaluation.protocols import EvalProtocol
-from coding_model_project.graders.cache import CachedGrader
-from coding_model_project.graders.observation import can_repair, observation
+from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.observation import can_repair, observation
+from coding_model_project.grading.prompts import solve_messages
 from coding_model_project.phase0.plan import Sample, sample_seed
-from coding_model_project.prompts import solve_messages
 from coding_model_project.types import Verdict
 
 

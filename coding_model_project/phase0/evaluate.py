@@ -23,8 +23,8 @@ from coding_model_project.evaluation.results import (
     read_results,
 )
 from coding_model_project.extras import NotInstalledError
-from coding_model_project.graders.judge import make_sandbox, open_judge
-from coding_model_project.graders.observation import can_repair
+from coding_model_project.grading.judge import make_sandbox, open_judge
+from coding_model_project.grading.observation import can_repair
 from coding_model_project.phase0 import outputs
 from coding_model_project.phase0.bar import evaluation_bar
 from coding_model_project.phase0.episodes import Episodes

@@ -14,8 +14,8 @@ import orjson
 from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.results import METRICS, Generated, Result
 from coding_model_project.evaluation.scores import dataset_metrics
+from coding_model_project.grading.prompts import solve_messages
 from coding_model_project.phase0.plan import DataSet, Sample
-from coding_model_project.prompts import solve_messages
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
 from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.runs.summary import summarise

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from coding_model_project.errors import DataError, PromptError, UngradableError
 from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.results import Generated, Result, program_hash, to_line
-from coding_model_project.graders.base import Grader
+from coding_model_project.grading.base import Grader
 from coding_model_project.phase0.episodes import Episodes
 from coding_model_project.phase0.journal import Journal
 from coding_model_project.phase0.plan import Key, Sample

@@ -14,8 +14,8 @@ from coding_model_project.configs.schema import BaselineConfig, EvaluationMode
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.generation import Backend
 from coding_model_project.evaluation.protocols import EvalProtocol, protocol
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.phase0.plan import Shard
-from coding_model_project.prompts import PromptStyle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def new_config(coding: Mapping[str, Any], evaluation: Mapping[str, Any]) -> Dict
 
 
 def judge_config(config: DictConfig, protocol: EvalProtocol) -> dict[str, Any]:
-    """What `graders.judge.open_judge` needs: dense judging runs every test, sparse stops at a failure."""
+    """What `grading.judge.open_judge` needs: dense judging runs every test, sparse stops at a failure."""
     sandbox: Any = OmegaConf.to_container(config.coding.sandbox, resolve=True, enum_to_str=True)
     kind = "sparse" if protocol.stop_early else "dense"
     return {"prompt": str(protocol.prompt), "sandbox": sandbox, "reward": {"kind": kind}}

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
-from coding_model_project.graders.base import GRADER_VERSION
+from coding_model_project.grading.base import GRADER_VERSION
 
 _UNTRACKED_BYTES = 1_000_000
 """Of all untracked files together; larger ones are listed in status.txt only."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from coding_model_project.graders.text import shown_input
+from coding_model_project.grading.text import shown_input
 from coding_model_project.types import Test, TestInput, Verdict
 
 ROTATE_BYTES = 64 * 2**20

@@ -1,4 +1,4 @@
-"""How SandboxFusion's own judge compares output: forgiving of case, unlike `graders.compare`."""
+"""How SandboxFusion's own judge compares output: forgiving of case, unlike `grading.compare`."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ from coding_model_project.errors import (
     GenerationError,
     HarborError,
 )
-from coding_model_project.graders.breaker import CircuitBreaker
-from coding_model_project.graders.harbor import HarborGrader
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.harbor import HarborGrader
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.bash_agent import (
     BashAgent,
     ContextOverflow,
@@ -67,7 +67,7 @@ class _Place:
             output_bytes=bash["output_bytes"],
         )
         breaker = CircuitBreaker(max_rate=coding["sandbox"]["max_failure_rate"])
-        self.grader = HarborGrader(turns=Turns(bash["rooms"]), breaker=breaker)
+        self.grader = HarborGrader(limiter=Limiter(bash["rooms"]), breaker=breaker)
 
 
 _places: dict[str, _Place] = {}

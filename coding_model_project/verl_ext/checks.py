@@ -11,8 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.graders.judge import make_sandbox
-from coding_model_project.rewards.shaping import Shaping
+from coding_model_project.grading.judge import make_sandbox
+from coding_model_project.grading.shaping import Shaping
 from coding_model_project.verl_ext import bash_config, repair_config
 from coding_model_project.verl_ext.relations import is_embedded_model
 from coding_model_project.verl_ext.rules import check_rules

@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError, TrainingError
-from coding_model_project.graders.judge import check_service
+from coding_model_project.grading.judge import check_service
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext import bash_config, forkserver, repair_config
 from coding_model_project.verl_ext.checks import check_grpo

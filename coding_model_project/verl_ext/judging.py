@@ -12,7 +12,7 @@ from typing import Any
 
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import CodingModelError, DataError
-from coding_model_project.graders.judge import Graders, open_judge
+from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.runs.ungradable import Ungradable, note, reason_of
 from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 

@@ -16,8 +16,8 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.errors import CodingModelError, SandboxError
-from coding_model_project.graders.observation import can_repair, observation
-from coding_model_project.prompts import PromptStyle
+from coding_model_project.grading.observation import can_repair, observation
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.verl_ext.judging import Bench
 
 

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError
-from coding_model_project.graders.observation import MIN_BYTES, can_repair
+from coding_model_project.grading.observation import MIN_BYTES, can_repair
 
 LOOPS = Path(__file__).with_name("agent_loops.yaml")
 NAME = "repair"

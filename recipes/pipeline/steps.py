@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.graders.base import GRADER_VERSION
+from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.runs.folder import RunFolder, write_json
 from coding_model_project.runs.inputs import changes, fingerprint
 from recipes.commands import console

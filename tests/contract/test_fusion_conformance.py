@@ -17,8 +17,8 @@ import pytest
 from coding_model_project.data.tinycode.generator import generate
 from coding_model_project.data.tinycode.noise import NoiseConfig, noisy_solution
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.graders.execution import ExecutionGrader
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.sandbox import conformance
 from coding_model_project.sandbox.benchmark import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
@@ -230,8 +230,8 @@ async def test_verdicts_are_those_of_the_embedded_sandbox(shared_server, stop_ea
     programs = tinycode_programs(100 if stop_early else 300)
 
     async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
-        turns = Turns(at_once)
-        grader = ExecutionGrader(sandbox, bare=True, stop_early=stop_early, turns=turns)
+        limiter = Limiter(at_once)
+        grader = ExecutionGrader(sandbox, bare=True, stop_early=stop_early, limiter=limiter)
         return [
             essence(verdict)
             for verdict in await asyncio.gather(*(grader.grade_code(*p) for p in programs))

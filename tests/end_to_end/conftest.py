@@ -10,7 +10,7 @@ import pytest
 from coding_model_project.data.pairs import Candidate, Pair, pair_rows
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.rows import rl_rows, sft_rows, write_rows
-from coding_model_project.prompts import PromptStyle
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Call, ErrorType, Problem, Test
 from recipes.compose import compose_recipe
 

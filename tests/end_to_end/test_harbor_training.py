@@ -13,7 +13,7 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.data.rows import rl_rows, write_rows
 from coding_model_project.data.tinyshell import generate, trace
 from coding_model_project.data.tinyshell.files import write_shell_task
-from coding_model_project.prompts import PromptStyle
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
 from recipes.compose import compose_recipe

@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.graders.judge import make_sandbox
+from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox
 from recipes.compose import compose_recipe

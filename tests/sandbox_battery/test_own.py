@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.graders.battery.cases import read_cases
-from coding_model_project.graders.battery.running import run_battery
+from coding_model_project.grading.battery.battery_cases import read_cases
+from coding_model_project.grading.battery.run_cases import run_battery
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 

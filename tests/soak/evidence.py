@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from omegaconf import OmegaConf
 
 from coding_model_project.data.problems import read_problems
-from coding_model_project.graders.judge import open_judge
-from coding_model_project.rewards.outcome import REWARDS
+from coding_model_project.grading.judge import open_judge
+from coding_model_project.grading.rewards import REWARDS
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout, read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 import coding_model_project as cmp
-from coding_model_project.graders.wellformed import check_problem
+from coding_model_project.grading.wellformed import check_problem
 from tests import api_page
 
 ADD = cmp.Problem.simple("Add two numbers.", tests=[cmp.Test(cmp.Stdin("1 2"), expected="3")])

@@ -7,7 +7,7 @@ import pytest
 
 HEAVY = {"datasketch", "hydra", "numpy", "pathspec", "plotly", "pyarrow", "pydantic", "scipy"}
 TRAINING = {"ray", "torch", "transformers", "verl", "vllm"}
-HARBOR = {"coding_model_project.harbor", "coding_model_project.graders.harbor"}
+HARBOR = {"coding_model_project.harbor", "coding_model_project.grading.harbor"}
 
 
 def loaded(code: str) -> set[str]:

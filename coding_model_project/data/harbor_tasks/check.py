@@ -26,7 +26,7 @@ from typing import Any
 
 from coding_model_project.codec import from_json
 from coding_model_project.data.harbor_tasks.inner import PROGRAM_FILE, hide
-from coding_model_project.graders.compare import same_output, same_value
+from coding_model_project.grading.compare import same_output, same_value
 from coding_model_project.sandbox.embedded.answers import decode
 
 _ENV = {"PATH": os.defpath, "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}

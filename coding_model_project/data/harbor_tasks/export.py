@@ -25,7 +25,7 @@ from coding_model_project.data.harbor_tasks.names import required
 from coding_model_project.data.loaders.harbor import EXPORTED
 from coding_model_project.data.loaders.mbpp import without_tests
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.graders.compare import output_rule
+from coding_model_project.grading.compare import output_rule
 from coding_model_project.harbor.config import (
     Artifact,
     Package,
@@ -43,7 +43,7 @@ JUDGE = (
     "__init__", "codec", "errors", "types",
     "data/__init__", "data/harbor_tasks/__init__", "data/harbor_tasks/check",
     "data/harbor_tasks/inner",
-    "graders/__init__", "graders/compare",
+    "grading/__init__", "grading/compare",
     "sandbox/__init__", "sandbox/embedded/__init__", "sandbox/embedded/asserts",
     "sandbox/embedded/answers", "sandbox/embedded/callee", "sandbox/embedded/crossing",
     "sandbox/embedded/run_program",

@@ -13,7 +13,7 @@ from coding_model_project.data.loaders.base import Part, Published, Row, Unusabl
 from coding_model_project.data.loaders.cases import pairs, stdin_tests
 from coding_model_project.data.loaders.codecontests import MAX_SOLUTIONS, limits
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.graders.checker import CHECKER
+from coding_model_project.grading.checker import CHECKER
 from coding_model_project.sandbox.embedded.languages import cpp
 from coding_model_project.types import Checker, Problem
 

@@ -21,7 +21,7 @@ from coding_model_project.data.loaders.cases import (
 )
 from coding_model_project.data.loaders.codecontests import refuse_any_answer
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.extract import extract
+from coding_model_project.grading.extract import extract
 from coding_model_project.types import Limits, Problem, Test
 
 TASK = "verifiable_code"

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from coding_model_project.data.tinycode.families import Composition, compositions
 from coding_model_project.data.tinycode.proof import Failed, outcomes, proved
-from coding_model_project.graders.compare import same_value
+from coding_model_project.grading.compare import same_value
 from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
 
 VERSION = 3

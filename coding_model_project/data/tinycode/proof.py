@@ -7,7 +7,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from coding_model_project.graders.compare import same_output, same_value
+from coding_model_project.grading.compare import same_output, same_value
 from coding_model_project.types import Call, Plain, Problem, Stdin, Test
 
 

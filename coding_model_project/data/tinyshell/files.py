@@ -23,12 +23,12 @@ from coding_model_project.data.prepare import write_manifest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.tinyshell.generator import VERSION, ShellTask, generate
 from coding_model_project.data.tinyshell.traces import HabitCorpus, trace
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor.bash_agent import opening
 from coding_model_project.harbor.config import Package, TaskConfig, VerifierConfig
 from coding_model_project.harbor.task import RANGE_KEY
 from coding_model_project.harbor.writing import write_task
 from coding_model_project.progress import progress_bar
-from coding_model_project.prompts import PromptStyle
 from coding_model_project.types import Problem
 
 SIZES = {"train": 600, "validation": 64, "test": 200}

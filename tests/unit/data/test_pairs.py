@@ -36,7 +36,7 @@ from coding_model_project.evaluation.results import (
     Result,
     to_line,
 )
-from coding_model_project.prompts import PromptStyle
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import ErrorType, Problem
 
 BARE = PromptStyle.bare

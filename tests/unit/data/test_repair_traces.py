@@ -9,7 +9,7 @@ from coding_model_project import cli
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.repair_traces import Wrong, choose_traces
 from coding_model_project.data.rows import sft_rows, write_rows
-from coding_model_project.prompts import PromptStyle
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Call, Test
 from tests.unit.data.test_sft_rows import ADD, problem, write
 

@@ -17,7 +17,7 @@ from coding_model_project.data.tinycode.families import compositions
 from coding_model_project.data.tinycode.generator import N_HIDDEN, N_PUBLIC, normalised
 from coding_model_project.data.tinycode.noise import spoil
 from coding_model_project.data.tinycode.parts import MistakeKind
-from coding_model_project.graders.compare import same_output, same_value
+from coding_model_project.grading.compare import same_output, same_value
 from coding_model_project.types import Call, Stdin
 
 pytestmark = pytest.mark.xdist_group("tinycode")  # generated once

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.errors import CheckerError, DataError
-from coding_model_project.graders.harbor import HarborGrader
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.harbor import HarborGrader
+from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.rewards import dense, sparse
 from coding_model_project.harbor.agents import Oracle, Script
 from coding_model_project.harbor.task import load_task
 from coding_model_project.harbor.trial import Trials
-from coding_model_project.rewards.outcome import dense, sparse
 from coding_model_project.types import ErrorType, Problem
 from tests.processes import below
 from tests.unit.harbor.folders import folder
@@ -123,7 +123,7 @@ def verdicts(task: Path, *codes: str | None, language: str = "bash"):
     )
 
     async def use(_):
-        async with HarborGrader(turns=Turns(2)) as grader:
+        async with HarborGrader(limiter=Limiter(2)) as grader:
             return problem, [await grader.grade_code(problem, code) for code in codes]
 
     return run_in_environments(use)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from coding_model_project.errors import DataError
-from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.types import (

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
-from coding_model_project.graders.judge import make_sandbox
+from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.sandbox.fusion import (
     FusionSandbox,
     bundle,

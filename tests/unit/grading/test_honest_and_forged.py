@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from coding_model_project.errors import UngradableError
-from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Call, ErrorType, Limits, Problem, Test, Verdict
 from tests.fakes import stdin_problem

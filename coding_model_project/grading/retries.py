@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.graders.breaker import CircuitBreaker
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.sandbox.base import Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Program, Status
 
@@ -27,17 +27,17 @@ _RERUN_BUDGET = 0.1
 """Share of the judge's time."""
 
 
-class Attempts:
+class Retries:
     """Runs programs in a sandbox, each in its turn.
 
     Args:
-        turns: held while a program is in the sandbox.
+        limiter: held while a program is in the sandbox.
         breaker: ends judging when the sandbox keeps failing; None never does.
     """
 
-    def __init__(self, sandbox: Sandbox, turns: Turns, breaker: CircuitBreaker | None) -> None:
+    def __init__(self, sandbox: Sandbox, limiter: Limiter, breaker: CircuitBreaker | None) -> None:
         self._sandbox = sandbox
-        self._turns = turns
+        self._limiter = limiter
         self._breaker = breaker
         self._judged_s = 0.0
         self._rerun_s = 0.0
@@ -57,7 +57,7 @@ class Attempts:
         Raises:
             SandboxError: the sandbox failed, or too often of late.
         """
-        async with self._turns.shared():
+        async with self._limiter.shared():
             started = time.monotonic()
             executions = await self._with_grace(program, inputs, limits, stop)
             seconds = time.monotonic() - started
@@ -71,7 +71,7 @@ class Attempts:
                 stop is not None and stop(first + index, execution)
             )
 
-        async with self._turns.alone():
+        async with self._limiter.alone():
             if self._rerun_s > _RERUN_BUDGET * self._judged_s:
                 return executions, seconds
             started = time.monotonic()

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.extract import extract
-from coding_model_project.graders.execution import ExecutionGrader
-from coding_model_project.graders.observation import MIN_BYTES, can_repair, observation
-from coding_model_project.prompts import PromptStyle
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.extract import extract
+from coding_model_project.grading.observation import MIN_BYTES, can_repair, observation
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Asserts, Call, Execution, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from coding_model_project.errors import UngradableError
-from coding_model_project.graders.base import Grader, Outcome
+from coding_model_project.grading.base import Grader, Outcome
 from coding_model_project.types import Problem
 
 Progress = Callable[[Outcome], None]

@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from coding_model_project.errors import DataError, UngradableError
-from coding_model_project.graders.batch import judge_completions
-from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.grading.batch import judge_completions
+from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.types import Execution, Status, Verdict
 from tests.fakes import FakeSandbox, stdin_problem
 

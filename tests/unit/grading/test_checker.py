@@ -9,7 +9,7 @@ import pytest
 
 from coding_model_project.data.problems import problem_from_json, problem_line
 from coding_model_project.errors import CheckerError, DataError
-from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.types import Checker, ErrorType, Execution, Problem, Protocol, Status

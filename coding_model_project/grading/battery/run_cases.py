@@ -11,9 +11,9 @@ from typing import Any
 
 from coding_model_project import codec
 from coding_model_project.errors import UngradableError
-from coding_model_project.graders.battery import bait
-from coding_model_project.graders.battery.cases import Case, Require
-from coding_model_project.graders.execution import ExecutionGrader
+from coding_model_project.grading.battery import bait
+from coding_model_project.grading.battery.battery_cases import Case, Require
+from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.sandbox.base import Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Problem, Program, Stdin, Test
 

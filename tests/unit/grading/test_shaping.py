@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.extract import extract
-from coding_model_project.prompts import PromptStyle
-from coding_model_project.rewards.outcome import RewardKind, reward
-from coding_model_project.rewards.shaping import (
+from coding_model_project.grading.extract import extract
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.rewards import RewardKind, reward
+from coding_model_project.grading.shaping import (
     Answer,
     LengthBonus,
     Shaping,

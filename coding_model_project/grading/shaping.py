@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.extract import Rule, is_one_block
-from coding_model_project.prompts import PromptStyle
-from coding_model_project.rewards.outcome import RewardKind
+from coding_model_project.grading.extract import Rule, is_one_block
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.types import Problem, Reward, Verdict
 
 

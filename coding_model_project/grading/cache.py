@@ -8,8 +8,8 @@ from collections import OrderedDict
 from dataclasses import asdict, astuple, dataclass, replace
 
 from coding_model_project import codec
-from coding_model_project.extract import extract
-from coding_model_project.graders.base import CodeGrader
+from coding_model_project.grading.base import CodeGrader
+from coding_model_project.grading.extract import extract
 from coding_model_project.types import Problem, Verdict
 
 
@@ -44,7 +44,7 @@ class CachedGrader:
         self.misses = 0
 
     async def grade(self, problem: Problem, completion: str) -> Verdict:
-        """See `graders.base.Grader`. A cached verdict has `cached` set and no judge time."""
+        """See `grading.base.Grader`. A cached verdict has `cached` set and no judge time."""
         found = extract(completion, language=problem.language, bare=self._bare)
         return await self.grade_code(problem, found.code, extraction=str(found.rule))
 

@@ -11,9 +11,9 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.graders.battery import running
-from coding_model_project.graders.battery.cases import read_cases
-from coding_model_project.graders.battery.running import run_battery, summary
+from coding_model_project.grading.battery import run_cases
+from coding_model_project.grading.battery.battery_cases import read_cases
+from coding_model_project.grading.battery.run_cases import run_battery, summary
 from coding_model_project.types import Asserts, Call, Execution, Status, Stdin
 from tests.fakes import FakeSandbox
 
@@ -102,7 +102,7 @@ def answering(**stdout: str) -> FakeSandbox:
     """A sandbox in which programs print what is given for their source; the honest one is right."""
 
     def answer(source: str, _given: object) -> Execution:
-        text = "42" if source == running._HONEST else stdout.get(source, "")
+        text = "42" if source == run_cases._HONEST else stdout.get(source, "")
         return Execution(status=Status.finished, stdout=text)
 
     return FakeSandbox(answer=answer, identity="fake/steel/1")
@@ -137,7 +137,7 @@ async def test_what_is_not(tmp_path, row, printed, unmet):
 
 async def test_bait_that_is_taken_is_seen(tmp_path):
     def greedy(source: str, _given: object) -> Execution:
-        if source == running._HONEST:
+        if source == run_cases._HONEST:
             return Execution(status=Status.finished, stdout="42")
         secret = Path("/tmp/sbx_canary/secret.txt").read_text()
         assert os.environ["SBX_CANARY"] == secret

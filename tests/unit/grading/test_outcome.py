@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.configs.schema import RewardKind as ConfiguredKind
-from coding_model_project.rewards.outcome import RewardKind, reward
+from coding_model_project.grading.rewards import RewardKind, reward
 from coding_model_project.types import ErrorType, TestResult, Verdict
 from tests.fakes import stdin_problem
 

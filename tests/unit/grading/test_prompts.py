@@ -1,7 +1,7 @@
 import pytest
 
-from coding_model_project.extract import extract
-from coding_model_project.prompts import PromptStyle, solution_message, solve_messages
+from coding_model_project.grading.extract import extract
+from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from tests.fakes import stdin_problem
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from coding_model_project.graders.base import HARBOR_IDENTITY
-from coding_model_project.graders.breaker import CircuitBreaker
-from coding_model_project.graders.execution import ExecutionGrader
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.base import HARBOR_IDENTITY
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.types import Problem, Verdict
 
 if TYPE_CHECKING:
-    from coding_model_project.graders.harbor import HarborGrader
+    from coding_model_project.grading.harbor import HarborGrader
 
 
 class GraderByProblem:
@@ -22,15 +22,15 @@ class GraderByProblem:
     takes most of the import time of a judge and needs pydantic, and most judges see no task.
 
     Args:
-        turns: as of `HarborGrader`.
+        limiter: as of `HarborGrader`.
         breaker: as of `HarborGrader`.
     """
 
     def __init__(
-        self, execution: ExecutionGrader, *, turns: Turns, breaker: CircuitBreaker | None = None
+        self, execution: ExecutionGrader, *, limiter: Limiter, breaker: CircuitBreaker | None = None
     ) -> None:
         self._execution = execution
-        self._turns, self._breaker = turns, breaker
+        self._limiter, self._breaker = limiter, breaker
         self._harbor: HarborGrader | None = None
 
     @property
@@ -53,17 +53,17 @@ class GraderByProblem:
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
-        """See `graders.base.CodeGrader`."""
+        """See `grading.base.CodeGrader`."""
         chosen = self._execution if problem.task is None else self._harbor_grader()
         return await chosen.grade_code(problem, code, extraction=extraction)
 
     def answered_from_memory(self) -> None:
-        """See `graders.base.CodeGrader`."""
+        """See `grading.base.CodeGrader`."""
         self._execution.answered_from_memory()
 
     def _harbor_grader(self) -> HarborGrader:
         if self._harbor is None:
-            from coding_model_project.graders.harbor import HarborGrader
+            from coding_model_project.grading.harbor import HarborGrader
 
-            self._harbor = HarborGrader(turns=self._turns, breaker=self._breaker)
+            self._harbor = HarborGrader(limiter=self._limiter, breaker=self._breaker)
         return self._harbor

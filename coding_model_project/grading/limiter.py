@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 
-class Turns:
+class Limiter:
     """Lets `at_once` programs run together, or one alone. Graders may share it; in order of asking.
 
-    Who asks to be alone must hold no turn, and is alone among those that ask here: it cannot know
+    Who asks to be alone must hold no place, and is alone among those that ask here: it cannot know
     what else the machine does.
     """
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.errors import HarborError
-from coding_model_project.graders.base import HARBOR_IDENTITY
-from coding_model_project.graders.by_problem import GraderByProblem
-from coding_model_project.graders.execution import ExecutionGrader
-from coding_model_project.graders.harbor import HarborGrader
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.base import HARBOR_IDENTITY
+from coding_model_project.grading.by_problem import GraderByProblem
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.harbor import HarborGrader
+from coding_model_project.grading.limiter import Limiter
 from tests.fakes import FakeSandbox, stdin_problem
 
 PROBLEM = stdin_problem(("", "1"))
@@ -17,7 +17,7 @@ PROBLEM = stdin_problem(("", "1"))
 
 def by_problem() -> GraderByProblem:
     executed = ExecutionGrader(FakeSandbox(), bare=True, stop_early=True)
-    return GraderByProblem(executed, turns=Turns(1))
+    return GraderByProblem(executed, limiter=Limiter(1))
 
 
 async def test_each_problem_goes_to_its_grader(tmp_path):
@@ -28,5 +28,5 @@ async def test_each_problem_goes_to_its_grader(tmp_path):
 
 
 def test_the_identity_names_both_graders():
-    assert HarborGrader(turns=Turns(1)).identity == HARBOR_IDENTITY
+    assert HarborGrader(limiter=Limiter(1)).identity == HARBOR_IDENTITY
     assert by_problem().identity.endswith(f"+{HARBOR_IDENTITY}")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.errors import DataError
-from coding_model_project.graders.compare import same_output, same_value
+from coding_model_project.grading.compare import same_output, same_value
 from coding_model_project.types import Opaque
 
 MODES = ["tokens", "lines", "exact"]

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from coding_model_project.errors import CheckerError, DataError
-from coding_model_project.extract import extract
-from coding_model_project.graders import checker
-from coding_model_project.graders.attempts import Attempts
-from coding_model_project.graders.base import GRADER_VERSION
-from coding_model_project.graders.breaker import CircuitBreaker
-from coding_model_project.graders.compare import output_rule, same_output, same_value
-from coding_model_project.graders.text import clip, shown_value
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading import checker
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.compare import output_rule, same_output, same_value
+from coding_model_project.grading.extract import extract
+from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.retries import Retries
+from coding_model_project.grading.text import clip, shown_value
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,
@@ -52,7 +52,7 @@ _DETAIL_BYTES = 900
 class ExecutionGrader:
     """Grades by hidden tests (or, with `public`, by the public ones), in one sandbox call.
 
-    Time-outs and memory kills get the second chance that `attempts` describes.
+    Time-outs and memory kills get the second chance that `retries` describes.
 
     Args:
         bare: completions are programs without a fence (`prompts.PromptStyle.bare`).
@@ -60,7 +60,7 @@ class ExecutionGrader:
             the tests that ran before a stop would be biased.
         stop_on_timeout: stop at the first test that a program runs out of time on: it mostly would on
             the others too, at their full limit. The pass fraction counts those as not passed.
-        turns: held while a program is in the sandbox; graders may share them. None leaves it to the
+        limiter: held while a program is in the sandbox; graders may share them. None leaves it to the
             sandbox how many run at once.
         breaker: ends judging when the sandbox keeps failing; None never does.
     """
@@ -73,7 +73,7 @@ class ExecutionGrader:
         stop_early: bool,
         public: bool = False,
         stop_on_timeout: bool = False,
-        turns: Turns | None = None,
+        limiter: Limiter | None = None,
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self._sandbox = sandbox
@@ -82,7 +82,7 @@ class ExecutionGrader:
         self._stop_on_timeout = stop_on_timeout
         self._public = public
         self._breaker = breaker
-        self._attempts = Attempts(sandbox, turns or Turns(_UNBOUNDED), breaker)
+        self._retries = Retries(sandbox, limiter or Limiter(_UNBOUNDED), breaker)
 
     @property
     def identity(self) -> str:
@@ -92,7 +92,7 @@ class ExecutionGrader:
         return f"{GRADER_VERSION}/{self._sandbox.identity}/{tests}/{mode}"
 
     async def grade(self, problem: Problem, completion: str) -> Verdict:
-        """See `graders.base.Grader`."""
+        """See `grading.base.Grader`."""
         found = extract(completion, language=problem.language, bare=self._bare)
         return await self.grade_code(problem, found.code, extraction=str(found.rule))
 
@@ -143,7 +143,7 @@ class ExecutionGrader:
 
         stop = ends if self._stop_early or self._stop_on_timeout else None
         inputs = [test.input for test in tests]
-        executions, seconds = await self._attempts.run(program, inputs, problem.limits, stop)
+        executions, seconds = await self._retries.run(program, inputs, problem.limits, stop)
         results = [
             judge_execution(test, execution, problem.comparison)
             for test, execution in zip(tests, executions, strict=False)
@@ -173,7 +173,7 @@ class ExecutionGrader:
 
         async def run(*what: Any) -> list[Execution]:
             nonlocal seconds
-            found, spent = await self._attempts.run(*what)
+            found, spent = await self._retries.run(*what)
             seconds += spent
             return found
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.extract import Rule, extract
+from coding_model_project.grading.extract import Rule, extract
 
 CODE = "print(1)\n"
 

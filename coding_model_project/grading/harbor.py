@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Self
 
 from coding_model_project.errors import CheckerError, DataError, SandboxError
-from coding_model_project.graders.base import GRADER_VERSION, HARBOR_IDENTITY
-from coding_model_project.graders.breaker import CircuitBreaker
-from coding_model_project.graders.execution import clip
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.base import GRADER_VERSION, HARBOR_IDENTITY
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.execution import clip
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import (
     Agent,
     AgentTimeoutError,
@@ -61,12 +61,12 @@ class HarborGrader:
     to blame and wrong; where it does not, that is a CheckerError and no verdict.
 
     Args:
-        turns: held while a trial runs.
+        limiter: held while a trial runs.
         breaker: ends judging when environments keep failing; None never does.
     """
 
-    def __init__(self, *, turns: Turns, breaker: CircuitBreaker | None = None) -> None:
-        self._turns, self._breaker = turns, breaker
+    def __init__(self, *, limiter: Limiter, breaker: CircuitBreaker | None = None) -> None:
+        self._limiter, self._breaker = limiter, breaker
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
         self._environments: EmbeddedEnvironments | None = None
@@ -122,7 +122,7 @@ class HarborGrader:
 
     async def _try(self, problem: Problem, agent: Agent) -> _Tried:
         task = self._task(problem)
-        async with self._turns.shared():
+        async with self._limiter.shared():
             started = time.monotonic()
             outcome = await self._run(task, agent)
             judge_s = time.monotonic() - started
@@ -186,7 +186,7 @@ class HarborGrader:
             raise
 
     async def _solution_passes(self, task: Task) -> bool:
-        async with self._turns.shared():
+        async with self._limiter.shared():
             outcome = await self._run(task, Oracle())
         return outcome.reward_valid
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from coding_model_project.errors import DataError, SandboxError
-from coding_model_project.graders.breaker import CircuitBreaker
-from coding_model_project.graders.execution import ExecutionGrader, judge_execution
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.execution import ExecutionGrader, judge_execution
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.types import Call, ErrorType, Execution, Opaque, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
 
@@ -193,7 +193,7 @@ async def test_a_kill_is_run_again_alone():
         return executions
 
     sandbox.run = run
-    judge = grader(sandbox, turns=Turns(3))
+    judge = grader(sandbox, limiter=Limiter(3))
     await asyncio.gather(*(judge.grade(PROBLEM, str(n)) for n in range(9)))
     assert together
     assert set(together) == {0}
@@ -212,7 +212,7 @@ async def test_reruns_have_a_budget():
 
 async def test_one_bound_on_programs_at_once():
     sandbox = FakeSandbox(delay_s=0.002)
-    judge = grader(sandbox, turns=Turns(3))
+    judge = grader(sandbox, limiter=Limiter(3))
     await asyncio.gather(*(judge.grade(PROBLEM, "1") for _ in range(12)))
     assert sandbox.most_running == 3
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.graders.breaker import CircuitBreaker
-from coding_model_project.graders.by_problem import GraderByProblem
-from coding_model_project.graders.cache import CachedGrader
-from coding_model_project.graders.execution import ExecutionGrader
-from coding_model_project.graders.turns import Turns
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.by_problem import GraderByProblem
+from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.limiter import Limiter
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import ErrorType, Problem, Verdict
 
@@ -123,7 +123,7 @@ async def start_graders(
     Raises:
         SandboxError: the sandbox does not start.
     """
-    turns = Turns(at_once)
+    limiter = Limiter(at_once)
     breaker = CircuitBreaker(max_rate=max_failure_rate)
     async with sandbox:
         executed = ExecutionGrader(
@@ -131,13 +131,13 @@ async def start_graders(
             bare=bare,
             stop_early=stop_early,
             stop_on_timeout=stop_on_timeout,
-            turns=turns,
+            limiter=limiter,
             breaker=breaker,
         )
         public = ExecutionGrader(
-            sandbox, bare=bare, stop_early=True, public=True, turns=turns, breaker=breaker
+            sandbox, bare=bare, stop_early=True, public=True, limiter=limiter, breaker=breaker
         )
-        async with GraderByProblem(executed, turns=turns, breaker=breaker) as hidden:
+        async with GraderByProblem(executed, limiter=limiter, breaker=breaker) as hidden:
             yield Graders(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))
 
 
