@@ -171,11 +171,11 @@ def serve(
 ) -> int:
     """Serve SandboxFusion's HTTP API from this machine's sandbox, until it is interrupted."""
     with extra("serve"):
-        from coding_model_project.server import serving
+        from coding_model_project.server import listening
         from coding_model_project.server.app import Settings, create_app
-        from coding_model_project.server.running import Bounds
+        from coding_model_project.server.run_code import Bounds
 
-    serving.check_exposure(host, token)
+    listening.check_exposure(host, token)
     at_once = cores(workers)
     sandbox = embedded_sandbox(at_once, min_tier)
     settings = Settings(
@@ -185,14 +185,14 @@ def serve(
         token=token,
         bounds=Bounds(memory_mb=memory_mb),
     )
-    listening = serving.listen(host, port)
+    listening = listening.listen(host, port)
     address = f"http://{host}:{listening.getsockname()[1]}"
 
     def started() -> None:
         print(f"serving on {address} ({sandbox.identity}, {at_once} programs at once)", flush=True)
 
     with listening:
-        serving.serve(create_app(sandbox, settings), sandbox, listening, started)
+        listening.serve(create_app(sandbox, settings), sandbox, listening, started)
     return 0
 
 

@@ -4,8 +4,8 @@
     models     requests and answers as they are on the wire
     running    /run_code: one program, or a `FusionSandbox`'s batch
     datasets   /submit: a completion judged by the rules of SandboxFusion's own data sets
-               (`extraction`, `assertions`, `compare`)
-    serving    a socket, uvicorn, and an orderly end
+               (`extraction`, `assertions`, `fusion_comparison`)
+    listening  a socket, uvicorn, and an orderly end
 
 docs/sandboxfusion.md says where answers differ from the original's, and why.
 """

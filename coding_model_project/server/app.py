@@ -13,11 +13,11 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from coding_model_project.errors import CodingModelError
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.server import datasets, models, prompts
+from coding_model_project.server import questions, requests, submit
 from coding_model_project.server.admission import Admission, Busy
 from coding_model_project.server.gate import Gate
 from coding_model_project.server.measures import Measures
-from coding_model_project.server.running import Bounds, run_code
+from coding_model_project.server.run_code import Bounds, run_code
 
 _CLIENT_GONE = 499
 
@@ -42,7 +42,7 @@ class Settings:
 
 
 def create_app(sandbox: Sandbox, settings: Settings) -> FastAPI:
-    """An application over a sandbox that whoever serves it has started (`serving`)."""
+    """An application over a sandbox that whoever serves it has started (`listening`)."""
     app = FastAPI(
         title="SandboxFusion's API",
         docs_url=None,
@@ -90,7 +90,7 @@ def _add_errors(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unforeseen)
     app.add_exception_handler(RequestValidationError, malformed)
     app.add_exception_handler(Busy, busy)
-    app.add_exception_handler(models.BadRequest, unusable)
+    app.add_exception_handler(requests.BadRequest, unusable)
     app.add_exception_handler(CodingModelError, ours)
 
 
@@ -98,7 +98,7 @@ def _add_running(
     app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission, measures: Measures
 ) -> None:
     @app.post("/run_code", response_model=None)
-    async def _run_code(body: models.RunCodeRequest, request: Request) -> Response:
+    async def _run_code(body: requests.RunCodeRequest, request: Request) -> Response:
         async with admission.place():
             if await request.is_disconnected():  # it gave up while it waited
                 return Response(status_code=_CLIENT_GONE)
@@ -108,39 +108,39 @@ def _add_running(
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.post("/run_jupyter")
-    async def _run_jupyter(body: models.RunJupyterRequest) -> models.RunJupyterResponse:
+    async def _run_jupyter(body: requests.RunJupyterRequest) -> requests.RunJupyterResponse:
         message = f"this server has no Jupyter kernel {body.kernel}: send a program to /run_code"
-        return models.RunJupyterResponse(status="SandboxError", message=message)
+        return requests.RunJupyterResponse(status="SandboxError", message=message)
 
 
 def _add_datasets(app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Admission) -> None:
     @app.post("/submit")
-    async def _submit(body: models.SubmitRequest) -> models.SubmitResponse:
-        judge = datasets.judge_of(body)
+    async def _submit(body: requests.SubmitRequest) -> requests.SubmitResponse:
+        judge = submit.judge_of(body)
         async with admission.place():
             return await judge(body, sandbox, bounds)
 
     @app.post("/get_prompts")
-    async def _get_prompts(body: models.GetPromptsRequest) -> list[models.Prompt]:
+    async def _get_prompts(body: requests.GetPromptsRequest) -> list[requests.Prompt]:
         rows = body.config.provided_data
         if not isinstance(rows, list):
             detail = "request.config.provided_data should be a list of str -> str | int"
-            raise models.BadRequest(detail)
-        return [prompts.prompt(row, body.dataset, body.config) for row in rows]
+            raise requests.BadRequest(detail)
+        return [questions.prompt(row, body.dataset, body.config) for row in rows]
 
     @app.post("/get_prompt_by_id")
-    async def _get_prompt_by_id(body: models.GetPromptByIdRequest) -> models.Prompt:
+    async def _get_prompt_by_id(body: requests.GetPromptByIdRequest) -> requests.Prompt:
         row = body.config.provided_data
         if not isinstance(row, dict):
             detail = "request.config.provided_data should be a dict with str -> str | int"
-            raise models.BadRequest(detail)
-        return prompts.prompt(row, body.dataset, body.config)
+            raise requests.BadRequest(detail)
+        return questions.prompt(row, body.dataset, body.config)
 
     @app.post("/list_ids")
-    async def _list_ids(body: models.GetPromptsRequest) -> list[int | str]:
+    async def _list_ids(body: requests.GetPromptsRequest) -> list[int | str]:
         rows = body.config.provided_data
         if not isinstance(rows, list):
-            raise models.BadRequest(datasets.no_such_dataset(body.dataset))
+            raise requests.BadRequest(submit.no_such_dataset(body.dataset))
         return [row.get("id", number) for number, row in enumerate(rows)]
 
     @app.get("/list_datasets")

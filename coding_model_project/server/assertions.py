@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coding_model_project.server.models import BadRequest
+from coding_model_project.server.requests import BadRequest
 from coding_model_project.types import Asserts
 
 _HEADER = (

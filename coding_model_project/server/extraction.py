@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.server.models import SubmitRequest
+from coding_model_project.server.requests import SubmitRequest
 from coding_model_project.types import Call, Limits, Program, Status
 
 _BLOCK = re.compile(r"```[^\n`]*\n(.*?)\n?```", re.DOTALL)

@@ -15,9 +15,9 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.sandbox.fusion import capabilities, driver_messages, wire
 from coding_model_project.server import extraction, fetching
 from coding_model_project.server.app import Settings, create_app
-from coding_model_project.server.compare import same_lines
-from coding_model_project.server.running import Bounds
-from coding_model_project.server.serving import check_exposure, listen, serve
+from coding_model_project.server.fusion_comparison import same_lines
+from coding_model_project.server.listening import check_exposure, listen, serve
+from coding_model_project.server.run_code import Bounds
 from coding_model_project.types import Asserts, Execution, Limits, Program, Status, Stdin
 from tests.fakes import FakeSandbox, echo
 

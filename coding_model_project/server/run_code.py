@@ -13,7 +13,7 @@ from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.fusion import driver_messages
 from coding_model_project.sandbox.fusion.bundle import MARK
 from coding_model_project.server import fetching
-from coding_model_project.server.models import (
+from coding_model_project.server.requests import (
     PhaseResult,
     RunCodeRequest,
     RunCodeResponse,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coding_model_project.server import datasets
-from coding_model_project.server.models import BadRequest, Prompt, TestConfig
+from coding_model_project.server import submit
+from coding_model_project.server.requests import BadRequest, Prompt, TestConfig
 
 _NAMES = {"python": "Python", "cpp": "C++", "nodejs": "JavaScript", "csharp": "C#", "go": "Go"}
 
@@ -22,16 +22,16 @@ def prompt(row: dict[str, Any], dataset: str, config: TestConfig) -> Prompt:
     Raises:
         BadRequest: no known kind of data set, or the row lacks what it is made of.
     """
-    kind = datasets.kind_of(dataset, config)
+    kind = submit.kind_of(dataset, config)
     language = config.language or "python"
     name = _NAMES.get(language, language.capitalize())
     try:
-        if kind is datasets.Kind.humaneval:
+        if kind is submit.Kind.humaneval:
             labels = {key: value for key, value in row.items() if key != "prompt"}
             text = f"```{language}\n{row['prompt']}\n```\n\n{_FUNCTION.format(language=name)}"
             return Prompt(id=row["task_id"], prompt=text, labels=labels)
         labels = row.get("labels") or {}
-        if kind is datasets.Kind.oj:
+        if kind is submit.Kind.oj:
             task = _TASK[config.locale or "en"].format(language=name)
             return Prompt(id=row["id"], prompt=f"{row['content']}\n\n{task}", labels=labels)
         return Prompt(id=row["id"], prompt=str(row["content"]), labels=labels)

@@ -10,8 +10,8 @@ from typing import Any
 from coding_model_project.errors import SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.server import assertions, extraction
-from coding_model_project.server.compare import same_lines
-from coding_model_project.server.models import (
+from coding_model_project.server.fusion_comparison import same_lines
+from coding_model_project.server.requests import (
     BadRequest,
     RunCodeRequest,
     RunCodeResponse,
@@ -20,7 +20,7 @@ from coding_model_project.server.models import (
     TestConfig,
     TestOutcome,
 )
-from coding_model_project.server.running import (
+from coding_model_project.server.run_code import (
     NO_TOOLCHAIN,
     Bounds,
     run_asserts,
