@@ -20,7 +20,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs import schema
-from coding_model_project.data import prepare
 from coding_model_project.errors import INTERRUPTED, CodingModelError
 from coding_model_project.isolation import processes
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
@@ -37,6 +36,7 @@ from coding_model_project.runs.provenance import command_line
 from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
 from coding_model_project.runs.stopping import StopSignal
 from coding_model_project.runs.summary import write_summary
+from coding_model_project.synthetic import prepare
 from coding_model_project.verl_ext import checks
 from coding_model_project.verl_ext.platform import default_hardware, log_into, prepare_environment
 from recipes import sweep

@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from coding_model_project.data.dedup.report import DEFAULT_MAX_TESTS, govern
+from coding_model_project.data.dedup.govern import DEFAULT_MAX_TESTS, govern
 from coding_model_project.data.governance import EVALUATION_SETS
 from coding_model_project.errors import CodingModelError
 

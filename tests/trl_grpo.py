@@ -18,10 +18,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
 import coding_model_project as cmp
-from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
 from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.integrations.trl import CodeReward, rows
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain
 
 STEPS, GENERATIONS = 2, 4
 SMALL = TinyModelConfig(

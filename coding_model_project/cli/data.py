@@ -37,7 +37,7 @@ from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.data.loaders import Loaded
-    from coding_model_project.data.preflight import Preflight
+    from coding_model_project.data.quality.preflight import Preflight
 
 EMBEDDED = ("tinycode", "tinyshell")
 N_SHOWN = 20
@@ -69,9 +69,12 @@ def prepare(
 
     tinycode: Python functions with tests. tinyshell: Harbor tasks of one or two shell commands.
     """
-    from coding_model_project.data.prepare import prepare_base_model, prepare_tinycode
-    from coding_model_project.data.tinyshell.files import prepare_shell_model, prepare_tinyshell
     from coding_model_project.grading.prompts import PromptStyle
+    from coding_model_project.synthetic.prepare import prepare_base_model, prepare_tinycode
+    from coding_model_project.synthetic.tinyshell.shell_files import (
+        prepare_shell_model,
+        prepare_tinyshell,
+    )
 
     if name not in EMBEDDED:
         raise ConfigError(f"data prepare {name}: the embedded data sets are {', '.join(EMBEDDED)}")
@@ -121,10 +124,10 @@ def preflight(
     themselves. The last line is JSON. Exit code 1 if a problem has a fault, a gold solution is rejected,
     a known-bad one accepted, a verdict changes, or nothing could be shown for want of solutions.
     """
-    from coding_model_project.data import quarantine as files
     from coding_model_project.data.loaders import load
     from coding_model_project.data.loaders.mapped import parse_map
-    from coding_model_project.data.preflight import preflight as check
+    from coding_model_project.data.quality import quarantine as files
+    from coding_model_project.data.quality.preflight import preflight as check
 
     name, path = given_dataset(name, path)
     loaded = load(
@@ -282,12 +285,16 @@ def rows(
     Each split goes into a file of its own; data that is test only is refused for training.
     Of a Harbor task the prompt is its instruction, and its verifier judges.
     """
-    from coding_model_project.data import mixing
     from coding_model_project.data.governance import Role
     from coding_model_project.data.loaders import given_set, load
     from coding_model_project.data.loaders.mapped import parse_map
-    from coding_model_project.data.test_order import read_orders
-    from coding_model_project.data.training_files import Plan, RowKind, write_training_files
+    from coding_model_project.data.quality.test_order import read_orders
+    from coding_model_project.data.training import mixing
+    from coding_model_project.data.training.training_files import (
+        Plan,
+        RowKind,
+        write_training_files,
+    )
     from coding_model_project.grading.prompts import PromptStyle
 
     if (max_prompt_tokens is None) != (tokenizer is None):
@@ -363,8 +370,8 @@ def dedup(
 
     The last line is JSON.
     """
-    from coding_model_project.data.dedup.report import as_json as pictured
-    from coding_model_project.data.dedup.report import govern
+    from coding_model_project.data.dedup.govern import as_json as pictured
+    from coding_model_project.data.dedup.govern import govern
     from coding_model_project.data.governance import EVALUATION_SETS
     from coding_model_project.data.loaders.mapped import parse_map
 
@@ -399,7 +406,7 @@ def dedup_bench(
     seed: Seed = 0,
 ) -> None:
     """Measure the search on synthetic problems with planted copies: recall, precision, time, memory."""
-    from coding_model_project.data.dedup.bench import N_PLANTED, N_TRAINING, bench
+    from coding_model_project.data.dedup.dedup_benchmark import N_PLANTED, N_TRAINING, bench
     from coding_model_project.data.loaders import data_dir as folder
 
     n_planted = max(4, N_PLANTED * training // N_TRAINING)

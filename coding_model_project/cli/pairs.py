@@ -22,7 +22,7 @@ from coding_model_project.cli.common import (
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
-    from coding_model_project.data.pairs import Judged
+    from coding_model_project.data.training.pairs import Judged
     from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.types import Problem
 
@@ -69,15 +69,15 @@ def pairs(
 
     An ungradable sample is on neither side. The last line is JSON.
     """
-    from coding_model_project.data.pair_report import bias_report
-    from coding_model_project.data.pairs import (
+    from coding_model_project.data.training.pair_report import bias_report
+    from coding_model_project.data.training.pairs import (
         Controls,
         Similarity,
         make_pairs,
         pair_rows,
         split,
     )
-    from coding_model_project.data.rows import write_rows
+    from coding_model_project.data.training.rows import write_rows
     from coding_model_project.runs.folder import write_json
     from coding_model_project.types import ErrorType
 
@@ -123,7 +123,7 @@ def _read(
         ConfigError: they do not fit each other, or the problems.
         DataError: a file is damaged.
     """
-    from coding_model_project.data.pairs import Candidate, Judged
+    from coding_model_project.data.training.pairs import Candidate, Judged
     from coding_model_project.evaluation.accepted import asked
     from coding_model_project.evaluation.results import (
         COMPLETIONS,

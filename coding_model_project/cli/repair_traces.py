@@ -24,8 +24,8 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.data.repair_traces import Wrong
-    from coding_model_project.data.sft_rows import Candidate
+    from coding_model_project.data.training.repair_traces import Wrong
+    from coding_model_project.data.training.sft_rows import Candidate
     from coding_model_project.grading.execution import ExecutionGrader
     from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.sandbox.base import Sandbox
@@ -54,8 +54,8 @@ def repair_traces(
     Wrong programs are samples that hidden tests rejected and that fail a public test, too, which is run
     here; right ones are accepted samples of the same problem, else its own first solution.
     """
-    from coding_model_project.data.repair_traces import choose_traces, trace_row
-    from coding_model_project.data.rows import write_rows
+    from coding_model_project.data.training.repair_traces import choose_traces, trace_row
+    from coding_model_project.data.training.rows import write_rows
     from coding_model_project.evaluation.accepted import read_accepted, read_rejected, styles
 
     if out.suffix != ".parquet":
@@ -95,7 +95,7 @@ def repair_traces(
 
 
 def _distinct(candidates: Iterable[Candidate], problems: Mapping[str, Problem]) -> list[Candidate]:
-    from coding_model_project.data.copies import normal_form
+    from coding_model_project.data.program_identity import normal_form
 
     seen: dict[tuple[str, str], Candidate] = {}
     for one in candidates:
@@ -133,7 +133,7 @@ async def _look(
     max_bytes: int,
     advance: Advance,
 ) -> Wrong | None:
-    from coding_model_project.data.repair_traces import Wrong
+    from coding_model_project.data.training.repair_traces import Wrong
     from coding_model_project.grading.observation import observation
 
     verdict = await grader.grade_code(problem, candidate.code)

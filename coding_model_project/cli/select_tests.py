@@ -27,7 +27,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.data.discrimination import Selection
+    from coding_model_project.data.quality.discrimination import Selection
 
 
 def select_tests(
@@ -53,10 +53,10 @@ def select_tests(
 
     The last line is JSON. Exit code 1 if no problem's tests could be ordered.
     """
-    from coding_model_project.data.discrimination import select_tests as select
     from coding_model_project.data.loaders import load
     from coding_model_project.data.loaders.mapped import parse_map
-    from coding_model_project.data.test_order import write_orders
+    from coding_model_project.data.quality.discrimination import select_tests as select
+    from coding_model_project.data.quality.test_order import write_orders
 
     name, path = given_dataset(name, path)
     loaded = load(name, path=path, data_dir=data_dir, columns=parse_map(map_columns))

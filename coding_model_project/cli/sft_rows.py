@@ -29,7 +29,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.data.sft_rows import Candidate, Counts
+    from coding_model_project.data.training.sft_rows import Candidate, Counts
     from coding_model_project.evaluation.accepted import Accepted
     from coding_model_project.types import Problem
 
@@ -71,9 +71,9 @@ def sft_rows(
 
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
-    from coding_model_project.data.rows import sft_row, write_rows
-    from coding_model_project.data.sft_rows import Choose
-    from coding_model_project.data.sft_rows import choose as chosen_of
+    from coding_model_project.data.training.rows import sft_row, write_rows
+    from coding_model_project.data.training.sft_rows import Choose
+    from coding_model_project.data.training.sft_rows import choose as chosen_of
     from coding_model_project.evaluation.accepted import read_accepted
 
     _check(evaluations or [], out, choose, gold)
@@ -109,7 +109,7 @@ def sft_rows(
 
 
 def _check(evaluations: Sequence[Path], out: Path, choose: str, gold: str | None) -> None:
-    from coding_model_project.data.sft_rows import Choose
+    from coding_model_project.data.training.sft_rows import Choose
 
     if out.suffix != ".parquet":
         raise ConfigError(f"--out={out}: name it .parquet")
@@ -140,7 +140,7 @@ def _style(given: str | None, read: Sequence[Accepted]) -> Any:
 def _training(problems: Iterable[Problem]) -> list[Problem]:
     """The problems with solutions that may train."""
     from coding_model_project.data.governance import role
-    from coding_model_project.data.rows import source
+    from coding_model_project.data.training.rows import source
 
     found = [one for one in problems if one.gold and role(source(one), one.split).may_train]
     if not found:
@@ -154,8 +154,8 @@ def _gold(
     """Solutions that pass all tests of their problems, and ids of problems of which one does not."""
     from dataclasses import replace
 
-    from coding_model_project.data.preflight import preflight
-    from coding_model_project.data.sft_rows import gold_candidates
+    from coding_model_project.data.quality.preflight import preflight
+    from coding_model_project.data.training.sft_rows import gold_candidates
 
     if not problems:
         return [], ()
@@ -202,7 +202,7 @@ def _report(
 
 def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]:
     """Of whole conversations, as SFT sees them."""
-    from coding_model_project.data.mixing import conversation_counter
+    from coding_model_project.data.training.mixing import conversation_counter
 
     count: Callable[[Any], int] = conversation_counter(tokenizer)
     each = [count(row["messages"]) for row in rows]

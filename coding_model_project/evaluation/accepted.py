@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coding_model_project.data.rows import refuse_training, source
-from coding_model_project.data.sft_rows import Candidate
+from coding_model_project.data.training.rows import refuse_training, source
+from coding_model_project.data.training.sft_rows import Candidate
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import (

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coding_model_project.data.rates import Rate
+from coding_model_project.data.quality.rates import Rate
 from coding_model_project.evaluation.stats import N_RESAMPLES, bootstrap_interval
 from coding_model_project.grading.base import Outcome
 from coding_model_project.types import ERROR_GROUPS, Verdict

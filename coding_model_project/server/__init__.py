@@ -1,9 +1,9 @@
 """SandboxFusion's HTTP API over any `Sandbox`, for clients that speak it.
 
     app        the routes, and what every request passes (`gate`: token, size; `admission`: capacity)
-    models     requests and answers as they are on the wire
-    running    /run_code: one program, or a `FusionSandbox`'s batch
-    datasets   /submit: a completion judged by the rules of SandboxFusion's own data sets
+    requests   requests and answers as they are on the wire
+    run_code   /run_code: one program, or a `FusionSandbox`'s batch
+    submit     /submit: a completion judged by the rules of SandboxFusion's own data sets
                (`extraction`, `assertions`, `fusion_comparison`)
     listening  a socket, uvicorn, and an orderly end
 

@@ -9,7 +9,7 @@ from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 
 
 class LastAnswerDataset(MultiTurnSFTDataset):
-    """verl trains on every answer: of a demonstration of repair (`data.repair_traces`) on the wrong one.
+    """verl trains on every answer: of a demonstration of repair (`repair_traces`) on the wrong one.
 
     The same as verl's for a conversation with one answer.
     """

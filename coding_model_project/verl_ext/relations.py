@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import DPOLoss
-from coding_model_project.data.tiny_model import TinyModelConfig
+from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
     "grpo",

@@ -27,7 +27,7 @@ from recipes.program import run_main
 
 
 def carry_out(config, command, _repeats):  # type: ignore[no-untyped-def]
-    from coding_model_project.data.prepare import prepare
+    from coding_model_project.synthetic.prepare import prepare
     from coding_model_project.verl_ext import evaluating
     from recipes.run import make_absolute
 

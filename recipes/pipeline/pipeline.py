@@ -8,12 +8,12 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from coding_model_project.data.prepare import prepare
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS
 from coding_model_project.isolation.processes import start_sentinel
 from coding_model_project.runs.checkpoint_curve.found import find
 from coding_model_project.runs.folder import sole_writer
+from coding_model_project.synthetic.prepare import prepare
 from coding_model_project.verl_ext.checks import check_values
 from recipes import commands
 from recipes.compose import compose_recipe

@@ -14,8 +14,6 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from coding_model_project.data.tinycode.generator import generate
-from coding_model_project.data.tinycode.noise import NoiseConfig, noisy_solution
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import Limiter
@@ -29,6 +27,8 @@ from coding_model_project.sandbox.fusion import (
     endpoint,
     fleet,
 )
+from coding_model_project.synthetic.tinycode.generator import generate
+from coding_model_project.synthetic.tinycode.noise import NoiseConfig, noisy_solution
 from coding_model_project.types import (
     Asserts,
     Call,

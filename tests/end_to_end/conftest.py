@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.data.pairs import Candidate, Pair, pair_rows
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.rows import rl_rows, sft_rows, write_rows
+from coding_model_project.data.training.pairs import Candidate, Pair, pair_rows
+from coding_model_project.data.training.rows import rl_rows, sft_rows, write_rows
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Call, ErrorType, Problem, Test
 from recipes.compose import compose_recipe
@@ -128,7 +128,11 @@ def pairs(problems: list[Problem]) -> list[Pair]:
 def _random_model(out: Path, hidden_size: int) -> None:
     import torch
 
-    from coding_model_project.data.tiny_model import TinyModelConfig, new_model, train_tokenizer
+    from coding_model_project.synthetic.tiny_model import (
+        TinyModelConfig,
+        new_model,
+        train_tokenizer,
+    )
 
     torch.manual_seed(0)
     config = TinyModelConfig(hidden_size=hidden_size, intermediate_size=2 * hidden_size, layers=1)

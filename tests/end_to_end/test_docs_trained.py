@@ -22,7 +22,11 @@ def test_all_blocks_run(page, tmp_path):
 
 def random_model(out):
     """The model that a reader has already: it need not be able to do anything."""
-    from coding_model_project.data.tiny_model import TinyModelConfig, new_model, train_tokenizer
+    from coding_model_project.synthetic.tiny_model import (
+        TinyModelConfig,
+        new_model,
+        train_tokenizer,
+    )
 
     config = TinyModelConfig(hidden_size=64, intermediate_size=64, layers=1)
     tokenizer = train_tokenizer(iter(["def solve(x):\n    return x\n"]), 300)

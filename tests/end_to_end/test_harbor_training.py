@@ -10,12 +10,12 @@ import psutil
 import pytest
 
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.rows import rl_rows, write_rows
-from coding_model_project.data.tinyshell import generate, trace
-from coding_model_project.data.tinyshell.files import write_shell_task
+from coding_model_project.data.training.rows import rl_rows, write_rows
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.synthetic.tinyshell import generate, trace
+from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
 from recipes.compose import compose_recipe
 from recipes.harbor.__main__ import RECIPE
 from recipes.run import carry_out
@@ -28,7 +28,7 @@ TASKS = [task for task in generate("train", 40) if len(task.commands) == 1][:N_P
 
 def taught_model(out: Path) -> None:
     """A model that has seen these tasks solved, a few times: it knows the form and half of the words."""
-    from coding_model_project.data import tiny_model
+    from coding_model_project.synthetic import tiny_model
 
     class Shown:
         def texts(self, rng):

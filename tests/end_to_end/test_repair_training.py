@@ -37,7 +37,7 @@ def wrong_model(source: Path, out: Path) -> None:
     """The world's random model, taught to end what it writes: a program that is wrong everywhere."""
     from transformers import AutoTokenizer, Qwen2ForCausalLM
 
-    from coding_model_project.data import tiny_model
+    from coding_model_project.synthetic import tiny_model
 
     tokenizer = AutoTokenizer.from_pretrained(source)
     model = Qwen2ForCausalLM.from_pretrained(source)

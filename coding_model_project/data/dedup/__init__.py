@@ -4,7 +4,7 @@ documents.py      a problem as what is compared: words, tests, the shape of its 
 search.py         pairs of documents that are the same: exact, normalised, near, paraphrase, tests, code
 contamination.py  n-grams of evaluation sets in training documents
 decide.py         which training problems go, and why
-report.py         manifest and report as files
-synthetic.py      problems with planted copies, to measure recall and precision
-bench.py          that measurement
+govern.py         manifest and report as files
+made_problems.py  problems with planted copies, to measure recall and precision
+dedup_benchmark   that measurement
 """

@@ -30,7 +30,15 @@ from coding_model_project.data.loaders import (
     taco,
     verl_rows,
 )
-from coding_model_project.data.loaders.base import Loaded, Loader, Place, SetAside, Trail
+from coding_model_project.data.loaders.base import (
+    Loaded,
+    Loader,
+    LoaderByName,
+    Place,
+    Published,
+    SetAside,
+    Trail,
+)
 from coding_model_project.data.loaders.remote import is_url
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem, Test
@@ -48,6 +56,20 @@ __all__ = [
     "load",
     "stream",
 ]
+
+
+def _tinycode(name: str, tests: str, function: str) -> Loader:
+    published = Published(
+        name=name,
+        licence="Apache-2.0",
+        fields=own.OWN_FIELDS,
+        parts=(),
+        splits=("train", "validation", "test"),
+        tests=tests,
+    )
+    source = f"coding_model_project.synthetic.tinycode_loader:{function}"
+    return LoaderByName(published=published, source=source)
+
 
 LOADERS: dict[str, Loader] = {
     "apps": taco.APPS,
@@ -72,8 +94,8 @@ LOADERS: dict[str, Loader] = {
     "mbpp_sanitized": mbpp.SANITIZED,
     "synthetic_1": synthetic_1.LOADER,
     "taco": taco.TACO,
-    "tinycode": own.TinyCodeLoader(),
-    "tinycode_asserts": own.TinyCodeLoader(name="tinycode_asserts", in_asserts=True),
+    "tinycode": _tinycode("tinycode", "standard input, calls", "tasks"),
+    "tinycode_asserts": _tinycode("tinycode_asserts", "asserts", "tasks_in_asserts"),
     "verl": verl_rows.VerlLoader(),
 }
 

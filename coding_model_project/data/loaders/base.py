@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from coding_model_project.data.problem_rows import missing_field
@@ -114,6 +115,19 @@ class Loader(Protocol):
             DataError: a file is damaged, or is not this data set; names file and line.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderByName:
+    """A loader whose code is in a room above this one: imported once rows are asked for."""
+
+    published: Published
+    source: str
+    """"package.module:function", which has `Loader.items`'s arguments and result."""
+
+    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """See `Loader.items`."""
+        yield from resolve_name(self.source)(place, trail)
 
 
 ToProblem = Callable[[Row, Part, int], Problem]

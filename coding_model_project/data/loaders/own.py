@@ -1,4 +1,4 @@
-"""Sets in no need of conversion: our own schema (`data.problems`), and the embedded task set."""
+"""Sets in no need of conversion: our own schema (`data.problems`)."""
 
 from __future__ import annotations
 
@@ -53,35 +53,3 @@ class OwnLoader:
             problem = from_file(problem_from_json(row, where), path)
             if place.split in (None, problem.split, split_word(problem.split)):
                 yield problem
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TinyCodeLoader:
-    """See `base.Loader`. Generated, so there is nothing to look for."""
-
-    name: str = "tinycode"
-    in_asserts: bool = False
-    """The functions only, tested by assertions as MBPP's are; ids and statements are the same."""
-
-    @property
-    def published(self) -> Published:
-        return Published(
-            name=self.name,
-            licence="Apache-2.0",
-            fields=OWN_FIELDS,
-            parts=(),
-            splits=("train", "validation", "test"),
-            tests="asserts" if self.in_asserts else "standard input, calls",
-        )
-
-    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-        """See `base.Loader.items`."""
-        from coding_model_project.data.tinycode import VERSION, generate
-        from coding_model_project.data.tinycode.asserts import in_asserts
-
-        trail.origins.append(f"generator version {VERSION}, seed 0")
-        wanted = split_word(place.split) if place.split else None
-        for task in generate().tasks:
-            if wanted not in (None, task.problem.split) or (self.in_asserts and task.uses_stdin):
-                continue
-            yield in_asserts(task.problem) if self.in_asserts else task.problem

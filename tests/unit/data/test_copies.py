@@ -2,7 +2,7 @@
 
 import pytest
 
-from coding_model_project.data.copies import normal_form
+from coding_model_project.data.program_identity import normal_form
 
 ADD = "def f(a):\n    return a + 1"
 

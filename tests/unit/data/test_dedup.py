@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.data.dedup import synthetic
-from coding_model_project.data.dedup.bench import KINDS, bench
+from coding_model_project.data.dedup import made_problems
 from coding_model_project.data.dedup.contamination import contaminated
 from coding_model_project.data.dedup.decide import decide
+from coding_model_project.data.dedup.dedup_benchmark import KINDS, bench
 from coding_model_project.data.dedup.documents import document, shape, skeleton
-from coding_model_project.data.dedup.report import govern
+from coding_model_project.data.dedup.govern import govern
 from coding_model_project.data.dedup.search import Kind, matches, ngrams
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.rates import NONE, Rate
+from coding_model_project.data.quality.rates import NONE, Rate
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 
 RNG = random.Random(5)
-MEANINGS = [synthetic.meaning(RNG) for _ in range(60)]
+MEANINGS = [made_problems.meaning(RNG) for _ in range(60)]
 CODE = """
 def best(values, limit):
     total = 0
@@ -32,13 +32,13 @@ def best(values, limit):
 
 
 def made(number, what, how, *, source="mine", split="train", tests=False):
-    text = synthetic.statement(what, how)
-    return synthetic.problem(f"{source}/{number}", split, what, text, tests=tests)
+    text = made_problems.statement(what, how)
+    return made_problems.problem(f"{source}/{number}", split, what, text, tests=tests)
 
 
-ORIGINALS = [made(i, what, synthetic.rendering(RNG)) for i, what in enumerate(MEANINGS)]
-HOW = synthetic.rendering(random.Random(1))
-WHAT = synthetic.meaning(random.Random(2))
+ORIGINALS = [made(i, what, made_problems.rendering(RNG)) for i, what in enumerate(MEANINGS)]
+HOW = made_problems.rendering(random.Random(1))
+WHAT = made_problems.meaning(random.Random(2))
 PLANTED = made("original", WHAT, HOW)
 
 
@@ -62,7 +62,7 @@ def test_normalised():
     assert kinds(PLANTED, shouted) == [Kind.normalised]
 
 
-@pytest.mark.parametrize("turn", [synthetic.renamed, synthetic.rearranged])
+@pytest.mark.parametrize("turn", [made_problems.renamed, made_problems.rearranged])
 def test_renamed_and_rearranged(turn):
     assert kinds(PLANTED, made("copy", WHAT, turn(HOW, random.Random(3))))[0] in (
         Kind.normalised,
@@ -72,7 +72,7 @@ def test_renamed_and_rearranged(turn):
 
 
 def test_reworded_wholly_is_shown_by_its_tests_alone():
-    how = synthetic.paraphrased(HOW, random.Random(3), share=1.0)
+    how = made_problems.paraphrased(HOW, random.Random(3), share=1.0)
     assert kinds(PLANTED, made("copy", WHAT, how)) == []
     original = made("original", WHAT, HOW, tests=True)
     assert kinds(original, made("copy", WHAT, how, tests=True)) == [Kind.tests]
@@ -80,7 +80,7 @@ def test_reworded_wholly_is_shown_by_its_tests_alone():
 
 def test_siblings_are_different_problems():
     for seed in range(10, 15):
-        sibling = synthetic.sibling(WHAT, random.Random(seed))
+        sibling = made_problems.sibling(WHAT, random.Random(seed))
         assert kinds(PLANTED, made("sibling", sibling, HOW)) == []
 
 

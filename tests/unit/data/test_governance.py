@@ -3,7 +3,7 @@
 import pytest
 
 from coding_model_project.data.governance import Role, is_test_only, refuse_test_only, role
-from coding_model_project.data.rows import rl_rows, write_rows
+from coding_model_project.data.training.rows import rl_rows, write_rows
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem

@@ -10,7 +10,7 @@ from coding_model_project.data.harbor_tasks.export import export
 from coding_model_project.data.loaders import load, mbpp
 from coding_model_project.data.loaders.base import Part
 from coding_model_project.data.problems import read_problems
-from coding_model_project.data.training_files import Plan, write_training_files
+from coding_model_project.data.training.training_files import Plan, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.task import load_task
 from coding_model_project.types import Call, Checker, Limits, Problem, Stdin, Test

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.cli import main
-from coding_model_project.data.copies import normal_form
 from coding_model_project.data.governance import refuse_test_only
-from coding_model_project.data.pair_report import bias_report
-from coding_model_project.data.pairs import (
+from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.data.program_identity import normal_form
+from coding_model_project.data.training.pair_report import bias_report
+from coding_model_project.data.training.pairs import (
     CONTRASTS,
     Candidate,
     Controls,
@@ -25,7 +26,6 @@ from coding_model_project.data.pairs import (
     make_pairs,
     split,
 )
-from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import (

@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.data.preflight import UNPROVEN, preflight
 from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.data.quality.preflight import UNPROVEN, preflight
 from coding_model_project.errors import SandboxError
 from coding_model_project.types import Execution, Problem, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem

@@ -7,8 +7,8 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.repair_traces import Wrong, choose_traces
-from coding_model_project.data.rows import sft_rows, write_rows
+from coding_model_project.data.training.repair_traces import Wrong, choose_traces
+from coding_model_project.data.training.rows import sft_rows, write_rows
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Call, Test
 from tests.unit.data.test_sft_rows import ADD, problem, write
@@ -84,7 +84,7 @@ def test_without_public_tests_there_is_nothing_to_show(tmp_path, capsys):
 def test_only_the_last_answer_of_a_conversation_is_trained_on(tmp_path):
     from omegaconf import OmegaConf
 
-    from coding_model_project.data.tiny_model import train_tokenizer
+    from coding_model_project.synthetic.tiny_model import train_tokenizer
     from coding_model_project.verl_ext.last_answer import LastAnswerDataset
 
     tokenizer = train_tokenizer(iter(["x"]), 300)

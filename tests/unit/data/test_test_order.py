@@ -6,9 +6,9 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.cli import select_tests as command
-from coding_model_project.data.discrimination import MAX_TIMEOUTS, select_tests
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.test_order import additional_greedy, first_rejection, ordered
+from coding_model_project.data.quality.discrimination import MAX_TIMEOUTS, select_tests
+from coding_model_project.data.quality.test_order import additional_greedy, first_rejection, ordered
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Execution, Status, Test
 from tests.fakes import FakeSandbox, stdin_problem

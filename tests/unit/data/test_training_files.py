@@ -7,9 +7,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.data.mixing import mixed, ordered, parse_mixture, read_order, short_enough
 from coding_model_project.data.problems import read_problems, write_problems
-from coding_model_project.data.training_files import Plan, RowKind, write_training_files
+from coding_model_project.data.training.mixing import (
+    mixed,
+    ordered,
+    parse_mixture,
+    read_order,
+    short_enough,
+)
+from coding_model_project.data.training.training_files import Plan, RowKind, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem, Stdin, Test
 

@@ -30,7 +30,7 @@ def bash(command: str) -> str:
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from coding_model_project.data.tiny_model import train_tokenizer
+    from coding_model_project.synthetic.tiny_model import train_tokenizer
 
     return train_tokenizer(iter([bash("echo 0.5 > answer"), "exit code 0"]), 300)
 

@@ -33,7 +33,7 @@ PUBLIC_ONLY = "def solve(x):\n    return 6\n"
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from coding_model_project.data.tiny_model import train_tokenizer
+    from coding_model_project.synthetic.tiny_model import train_tokenizer
 
     return train_tokenizer(iter([RIGHT, PROBLEM.statement]), 300)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from coding_model_project.data.loaders.maths import MATH
-from coding_model_project.data.mutants import mutants
-from coding_model_project.data.preflight import each, mutant_limits
-from coding_model_project.data.test_order import (
+from coding_model_project.data.quality.mutants import mutants
+from coding_model_project.data.quality.preflight import each, mutant_limits
+from coding_model_project.data.quality.test_order import (
     TestOrder,
     additional_greedy,
     first_rejection,

@@ -1,7 +1,7 @@
 """tinycode: thousands of small Python tasks, composed from parts by a deterministic generator."""
 
-from coding_model_project.data.tinycode.generator import VERSION, Task, TinyCode, generate
-from coding_model_project.data.tinycode.noise import NoiseConfig, NoisyPrograms, noisy_solution
+from coding_model_project.synthetic.tinycode.generator import VERSION, Task, TinyCode, generate
+from coding_model_project.synthetic.tinycode.noise import NoiseConfig, NoisyPrograms, noisy_solution
 
 __all__ = [
     "VERSION",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from coding_model_project.data.pairs import Pair, Paired
+from coding_model_project.data.training.pairs import Pair, Paired
 
 
 def bias_report(paired: Paired) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data.dedup import synthetic
+from coding_model_project.data.dedup import made_problems
 from coding_model_project.data.dedup.decide import Decision, decide
 from coding_model_project.data.dedup.documents import Document, document
+from coding_model_project.data.dedup.made_problems import Meaning, Rendering
 from coding_model_project.data.dedup.search import Say
-from coding_model_project.data.dedup.synthetic import Meaning, Rendering
 from coding_model_project.data.loaders import load
-from coding_model_project.data.rates import Rate
+from coding_model_project.data.quality.rates import Rate
 from coding_model_project.errors import ConfigError
 
 N_TRAINING = 13_328
@@ -43,12 +43,12 @@ Turn = Callable[[Rendering, random.Random], Rendering]
 _TURNS: dict[str, Turn] = {
     "exact": lambda how, _: how,
     "signs": lambda how, _: how,
-    "renamed": synthetic.renamed,
-    "rearranged": synthetic.rearranged,
-    "reworded 30%": partial(synthetic.reworded, share=0.3),
-    "paraphrased 15%": partial(synthetic.paraphrased, share=0.15),
-    "paraphrased 30%": partial(synthetic.paraphrased, share=0.3),
-    "paraphrased 100%": partial(synthetic.paraphrased, share=1.0),
+    "renamed": made_problems.renamed,
+    "rearranged": made_problems.rearranged,
+    "reworded 30%": partial(made_problems.reworded, share=0.3),
+    "paraphrased 15%": partial(made_problems.paraphrased, share=0.15),
+    "paraphrased 30%": partial(made_problems.paraphrased, share=0.3),
+    "paraphrased 100%": partial(made_problems.paraphrased, share=1.0),
 }
 """Paraphrases have other sentences in another order, and synonyms for a share of their words."""
 
@@ -102,8 +102,8 @@ def _plant(n_training: int, n_evaluation: int, n_planted: int, rng: random.Rando
     planted = _Planted()
     originals = _originals(n_training - n_planted * len(KINDS), n_evaluation, rng)
     for name, split, what, how in originals:
-        text = synthetic.statement(what, how)
-        planted.documents.append(document(synthetic.problem(name, split, what, text)))
+        text = made_problems.statement(what, how)
+        planted.documents.append(document(made_problems.problem(name, split, what, text)))
     training = [one for one in originals if one[1] == "train"]
     evaluation = [one for one in originals if one[1] == "test"]
     copies = []
@@ -123,21 +123,21 @@ _Original = tuple[str, str, Meaning, Rendering]
 def _originals(n_training: int, n_evaluation: int, rng: random.Random) -> list[_Original]:
     found: list[_Original] = []
     for number in range(n_training + n_evaluation):
-        what = synthetic.meaning(rng)
+        what = made_problems.meaning(rng)
         if found and rng.random() < SIBLING_SHARE:
-            what = synthetic.sibling(rng.choice(found)[2], rng)
+            what = made_problems.sibling(rng.choice(found)[2], rng)
         split = "test" if number < n_evaluation else "train"
         name = f"codecontests/{split}/{number}"
-        found.append((name, split, what, synthetic.rendering(rng)))
+        found.append((name, split, what, made_problems.rendering(rng)))
     return found
 
 
 def _copy(name: str, kind: str, what: Meaning, how: Rendering, rng: random.Random):
     turn, _, tests = kind.partition(" +")
-    text = synthetic.statement(what, _TURNS[turn](how, rng))
+    text = made_problems.statement(what, _TURNS[turn](how, rng))
     if turn == "signs":
         text = text.upper().replace(".", " !").replace("\n\n", "  \n")
-    return synthetic.problem(name, "train", what, text, tests=bool(tests))
+    return made_problems.problem(name, "train", what, text, tests=bool(tests))
 
 
 def _real_sets(data_dir: Path | None) -> list[Document]:

@@ -17,8 +17,8 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import Any
 
-from coding_model_project.data.copies import normal_form
-from coding_model_project.data.rows import refuse_training, source
+from coding_model_project.data.program_identity import normal_form
+from coding_model_project.data.training.rows import refuse_training, source
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages

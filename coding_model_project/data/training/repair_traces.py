@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from coding_model_project.data.rows import sft_row
+from coding_model_project.data.training.rows import sft_row
 from coding_model_project.grading.prompts import PromptStyle, solution_message
 from coding_model_project.types import Problem
 

@@ -1,6 +1,6 @@
 """Programs that are wrong by one mechanical change of a right one.
 
-Which of them are wrong indeed is for a plain run of the tests to say (`plain_run`): some changes
+Which of them are wrong indeed is for a plain run of the tests to say (`second_opinion`): some changes
 change nothing.
 """
 

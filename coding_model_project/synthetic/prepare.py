@@ -10,15 +10,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data import rows
 from coding_model_project.data.problems import write_problems
+from coding_model_project.data.training import rows
+from coding_model_project.data.training.training_files import write_manifest
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.progress import progress_bar
@@ -42,7 +42,10 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
     data_dir = Path(coding.data_dir)
     own_model = model_path is not None and Path(model_path).absolute() == data_dir / "base"
     if coding.dataset == "tinyshell":
-        from coding_model_project.data.tinyshell.files import prepare_shell_model, prepare_tinyshell
+        from coding_model_project.synthetic.tinyshell.shell_files import (
+            prepare_shell_model,
+            prepare_tinyshell,
+        )
 
         prepare_tinyshell(data_dir, seed=coding.tinycode.seed, say=say)
         if own_model:
@@ -72,7 +75,7 @@ def prepare_tinycode(
     Raises:
         ConfigError: the folder holds files made with other settings.
     """
-    from coding_model_project.data import tinycode
+    from coding_model_project.synthetic import tinycode
 
     settings = {
         "generator": tinycode.VERSION,
@@ -112,26 +115,13 @@ def prepare_tinycode(
     )
 
 
-def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int]) -> None:
-    """Last of all, so that a manifest stands for complete files."""
-    hashes = {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(path.parent.iterdir())
-        if file.suffix in (".parquet", ".jsonl")
-    }
-    text = json.dumps({"settings": settings, "counts": counts, "sha256": hashes}, indent=2)
-    partial = path.with_suffix(".partial")
-    partial.write_text(text + "\n")
-    partial.replace(path)
-
-
 def prepare_base_model(data_dir: Path, *, seed: int, say: Say) -> None:
     """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
     out = data_dir / "base"
     if (out / "config.json").exists():
         return
-    from coding_model_project.data import tinycode
-    from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
+    from coding_model_project.synthetic import tinycode
+    from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain
 
     say(f"pre-training a tiny model from scratch into {out} (once, about two minutes)")
     tasks = tinycode.generate(seed=seed)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from coding_model_project.data.tinyshell.generator import Draw, ShellTask
 from coding_model_project.harbor.bash_agent import Message, observation, opening
 from coding_model_project.harbor.environment.base import CommandResult
+from coding_model_project.synthetic.tinyshell.shell_generator import Draw, ShellTask
 
 DONE = "Done."
 _N_TEXTS = 2000

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from coding_model_project.data.rows import source
+from coding_model_project.data.training.rows import source
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.types import Problem

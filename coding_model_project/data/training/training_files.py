@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +17,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data import mixing
 from coding_model_project.data.governance import Role, role
-from coding_model_project.data.mixing import CountTokens
-from coding_model_project.data.prepare import write_manifest
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.rows import refuse_training, rl_rows, sft_rows, source, write_rows
-from coding_model_project.data.test_order import TestOrder, ordered
+from coding_model_project.data.quality.test_order import TestOrder, ordered
+from coding_model_project.data.training import mixing
+from coding_model_project.data.training.mixing import CountTokens
+from coding_model_project.data.training.rows import (
+    refuse_training,
+    rl_rows,
+    sft_rows,
+    source,
+    write_rows,
+)
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem
@@ -169,3 +176,16 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "tests_chosen_of": None if plan.tests is None else len(plan.tests),
         "seed": plan.seed,
     }
+
+
+def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int]) -> None:
+    """Last of all, so that a manifest stands for complete files."""
+    hashes = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(path.parent.iterdir())
+        if file.suffix in (".parquet", ".jsonl")
+    }
+    text = json.dumps({"settings": settings, "counts": counts, "sha256": hashes}, indent=2)
+    partial = path.with_suffix(".partial")
+    partial.write_text(text + "\n")
+    partial.replace(path)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from coding_model_project.data.tinycode.families import Composition, compositions
-from coding_model_project.data.tinycode.proof import Failed, outcomes, proved
 from coding_model_project.grading.compare import same_value
+from coding_model_project.synthetic.tinycode.families import Composition, compositions
+from coding_model_project.synthetic.tinycode.proof import Failed, outcomes, proved
 from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
 
 VERSION = 3

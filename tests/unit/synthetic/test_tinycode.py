@@ -12,12 +12,12 @@ from collections import Counter, defaultdict
 import pytest
 
 from coding_model_project.data.loaders import load
-from coding_model_project.data.tinycode import NoiseConfig, generate, noisy_solution
-from coding_model_project.data.tinycode.families import compositions
-from coding_model_project.data.tinycode.generator import N_HIDDEN, N_PUBLIC, normalised
-from coding_model_project.data.tinycode.noise import spoil
-from coding_model_project.data.tinycode.parts import MistakeKind
 from coding_model_project.grading.compare import same_output, same_value
+from coding_model_project.synthetic.tinycode import NoiseConfig, generate, noisy_solution
+from coding_model_project.synthetic.tinycode.families import compositions
+from coding_model_project.synthetic.tinycode.generator import N_HIDDEN, N_PUBLIC, normalised
+from coding_model_project.synthetic.tinycode.noise import spoil
+from coding_model_project.synthetic.tinycode.parts import MistakeKind
 from coding_model_project.types import Call, Stdin
 
 pytestmark = pytest.mark.xdist_group("tinycode")  # generated once
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("tinycode")  # generated once
 SPLITS = ("train", "validation", "test")
 N_SAMPLED = 200
 FINGERPRINT = (
-    "import hashlib; from coding_model_project.data.tinycode import generate; "
+    "import hashlib; from coding_model_project.synthetic.tinycode import generate; "
     "print(hashlib.sha256(repr(generate().tasks).encode()).hexdigest())"
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coding_model_project.data.tinycode.proof import outcomes
+from coding_model_project.synthetic.tinycode.proof import outcomes
 from coding_model_project.types import Asserts, Call, Problem, Test
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from coding_model_project.data.dedup.synthetic_words import (
+from coding_model_project.data.dedup.made_words import (
     ADJECTIVES,
     ASK,
     BOILERPLATE,

@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data import rows
-from coding_model_project.data.prepare import write_manifest
 from coding_model_project.data.problems import write_problems
-from coding_model_project.data.tinyshell.generator import VERSION, ShellTask, generate
-from coding_model_project.data.tinyshell.traces import HabitCorpus, trace
+from coding_model_project.data.training import rows
+from coding_model_project.data.training.training_files import write_manifest
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor.bash_agent import opening
 from coding_model_project.harbor.config import Package, TaskConfig, VerifierConfig
 from coding_model_project.harbor.task import RANGE_KEY
 from coding_model_project.harbor.writing import write_task
 from coding_model_project.progress import progress_bar
+from coding_model_project.synthetic.tinyshell.shell_generator import VERSION, ShellTask, generate
+from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, trace
 from coding_model_project.types import Problem
 
 SIZES = {"train": 600, "validation": 64, "test": 200}
@@ -83,7 +83,7 @@ def prepare_shell_model(data_dir: Path, *, seed: int, say: Callable[[str], None]
     out = data_dir / "base"
     if (out / "config.json").exists():
         return
-    from coding_model_project.data.tiny_model import TinyModelConfig, pretrain
+    from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain
 
     say(f"training a tiny model from scratch into {out} (once, four minutes on two idle cores)")
     # At tinycode's 3e-3, and in half as many steps, its commands still mix up the names.

@@ -1,4 +1,4 @@
-"""Words and sentences for `synthetic`: groups of one meaning, separated by "/" within and "|" between."""
+"""Words and sentences for `made_problems`: groups of one meaning by "/" within and "|" between."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from coding_model_project.data.tinycode.parts import Part, part
+from coding_model_project.synthetic.tinycode.parts import Part, part
 
 _NUMBER_FILTERS = (
     part("all", "", "True"),

@@ -1,7 +1,7 @@
 """Demonstrations from execution: of the programs that the hidden tests accept, which to show in SFT.
 
 Rejection sampling (Yuan et al. 2023, arXiv:2308.01825): distinct solutions of a problem help, copies
-of one only repeat it (`copies`).
+of one only repeat it (`program_identity`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coding_model_project.data.copies import normal_form
+from coding_model_project.data.program_identity import normal_form
 from coding_model_project.types import Problem
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")

@@ -18,11 +18,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from coding_model_project.data.faults import faults
 from coding_model_project.data.loaders.maths import MATH, final_answer
-from coding_model_project.data.mutants import Mutant, mutants
-from coding_model_project.data.plain_run import passes_plainly
-from coding_model_project.data.rates import NONE, Rate
+from coding_model_project.data.quality.faults import faults
+from coding_model_project.data.quality.mutants import Mutant, mutants
+from coding_model_project.data.quality.rates import NONE, Rate
+from coding_model_project.data.quality.second_opinion import passes_plainly
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading.checker import CHECKER
 from coding_model_project.grading.execution import ExecutionGrader

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, product
 
-from coding_model_project.data.tinyshell.actions import ACTIONS, Action, Files, Names
+from coding_model_project.synthetic.tinyshell.actions import ACTIONS, Action, Files, Names
 
 VERSION = 3
 """Raised by any change of what `generate` returns."""

@@ -1,0 +1,11 @@
+"""tinyshell: small Harbor tasks of one or two shell commands, made by a deterministic generator."""
+
+from coding_model_project.synthetic.tinyshell.shell_generator import (
+    VERSION,
+    Draw,
+    ShellTask,
+    generate,
+)
+from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, trace
+
+__all__ = ["VERSION", "Draw", "HabitCorpus", "ShellTask", "generate", "trace"]
