@@ -24,7 +24,7 @@ from rich.progress import (
 
 from coding_model_project.errors import INTERRUPTED, UngradableError
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.metrics import read_metrics, series
+from coding_model_project.runs.metrics_log import read_metrics, series
 
 LOG = "log.txt"
 _LOG_TAIL = 20

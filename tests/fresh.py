@@ -17,7 +17,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-IMPORTED = ("pytest", "tests.composed_recipes", "recipes.run", "coding_model_project.phase0")
+IMPORTED = ("pytest", "tests.composed_recipes", "recipes.run", "coding_model_project.evaluation")
 TIMEOUT_S = 100
 
 

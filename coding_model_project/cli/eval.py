@@ -38,8 +38,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Compare evaluations problem by problem: differences, how sure they are, what changed, cost."""
-    from coding_model_project.evaluation.comparison import compare as compared
-    from coding_model_project.evaluation.comparison import read_side, unlike
+    from coding_model_project.evaluation.comparison import paired, read_side, unlike
 
     if len(sides) < 2:
         raise ConfigError("eval compare: one side has nothing to be compared with; give two")
@@ -56,9 +55,9 @@ def compare(
     for one in (one for side in read for one in side.seeds):
         if unfinished := _unfinished(one.path):
             print(f"note: {one.path} {unfinished}; what it has so far is compared", file=sys.stderr)
-    result = compared(read, k=k)
+    result = paired(read, k=k)
     if plot is not None:
-        from coding_model_project.evaluation.comparison.plot import write_plot
+        from coding_model_project.reports.comparison_page import write_plot
 
         write_plot(result, plot)
     if as_json:
@@ -69,7 +68,7 @@ def compare(
         return
     from rich.console import Console
 
-    from coding_model_project.evaluation.comparison.show import tables
+    from coding_model_project.evaluation.comparison.comparison_tables import tables
 
     Console(highlight=False).print(tables(result))
     if plot is not None:

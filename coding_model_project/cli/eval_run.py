@@ -163,8 +163,8 @@ def run(
     ] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log to W&B, offline.")] = False,
 ) -> None:
-    from coding_model_project.phase0 import new_config
-    from coding_model_project.phase0.shards import gather
+    from coding_model_project.evaluation.settings import new_config
+    from coding_model_project.evaluation.shards import gather
     from coding_model_project.runs.provenance import command_line
     from coding_model_project.verl_ext import evaluating
 

@@ -29,7 +29,7 @@ from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
-    from coding_model_project.evaluation.metrics import Outcome
+    from coding_model_project.evaluation.statistics.pass_at_k import Outcome
     from coding_model_project.sandbox.base import Sandbox
     from coding_model_project.types import Problem
 
@@ -231,7 +231,7 @@ def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
 
 def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> None:
     """Print counts and shares: how many were judged and accepted, and why the others were not."""
-    from coding_model_project.evaluation.metrics import summarise
+    from coding_model_project.evaluation.statistics.pass_at_k import summarise
     from coding_model_project.types import Verdict
 
     summary = summarise(outcomes)

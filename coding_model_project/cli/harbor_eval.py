@@ -56,7 +56,7 @@ def evaluate(
 
     The last line is JSON. Exit code 3 if an outage ended trials: the same command tries those again.
     """
-    from coding_model_project.evaluation.generation import Sampling
+    from coding_model_project.evaluation.backends.generation import Sampling
     from coding_model_project.evaluation.harbor_eval import Asked, Evaluation
     from coding_model_project.harbor.bash_agent import Limits
     from coding_model_project.harbor.recording import CONTAINERS, EMBEDDED
@@ -87,7 +87,7 @@ async def _run(
     at_once: int,
     retry_s: float,
 ) -> None:
-    from coding_model_project.evaluation.openai_backend import OpenAIBackend
+    from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.trial import Trials
     from coding_model_project.progress import progress_bar

@@ -31,7 +31,7 @@ def export(
     Shards are merged, LoRA too. Run again with --evaluation, it writes the card anew; an evaluation
     of other weights is refused.
     """
-    from coding_model_project.runs import export as exporting
+    from coding_model_project.handover import export as exporting
 
     found = exporting.source(checkpoint)
     target = exporting.export(found, out or found.default_out, evaluation or [], print)
@@ -56,7 +56,7 @@ def serve(
 
     What this command does not know is handed on to `vllm serve`: --max-model-len 4096.
     """
-    from coding_model_project.runs import export as exporting
+    from coding_model_project.handover import export as exporting
     from coding_model_project.verl_ext.platform import count_gpus, prepare_environment
 
     if (checkpoint is None) == (latest is None):

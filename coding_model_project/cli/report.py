@@ -27,8 +27,8 @@ def report(
 
     Of a folder that is no run but holds some, all runs below it are shown, up to a dozen.
     """
+    from coding_model_project.reports import write_report
     from coding_model_project.runs.folder import runs_at
-    from coding_model_project.runs.report import write_report
 
     chosen = []
     for path in runs:

@@ -32,7 +32,7 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
     from rich.table import Table
 
     from coding_model_project.runs.folder import find_runs
-    from coding_model_project.runs.table import duration, line
+    from coding_model_project.runs.run_lines import duration, line
 
     runs = find_runs(root)
     if not runs:
@@ -54,11 +54,11 @@ def show(run: Run) -> None:
     """Show one run: its origin, attempts, results and cost. Of a folder of runs, the newest."""
     import json
 
+    from coding_model_project.evaluation.evaluate import RECIPE
     from coding_model_project.evaluation.results import METRICS
-    from coding_model_project.phase0.evaluate import RECIPE
-    from coding_model_project.phase0.tables import metrics_table
+    from coding_model_project.evaluation.tables import metrics_table
+    from coding_model_project.runs.run_lines import duration, line
     from coding_model_project.runs.summary import summarise
-    from coding_model_project.runs.table import duration, line
 
     folder = _newest(run)
     origin, a = folder.provenance(), line(folder)
@@ -101,7 +101,7 @@ def watch(
     from rich.live import Live
 
     from coding_model_project.runs.folder import State
-    from coding_model_project.runs.watch import view
+    from coding_model_project.runs.live_view import view
 
     folder = _newest(run)
     folder.provenance()  # is it readable?

@@ -53,8 +53,8 @@ def watch(
     """
     from rich.console import Console
 
-    from coding_model_project.runs.checkpoint_curve import Plan, view
-    from coding_model_project.runs.checkpoint_curve import watch as watch_checkpoints
+    from coding_model_project.evaluation.watch import Plan, view
+    from coding_model_project.evaluation.watch import watch as watch_checkpoints
 
     if command is not None and arguments:
         raise ConfigError("--command and --arguments: put all of it into the command")

@@ -23,7 +23,7 @@ from uuid import UUID, uuid4
 import orjson
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.evaluation.generation import Backend, Sampling
+from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.evaluation.harbor_jobs import write_job
 from coding_model_project.evaluation.harbor_model import BackendModel
 from coding_model_project.grading.breaker import CircuitBreaker

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import orjson
 
-from coding_model_project.evaluation.metrics import pass_at_k, rate_interval
+from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
 from coding_model_project.harbor.errors import FailureCause
 from coding_model_project.harbor.results import (
     CONFIG_FILE,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coding_model_project.errors import GenerationError, HarborError, PromptError
-from coding_model_project.evaluation.generation import Backend, Sampling
+from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.harbor.bash_agent import ContextOverflow, Message, Reply
 
 _TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens", re.IGNORECASE)

@@ -16,7 +16,7 @@ import orjson
 
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.generation import Sampling
+from coding_model_project.evaluation.backends.generation import Sampling
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.observation import MIN_BYTES
 from coding_model_project.grading.prompts import PromptStyle

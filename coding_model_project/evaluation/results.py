@@ -45,7 +45,7 @@ class Generated:
     at: float
     """When it ended, in seconds since the epoch."""
     attempts: Sequence[Mapping[str, Any]] = ()
-    """Of a protocol with repair, as `phase0.episodes.Attempt` has them: `completion` is the last one's,
+    """Of a protocol with repair, as `repair_rounds.Attempt` has them: `completion` is the last one's,
     `tokens` are of all."""
 
     @property

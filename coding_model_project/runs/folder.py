@@ -4,9 +4,9 @@ config.yaml            the resolved configuration
 run.json               where the run comes from (`provenance`)
 patches/               what the working tree had that the commit has not
 metrics.jsonl          a line per step: {"step", "data": {metric: value}}
-evaluations.jsonl      scores of its checkpoints, if they were watched (`checkpoint_curve`)
+evaluations.jsonl      scores of its checkpoints, if they were watched (`evaluation.watch`)
 rollouts.jsonl         a line per judged sample (`rollouts`)
-traces/                where a step's time went, to open in Perfetto (`traces`)
+traces/                where a step's time went, to open in Perfetto (`step_traces`)
 checkpoints/           verl's, each with a manifest (`checkpoints`)
 logs/attempt_N/        console.log, and attempt.json: when it started, how it ended
 summary.json           written once the run is finished

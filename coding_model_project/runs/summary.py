@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from coding_model_project.runs.folder import Attempt, RunFolder, State, write_json
-from coding_model_project.runs.metrics import read_metrics, total
+from coding_model_project.runs.metrics_log import read_metrics, total
 
 _TRAINED_TOKENS = ("rollout/trained_tokens", "train/global_tokens")
 _LAST = ("judge/accepted", "critic/score/mean", "train/loss", "val/loss")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coding_model_project.evaluation.comparison import Pair
-from coding_model_project.evaluation.comparison.compare import Comparison
-from coding_model_project.evaluation.significance import ALPHA
+from coding_model_project.evaluation.comparison.paired import Comparison
+from coding_model_project.evaluation.statistics.significance import ALPHA
 
 LEAST_SEEDS = 3
 """On each side, for a claim about a method (experiment_design/final_experiment_design.md)."""

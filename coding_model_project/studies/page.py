@@ -10,12 +10,12 @@ from pathlib import Path
 from statistics import fmean
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison import Side, compare, unlike
-from coding_model_project.evaluation.comparison.compare import Comparison, Score
+from coding_model_project.evaluation.comparison import Side, paired, unlike
+from coding_model_project.evaluation.comparison.paired import Comparison, Score
 from coding_model_project.evaluation.results import read_evaluation
+from coding_model_project.reports import write_report
 from coding_model_project.runs.folder import RunFolder, write_text
-from coding_model_project.runs.metrics import read_metrics, series
-from coding_model_project.runs.report import write_report
+from coding_model_project.runs.metrics_log import read_metrics, series
 from coding_model_project.runs.summary import summarise
 from coding_model_project.studies.conclusions import conclusions, descriptive
 from coding_model_project.studies.curves import Curve, draw, thinned, together
@@ -124,7 +124,7 @@ def _compared(study: Study, done: Sequence[Member]) -> Comparison | None:
         return None
     if how := unlike(sides):
         raise ConfigError(how)
-    return compare(sides, k=study.k)
+    return paired(sides, k=study.k)
 
 
 def _result(study: Study, every: Sequence[Member], comparison: Comparison | None) -> Iterator[str]:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
+from coding_model_project.handover.export import export, source
 from coding_model_project.isolation.linux import die_with_parent, end_unless_child_of
-from coding_model_project.runs.export import export, source
 from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_text
 from coding_model_project.studies.definition import PREVIOUS, Study
 

@@ -11,9 +11,10 @@ from omegaconf import DictConfig
 
 from coding_model_project.configs.schema import EvaluationMode
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.generation import Backend
+from coding_model_project.evaluation.backends.generation import Backend
+from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.settings import Settings, simple_backend
 from coding_model_project.isolation import processes
-from coding_model_project.phase0 import Settings, evaluate, simple_backend
 from coding_model_project.verl_ext import checks
 from coding_model_project.verl_ext.platform import count_gpus, prepare_environment
 
@@ -21,7 +22,7 @@ from coding_model_project.verl_ext.platform import count_gpus, prepare_environme
 def run(
     config: DictConfig, *, command: Sequence[str], say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Evaluate as `coding.evaluation` says, as the main thread's work; see `phase0.evaluate`.
+    """Evaluate as `coding.evaluation` says, as the main thread's work; see `evaluation.evaluate`.
 
     The one function behind `eval run`, `recipes.baseline` and `src/phase0_eval.py`. Asking a server
     takes neither verl nor vLLM.

@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
-from coding_model_project.evaluation.generation import Completion, Messages, Sampling
+from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 from coding_model_project.verl_ext.grpo import start_ray
 from coding_model_project.verl_ext.platform import check_cpu_plugin, count_gpus
 

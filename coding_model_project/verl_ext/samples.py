@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout, RolloutWriter
-from coding_model_project.runs.traces import Span, write_trace
+from coding_model_project.runs.step_traces import Span, write_trace
 from coding_model_project.verl_ext.loggers import log_samples
 from coding_model_project.verl_ext.reward_manager import SAMPLE_KEY
 

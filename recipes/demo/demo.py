@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 from rich.table import Table
 
-from coding_model_project.evaluation.stats import bootstrap_interval, paired_test
+from coding_model_project.evaluation.statistics.intervals import bootstrap_interval, paired_test
 from coding_model_project.isolation.processes import start_sentinel
 from recipes.commands import console, logged_series, run, timed
 from recipes.commands import train as follow

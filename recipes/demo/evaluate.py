@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import UngradableError
-from coding_model_project.evaluation.generation import Sampling, VllmGenerator
+from coding_model_project.evaluation.backends.generation import Sampling, VllmGenerator
 from coding_model_project.grading.batch import judge_completions
 from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle, solve_messages

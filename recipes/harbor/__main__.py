@@ -23,7 +23,7 @@ from recipes.program import Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
-    from coding_model_project.runs.gain import say_gain
+    from coding_model_project.evaluation.gain import say_gain
     from coding_model_project.verl_ext import grpo
 
     grpo.train(config)

@@ -17,14 +17,14 @@ import jinja2
 from rich.table import Table
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison import Comparison, Pair, Side, compare
+from coding_model_project.evaluation.comparison import Comparison, Pair, Side, paired
 from coding_model_project.evaluation.comparison.budgets import at_budgets
-from coding_model_project.evaluation.comparison.compare import Score
-from coding_model_project.evaluation.comparison.plot import charts
+from coding_model_project.evaluation.comparison.paired import Score
 from coding_model_project.evaluation.results import METRICS, read_evaluation
-from coding_model_project.evaluation.significance import ALPHA, holm
+from coding_model_project.evaluation.statistics.significance import ALPHA, holm
+from coding_model_project.reports import write_report
+from coding_model_project.reports.comparison_page import charts
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
-from coding_model_project.runs.report import write_report
 from recipes.commands import console
 from recipes.pipeline.steps import Done, Phase
 
@@ -91,7 +91,7 @@ def table_rows(phases: Sequence[Phase]) -> list[Row]:
     sides = [Side(name=phase.name, seeds=(read_evaluation(phase.evaluation),)) for phase in phases]
     if len(sides) < 2:
         raise ConfigError("phases=[baseline]: recipes.baseline evaluates a model; add a phase")
-    pairs = [compare([first, second]).pairs[0] for first, second in pairwise(sides)]
+    pairs = [paired([first, second]).pairs[0] for first, second in pairwise(sides)]
     corrected = holm([pair.p for pair in pairs])
     pairs = [replace(pair, corrected_p=p) for pair, p in zip(pairs, corrected, strict=True)]
     scores = [pairs[0].first_score, *(pair.second_score for pair in pairs)]

@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS
+from coding_model_project.evaluation.watch.found import find
 from coding_model_project.isolation.processes import start_sentinel
-from coding_model_project.runs.checkpoint_curve.found import find
 from coding_model_project.runs.folder import sole_writer
 from coding_model_project.synthetic.prepare import prepare
 from coding_model_project.verl_ext.checks import check_values

@@ -10,8 +10,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from coding_model_project.reports import write_report
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.report import write_report
 from tests.synthetic_runs import rollout, training, training_metrics, write_run
 
 pytestmark = pytest.mark.browser

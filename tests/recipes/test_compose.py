@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from coding_model_project.configs.reference import presets
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import GREEDY
-from coding_model_project.phase0 import Settings
+from coding_model_project.evaluation.settings import Settings
 from recipes.compose import compose_recipe
 
 PROFILES = ["cpu", "gpu_1x", "gpu_8x"]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.budget import first_accepted_costs
 from coding_model_project.evaluation.results import Evaluation, Result
-from coding_model_project.evaluation.stats import paired_test
+from coding_model_project.evaluation.statistics.budget import first_accepted_costs
+from coding_model_project.evaluation.statistics.intervals import paired_test
 
 N_POINTS = 8
 KINDS = ("tokens", "judge_s")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.evaluation.metrics import pass_at_k, rates, summarise
+from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rates, summarise
 from coding_model_project.types import ERROR_GROUPS, ErrorType, TestResult, Verdict
 
 SIZES = st.integers(1, 9).flatmap(

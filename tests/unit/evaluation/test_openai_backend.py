@@ -5,8 +5,8 @@ import re
 import pytest
 
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
-from coding_model_project.evaluation.generation import Completion, Sampling
-from coding_model_project.evaluation.openai_backend import OpenAIBackend
+from coding_model_project.evaluation.backends.generation import Completion, Sampling
+from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
 from tests.completion_server import CompletionServer, serving
 
 ASK = [{"role": "user", "content": "one two"}]

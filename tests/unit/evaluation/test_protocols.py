@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.generation import Sampling
+from coding_model_project.evaluation.backends.generation import Sampling
 from coding_model_project.evaluation.protocols import GREEDY, SAMPLED, data_version, protocol
 from coding_model_project.grading.prompts import PromptStyle
 from tests.fakes import stdin_problem

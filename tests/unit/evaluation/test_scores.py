@@ -3,7 +3,7 @@ import math
 import pytest
 
 from coding_model_project.evaluation.results import Result
-from coding_model_project.evaluation.scores import dataset_metrics
+from coding_model_project.evaluation.statistics.scores import dataset_metrics
 
 
 def result(problem, sample, passed, **changes):

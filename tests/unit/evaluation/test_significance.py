@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coding_model_project.evaluation.significance import (
+from coding_model_project.evaluation.statistics.intervals import (
+    bootstrap_interval,
+    hierarchical_interval,
+)
+from coding_model_project.evaluation.statistics.significance import (
     detectable,
     holm,
     least_changes,
     mcnemar,
     welch,
 )
-from coding_model_project.evaluation.stats import bootstrap_interval, hierarchical_interval
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (3, 3), (2, 9), (9, 2), (40, 21)])

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from coding_model_project.evaluation.stats import bootstrap_interval, paired_test
+from coding_model_project.evaluation.statistics.intervals import bootstrap_interval, paired_test
 
 
 def test_the_interval_holds_the_mean_and_narrows_with_problems():

@@ -6,7 +6,7 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.watch import sparkline
+from coding_model_project.runs.live_view import sparkline
 from tests.unit.runs.test_folder import end_attempt, start
 
 

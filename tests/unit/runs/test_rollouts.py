@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coding_model_project.runs.metrics import read_metrics, series, total
+from coding_model_project.runs.metrics_log import read_metrics, series, total
 from coding_model_project.runs.rollouts import (
     Rollout,
     RolloutWriter,
@@ -14,7 +14,7 @@ from coding_model_project.runs.rollouts import (
     end_last_line,
     read_rollouts,
 )
-from coding_model_project.runs.traces import Span, write_trace
+from coding_model_project.runs.step_traces import Span, write_trace
 from coding_model_project.types import Call, ErrorType, Stdin, Test, TestResult, Verdict
 
 ROW = Rollout(

@@ -1,0 +1,316 @@
+"""Any server of OpenAI's chat completions as a back end: vLLM, SGLang, llama.cpp, hosted models.
+
+What a failure means decides what becomes of it, and none of them is an empty completion:
+
+    429, 408, 5xx, no connection, a cut or damaged answer   tried again, then GenerationError
+    400, 413, 422 for a prompt                              PromptError: this one sample has no answer
+    400, 422 for a field; 401, 403, 404 and the like        ConfigError (openai_errors.py)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import random
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import orjson
+import stamina
+
+from coding_model_project.errors import ConfigError, GenerationError
+from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
+from coding_model_project.evaluation.backends.openai_errors import (
+    Refusal,
+    address_hint,
+    bad_request,
+    no_entry,
+    no_such_model,
+    not_found,
+)
+from coding_model_project.retry_after import retry_after_s
+from coding_model_project.retrying import Service, announced, reason
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+TOKEN_LIMIT_FIELD = "max_tokens"
+_SET_ELSEWHERE = {
+    "model": "coding.evaluation.model",
+    "messages": "coding.evaluation.system_prompt",
+    "n": "coding.evaluation.n",
+    "max_tokens": "coding.evaluation.max_tokens",
+    "max_completion_tokens": "coding.evaluation.token_limit_field",
+    "seed": "coding.evaluation.send_seeds",
+}
+"""Fields that `extra_body` must not hold, by the key that sets them."""
+_ONLY_LEFT_OUT = ("temperature", "top_p")
+"""Fields that the protocol sets; `extra_body` may only leave them out."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
+_AGAIN = frozenset({408, 409, 425, 429})
+_THIS_PROMPT = frozenset({400, 413, 422})
+_START_S = 20.0
+"""A server that is just starting is waited for this long at most."""
+
+
+class _Unanswered(Exception):
+    """No answer, or not a whole one: worth another try."""
+
+    def __init__(self, why: str, retry_after_s: float | None = None) -> None:
+        super().__init__(why)
+        self.retry_after_s = retry_after_s
+
+
+class OpenAIBackend:
+    """See `generation.Backend`.
+
+    Args:
+        base_url: up to and with the version: http://localhost:8000/v1.
+        model: the name it is served by.
+        send_seeds: send each request's seed; some servers refuse the field, some ignore it.
+        extra_body: more fields of each request; null leaves out a field that would be sent.
+        token_limit_field: the field for the longest completion: max_tokens, or its successor
+            max_completion_tokens, which newer hosted models insist on.
+        key_variable: the environment variable that holds the key; without it no key is sent.
+        timeout_s: for one answer as a whole.
+        retry_s: a request that got no answer for so long ends the evaluation.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        concurrency: int = 32,
+        send_seeds: bool = True,
+        extra_body: Mapping[str, Any] | None = None,
+        token_limit_field: str = TOKEN_LIMIT_FIELD,
+        key_variable: str = KEY_VARIABLE,
+        timeout_s: float = 600.0,
+        retry_s: float = 300.0,
+    ) -> None:
+        self.concurrency = concurrency
+        self._url = _checked_url(base_url)
+        self._service = Service("server", self._url)
+        self._model = model
+        self._seeds = send_seeds
+        self._extra = _checked_extra(extra_body or {})
+        self._limit_field = token_limit_field
+        self._timeout_s = timeout_s
+        self._retry_s = max(retry_s, 0.001)
+        self._key_variable = key_variable
+        key = os.environ.get(key_variable)
+        if key_variable != KEY_VARIABLE and not key:
+            raise ConfigError(
+                f"coding.evaluation.api_key_env={key_variable}: this environment variable is not set; "
+                f"export {key_variable}=KEY"
+            )
+        self._has_key = bool(key)
+        self._client = httpx.AsyncClient(
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(timeout_s, connect=10.0),
+            limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+        )
+
+    @property
+    def identity(self) -> str:
+        return f"{self._url} (OpenAI-compatible)"
+
+    @property
+    def repeatable(self) -> bool:
+        return self._seeds
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._look()
+        except BaseException:
+            await self._client.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._client.aclose()
+
+    async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
+        """See `generation.Backend`."""
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": messages,
+            self._limit_field: sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if self._seeds:
+            body["seed"] = seed
+        body |= self._extra
+        body = {name: value for name, value in body.items() if value is not None}
+        return _completion(await self._ask("POST", "/chat/completions", body, self._retry_s))
+
+    async def _look(self) -> None:
+        """Whether the server is there and serves the model, as far as it says."""
+        listed = await self._ask("GET", "/models", None, min(self._retry_s, _START_S))
+        served = [str(model.get("id")) for model in listed.get("data") or []]
+        if served and self._model not in served:
+            close = difflib.get_close_matches(self._model, served, n=3)
+            shown = [*close, *(name for name in served if name not in close)][:10]
+            more = f" and {len(served) - 10} others" if len(served) > 10 else ""
+            raise no_such_model(self._url, self._model, f"it serves {', '.join(shown)}{more}")
+
+    async def _ask(
+        self, method: str, path: str, body: dict[str, Any] | None, retry_s: float
+    ) -> dict[str, Any]:
+        try:
+            with announced(self._service, retry_s=retry_s):
+                async for attempt in stamina.retry_context(
+                    on=_backoff,
+                    attempts=None,
+                    timeout=retry_s,
+                    wait_initial=_FIRST_WAIT_S,
+                    wait_max=_LONGEST_WAIT_S,
+                ):
+                    with attempt:
+                        return await self._once(method, path, body)
+        except _Unanswered as error:
+            raise GenerationError(f"{self._url}: {error}; tried for {retry_s:.0f} s") from error
+        raise AssertionError("unreachable: the loop ends by an answer or an exception")
+
+    async def _once(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        response = await self._send(method, path, body)
+        status = response.status_code
+        if status in _AGAIN or status >= 500:
+            raise _Unanswered(str(Refusal.of(response)), retry_after_s(response.headers))
+        if status == 200 and (body is not None or _is_json(response)):
+            answer = _checked(response.content, completes=body is not None)
+            self._service.worked()
+            return answer
+        self._service.worked()
+        refusal = Refusal.of(response)
+        if status in (401, 403):
+            raise no_entry(self._url, refusal, self._key_variable, has_key=self._has_key)
+        if body is None:
+            return await self._without_models(refusal)
+        if status in _THIS_PROMPT:
+            raise bad_request(self._url, self._model, refusal, body, self._extra)
+        if status in (404, 405):
+            raise not_found(self._url, self._model, refusal)
+        raise ConfigError(f"{self._url}{path} answers {refusal}; {address_hint(self._url)}")
+
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._client.request(method, self._url + path, json=body)
+        except TimeoutError:
+            raise _Unanswered(f"no answer within {self._timeout_s:.0f} s") from None
+        except httpx.TransportError as error:
+            raise _Unanswered(reason(error)) from error
+        except httpx.DecodingError as error:
+            raise _Unanswered(f"a damaged answer ({error})") from error
+
+    async def _without_models(self, refusal: Refusal) -> dict[str, Any]:
+        """Nothing here lists models: some servers have no list, and some have it elsewhere.
+
+        Raises:
+            ConfigError: it is elsewhere, or this is a web page.
+        """
+        if not self._url.endswith("/v1"):
+            response = await self._send("GET", "/v1/models", None)
+            if response.status_code in (200, 401, 403) and _is_json(response):
+                raise ConfigError(
+                    f"coding.evaluation.base_url={self._url}: the server's API is at "
+                    f"{self._url}/v1; use that address"
+                )
+        if refusal.status in (404, 405):
+            return {}  # it lists no models: the first completion will show
+        raise ConfigError(
+            f"{self._url}/models answers {refusal}; {address_hint(self._url)} (--base-url, "
+            "coding.evaluation.base_url)"
+        )
+
+
+def _checked_url(base_url: str) -> str:
+    url = base_url.rstrip("/")
+    try:
+        known = httpx.URL(url).scheme in ("http", "https") and httpx.URL(url).host
+    except httpx.InvalidURL:
+        known = False
+    if not known:
+        raise ConfigError(
+            f"coding.evaluation.base_url={base_url}: not an address like http://localhost:8000/v1"
+        )
+    whole = url.removesuffix("/completions").removesuffix("/chat")
+    if whole != url:
+        raise ConfigError(
+            f"coding.evaluation.base_url={base_url}: give the address up to the version: {whole}"
+        )
+    return url
+
+
+def _checked_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
+    for name in extra:
+        if name == "stream":
+            raise ConfigError("coding.evaluation.extra_body: `stream` is not possible; remove it")
+        if name in _SET_ELSEWHERE:
+            raise ConfigError(
+                f"coding.evaluation.extra_body: `{name}` is set by {_SET_ELSEWHERE[name]}; remove it"
+            )
+        if name in _ONLY_LEFT_OUT and extra[name] is not None:
+            raise ConfigError(
+                f"coding.evaluation.extra_body: `{name}` is set by coding.evaluation.{name}; here it "
+                "can only be null, which leaves it out"
+            )
+    return dict(extra)
+
+
+def _is_json(response: httpx.Response) -> bool:
+    """Whether it may be an answer of an API, and not a web page."""
+    return "html" not in response.headers.get("content-type", "") and (
+        not response.content.lstrip().startswith(b"<")
+    )
+
+
+def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
+    """A whole answer. What is cut short is no JSON, or a choice that nothing has ended.
+
+    Raises:
+        _Unanswered: it is not whole.
+        ConfigError: the server does not count tokens, which every number here is given with.
+    """
+    try:
+        answer = orjson.loads(content)
+    except ValueError:
+        raise _Unanswered(f"an answer that is cut short ({len(content)} bytes)") from None
+    if not isinstance(answer, dict):
+        raise _Unanswered("an answer that is no JSON object")
+    if not completes:
+        return answer
+    choices = answer.get("choices")
+    if not choices or not choices[0].get("finish_reason"):
+        raise _Unanswered(f"an answer without an ended choice: {str(answer)[:200]}")
+    if not isinstance((answer.get("usage") or {}).get("completion_tokens"), int):
+        raise ConfigError("the server's answers do not say how many tokens they have (usage)")
+    return answer
+
+
+def _completion(answer: dict[str, Any]) -> Completion:
+    choice = answer["choices"][0]
+    return Completion(
+        text=choice.get("message", {}).get("content") or "",
+        n_tokens=answer["usage"]["completion_tokens"],
+        truncated=choice["finish_reason"] == "length",
+        n_prompt_tokens=answer["usage"].get("prompt_tokens"),
+    )
+
+
+def _backoff(error: Exception) -> bool | float:
+    if not isinstance(error, _Unanswered):
+        return False
+    if error.retry_after_s is None:
+        return True
+    # Those who were told the same time do not all come back at once.
+    return error.retry_after_s + random.random() * (0.1 + error.retry_after_s / 4)

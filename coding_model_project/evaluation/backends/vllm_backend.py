@@ -1,0 +1,202 @@
+"""vLLM in this process as a back end: requests come and go while the engine steps."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import threading
+from dataclasses import dataclass
+from importlib import metadata
+from types import TracebackType
+from typing import Any, Self
+
+from coding_model_project.errors import ConfigError, GenerationError, PromptError
+from coding_model_project.evaluation.backends.generation import (
+    Completion,
+    Messages,
+    Sampling,
+    start_engine,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    prompt_ids: list[int]
+    params: Any
+    answer: asyncio.Future[Completion]
+
+
+class VllmBackend:
+    """See `generation.Backend`. The engine steps in a thread of its own.
+
+    Each request has its own seed, so that a completion does not depend on what else is generated,
+    up to the rounding of sums whose order depends on the batch.
+
+    Args:
+        on_cpu: vLLM's CPU build refuses seeds where a prompt is read in parts ("CPU Generator does
+            not use offset", vLLM 0.27.1): it reads whole prompts then, and compiles nothing.
+    """
+
+    repeatable = True
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_model_len: int | None = None,
+        dtype: str = "auto",
+        seed: int = 0,
+        concurrency: int = 256,
+        on_cpu: bool = False,
+    ) -> None:
+        self.concurrency = concurrency
+        self._model = model
+        self._options: dict[str, Any] = {
+            "max_model_len": max_model_len,
+            "dtype": dtype,
+            "seed": seed,
+            "max_num_seqs": concurrency,
+        }
+        if on_cpu:
+            self._options |= {"enable_chunked_prefill": False, "enforce_eager": True}
+        self._engine: Any = None
+        self._tokenizer: Any = None
+        self._max_len = 0
+        self._inbox: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._failed: GenerationError | None = None
+
+    @property
+    def identity(self) -> str:
+        try:
+            return f"vLLM {metadata.version('vllm')} in this process"
+        except metadata.PackageNotFoundError as error:
+            raise ConfigError(
+                f"coding.evaluation.model={self._model}: vLLM, which would load it here, is not "
+                "installed; run `make setup`, or name a server (--base-url, coding.evaluation.base_url)"
+            ) from error
+
+    async def __aenter__(self) -> Self:
+        try:
+            llm = start_engine(self._model, **self._options)
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"vLLM does not load {self._model}: {_said(error)}") from error
+        except RuntimeError as error:  # no memory, a device that is taken
+            raise GenerationError(f"vLLM does not start: {_said(error)}") from error
+        self._engine = llm.llm_engine
+        self._tokenizer = llm.get_tokenizer()
+        self._max_len = llm.model_config.max_model_len
+        if self._tokenizer.chat_template is None:
+            raise ConfigError(
+                f"{self._model} has no chat template: save one with its tokenizer "
+                "(chat_template.jinja), which says how it is to be asked"
+            )
+        self._thread = threading.Thread(
+            target=self._run, args=(asyncio.get_running_loop(),), name="vllm", daemon=True
+        )
+        self._thread.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._inbox.put(None)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        self._engine = None
+
+    async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
+        """See `generation.Backend`."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        prompt_ids = self._tokenizer.apply_chat_template(
+            messages, tokenize=True, add_generation_prompt=True, return_dict=False
+        )
+        if len(prompt_ids) >= self._max_len:
+            raise PromptError(
+                f"the prompt has {len(prompt_ids)} tokens and the model takes {self._max_len}"
+            )
+        params = SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            max_tokens=sampling.max_tokens,
+            seed=seed,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        answer = asyncio.get_running_loop().create_future()
+        self._inbox.put(_Request(prompt_ids, params, answer))
+        if self._failed is not None:  # looked at after the hand-over, so that none waits for ever
+            raise self._failed
+        return await answer
+
+    # ── the engine's thread ───────────────────────────────────────────────────────────────────────
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Step the engine until it is told to stop; whatever it raises is what the waiting get."""
+        waiting: dict[str, _Request] = {}
+        numbers = itertools.count()
+        try:
+            while self._take(waiting, numbers):
+                ended = [output for output in self._engine.step() if output.finished]
+                if ended:
+                    done = [(waiting.pop(o.request_id).answer, _completion(o)) for o in ended]
+                    loop.call_soon_threadsafe(_answer, done)
+        except Exception as error:  # noqa: BLE001 - handed over, none is swallowed
+            self._failed = GenerationError(f"vLLM failed: {type(error).__name__}: {_said(error)}")
+            self._failed.__cause__ = error
+            unanswered = [*waiting.values(), *self._rest()]
+            loop.call_soon_threadsafe(_fail, [r.answer for r in unanswered], self._failed)
+
+    def _take(self, waiting: dict[str, _Request], numbers: itertools.count[int]) -> bool:
+        """Give the engine what has come in; waits while it has nothing to do. False to stop."""
+        while True:
+            try:
+                request = self._inbox.get(block=not waiting)
+            except queue.Empty:
+                return True
+            if request is None:
+                return False
+            number = str(next(numbers))
+            waiting[number] = request
+            prompt = {"prompt_token_ids": request.prompt_ids}
+            self._engine.add_request(number, prompt, request.params)
+
+    def _rest(self) -> list[_Request]:
+        rest = []
+        while True:
+            try:
+                request = self._inbox.get_nowait()
+            except queue.Empty:
+                return rest
+            if request is not None:
+                rest.append(request)
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _completion(output: Any) -> Completion:
+    (best,) = output.outputs
+    return Completion(
+        text=best.text,
+        n_tokens=len(best.token_ids),
+        truncated=best.finish_reason == "length",
+    )
+
+
+def _answer(done: list[tuple[asyncio.Future[Completion], Completion]]) -> None:
+    for answer, completion in done:
+        if not answer.done():
+            answer.set_result(completion)
+
+
+def _fail(answers: list[asyncio.Future[Completion]], error: GenerationError) -> None:
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(error)

@@ -1,0 +1,151 @@
+"""A comparison as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from coding_model_project.evaluation.comparison.error_shares import Share
+from coding_model_project.evaluation.comparison.paired import Comparison, Cost, Pair, Score
+from coding_model_project.evaluation.statistics.significance import ALPHA
+
+N_SHOWN = 12
+
+
+def tables(comparison: Comparison) -> RenderableType:
+    """Differences, problems that changed, error types, costs, and how to read them."""
+    parts: list[RenderableType] = [_differences(comparison)]
+    parts += [Text(line) for pair in comparison.pairs for line in _changed(pair)]
+    parts += [_errors(pair) for pair in comparison.pairs if pair.errors]
+    parts.append(_costs(comparison.pairs))
+    parts += [Text(f"{note}", style="dim") for note in [*_legend(comparison), *comparison.notes]]
+    return Group(*parts)
+
+
+def _differences(comparison: Comparison) -> Table:
+    columns = (
+        "data set",
+        "side",
+        "n",
+        f"pass@{comparison.k}",
+        "difference",
+        "p",
+        "changed",
+        "shows",
+    )
+    table = _table(columns)
+    for pair in comparison.pairs:
+        clear = "bold" if pair.corrected_p < ALPHA else ""
+        table.add_row(
+            pair.dataset,
+            pair.first,
+            f"{pair.n_problems}",
+            _score(pair.first_score),
+            Text(f"{pair.delta:+.1%}", style=clear),
+            f"{pair.p:.2g}",
+            f"+{len(pair.gained)} −{len(pair.lost)}",
+            f"±{pair.detectable:.1%}",
+        )
+        table.add_row(
+            "",
+            pair.second,
+            "",
+            _score(pair.second_score),
+            f"{pair.low:+.1%} to {pair.high:+.1%}",
+            Text(f"{pair.corrected_p:.2g}", style=clear),
+            f"p {pair.mcnemar_p:.2g}",
+        )
+    return table
+
+
+def _score(score: Score) -> str:
+    spread = "" if score.std is None else f" ± {score.std:.1%}"
+    return f"{score.mean:.1%}{spread}"
+
+
+def _changed(pair: Pair) -> list[str]:
+    lines = [
+        f"{pair.dataset}, {pair.second}: {len(names)} {what}{': ' if names else ''}{_some(names)}"
+        for what, names in (("gained", pair.gained), ("lost", pair.lost))
+    ]
+    if pair.not_shared:
+        lines.append(
+            f"{pair.dataset}: {pair.not_shared} problems left out, which not every run has graded"
+        )
+    return lines
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - N_SHOWN} more (--json has all)" if len(names) > N_SHOWN else ""
+    return ", ".join(names[:N_SHOWN]) + more
+
+
+def _errors(pair: Pair) -> Table:
+    """Why samples were not accepted, with 95% intervals."""
+    table = _table((pair.dataset, pair.first, pair.second, "difference"), n_left=1)
+    for shift in pair.errors:
+        delta = shift.delta
+        table.add_row(
+            shift.error,
+            _share(shift.first),
+            _share(shift.second),
+            f"{delta.mean:+.1%} ({100 * delta.low:+.1f} to {100 * delta.high:+.1f})",
+        )
+    return table
+
+
+def _share(share: Share) -> str:
+    return f"{share.mean:.1%} ({100 * share.low:.1f}–{100 * share.high:.1f})"
+
+
+def _costs(pairs: Sequence[Pair]) -> Table:
+    table = _table(("cost", "side", "samples", "tokens", "each", "cut off", "ungraded", "judge s"))
+    costs: dict[tuple[str, str], Cost] = {}
+    for pair in pairs:
+        costs[pair.dataset, pair.first] = pair.first_cost
+        costs[pair.dataset, pair.second] = pair.second_cost
+    for (dataset, side), cost in costs.items():
+        table.add_row(
+            dataset,
+            side,
+            f"{cost.samples:,.0f}",
+            f"{cost.tokens:,.0f}",
+            f"{cost.tokens / max(cost.samples, 1):.1f}",
+            f"{cost.truncated:,.0f}",
+            f"{cost.ungradable:,.0f}",
+            f"{cost.judge_s:.1f}",
+        )
+    return table
+
+
+def _legend(comparison: Comparison) -> list[str]:
+    by_seed = any(pair.seeds_p is not None for pair in comparison.pairs)
+    n = len(comparison.pairs)
+    how = "paired permutation test over problems"
+    if by_seed:
+        how = f"the larger one of Welch's t-test over seeds and the {how}"
+    least = comparison.pairs[0].least_changes
+    return [
+        f"n: problems that all runs have. Below the difference its 95% interval{_over(by_seed)}. "
+        f"p: {how}; below it, corrected by Holm for {n} comparison{'s' if n > 1 else ''}",
+        "changed: problems gained and lost by what most samples come to; below, McNemar's exact test "
+        f"(significant from {least} changes one way on). shows: the true difference that would be "
+        "found in 80% of cases",
+    ]
+
+
+def _over(by_seed: bool) -> str:
+    return ", over seeds and problems (± is the standard deviation over seeds)" if by_seed else ""
+
+
+def _table(columns: Sequence[str], n_left: int = 2) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, column in enumerate(columns):
+        side = number < n_left
+        table.add_column(
+            column, justify="left" if side else "right", overflow="fold", no_wrap=not side
+        )
+    return table

@@ -1,0 +1,285 @@
+"""An evaluation from its configuration to its outputs, in a run's folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import orjson
+from omegaconf import DictConfig
+
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.evaluation import outputs
+from coding_model_project.evaluation.backends.generation import Backend
+from coding_model_project.evaluation.bar import evaluation_bar
+from coding_model_project.evaluation.journal import Journal, storage_errors
+from coding_model_project.evaluation.plan import DataSet, Sample, load_datasets, samples
+from coding_model_project.evaluation.protocols import BUDGET, EvalProtocol
+from coding_model_project.evaluation.repair_rounds import Episodes
+from coding_model_project.evaluation.results import (
+    COMPLETIONS,
+    METRICS,
+    RESULTS,
+    RUN_INFO,
+    Generated,
+    read_results,
+)
+from coding_model_project.evaluation.runner import Known, Runner, read_known
+from coding_model_project.evaluation.settings import Settings, judge_config
+from coding_model_project.evaluation.tables import budget_table, metrics_table
+from coding_model_project.extras import NotInstalledError
+from coding_model_project.grading.judge import make_sandbox, open_judge
+from coding_model_project.grading.observation import can_repair
+from coding_model_project.runs.folder import (
+    RunFolder,
+    State,
+    end_attempt,
+    sole_writer,
+    start_attempt,
+    write_json,
+)
+from coding_model_project.runs.inputs import inputs_of
+from coding_model_project.runs.refusal import refuse_changes
+
+RECIPE = "baseline"
+Say = Callable[[str], None]
+
+
+def evaluate(
+    config: DictConfig, backend: Backend, *, command: Sequence[str], say: Say
+) -> dict[str, Any]:
+    """Evaluate a model, or go on with what an earlier attempt has left.
+
+    Args:
+        config: as `schema.BaselineConfig` describes its `coding:` subtree.
+        backend: what generates; started only if something is missing.
+        command: what started this, for the record.
+        say: told a line now and then.
+
+    Returns:
+        The content of metrics.json.
+
+    Raises:
+        ConfigError: a key, a data set or the folder does not work out; before anything is generated.
+        DataError: a file is damaged; names it and the line.
+        GenerationError, SandboxError, StorageError: infrastructure failed. All that was made is kept,
+            and the same command goes on.
+    """
+    settings = Settings.of(config)
+    make_sandbox(judge_config(config, settings.protocol)["sandbox"])  # is it known?
+    run = RunFolder(settings.run_dir)
+    with sole_writer(run.path, "evaluation"):
+        datasets = load_datasets(
+            settings.datasets,
+            data_dir=settings.data_dir,
+            limit=settings.limit,
+            max_tests=settings.max_tests,
+        )
+        versions = {f"data set {data.name}": data.version for data in datasets}
+        inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}
+        if run.attempts() and run.state is State.finished and not config.coding.force:
+            refuse_changes(run, config, inputs)
+            metrics = orjson.loads((run.path / METRICS).read_bytes())
+            say(metrics_table(metrics, settings.protocol.ks))
+            say(f"{run.path} has finished; for another evaluation choose a new folder")
+            return metrics
+        _refuse_nothing_to_repair(datasets, settings.protocol)
+        _say_datasets(datasets, say)
+        say(_described(settings, backend))
+        attempt = start_attempt(
+            run.path,
+            config,
+            recipe=RECIPE,
+            inputs=inputs,
+            command=list(command),
+            force=config.coding.force,
+            say=say,
+        )
+        try:
+            metrics = asyncio.run(_evaluate(config, settings, datasets, backend, say))
+        except BaseException as error:
+            end_attempt(run.path, attempt, error)
+            raise
+        end_attempt(run.path, attempt)
+        with storage_errors(run.path):
+            try:
+                outputs.write_report(run.path)  # which says how the run ended
+            except NotInstalledError as error:
+                say(f"no {outputs.REPORT}: {error}")
+    say(f"written to {run.path}")
+    return metrics
+
+
+async def _evaluate(
+    config: DictConfig,
+    settings: Settings,
+    datasets: Sequence[DataSet],
+    backend: Backend,
+    say: Say,
+) -> dict[str, Any]:
+    folder, protocol = settings.run_dir, settings.protocol
+    planned = list(
+        samples(datasets, n=protocol.sampling.n, seed=settings.seed, shard=settings.shard)
+    )
+    if not planned:
+        raise ConfigError(f"shard {settings.shard.number}/{settings.shard.of}: no problem is in it")
+    with Journal(folder / COMPLETIONS) as completions, Journal(folder / RESULTS) as results:
+        info = _run_info(settings, datasets, backend)
+        _check_same(folder / RUN_INFO, info)
+        write_json(folder / RUN_INFO, info)
+        known = read_known(completions, results, planned)
+        n_known = len(known.generated), len(known.judged)
+        if any(n_known):
+            say(f"going on with {n_known[0]} completions and {n_known[1]} verdicts")
+        if n_known[1] < len(planned):
+            await _run(config, settings, planned, backend, known, completions, results)
+    judged = _joined(folder, planned)
+    with storage_errors(folder):
+        metrics = outputs.write_metrics(folder, [one[2] for one in judged], datasets, protocol)
+        outputs.write_rollouts(folder, judged, protocol)
+        outputs.write_qa_logs(folder, judged, protocol)
+        outputs.write_summary(folder, metrics, judged)
+    if settings.wandb:
+        outputs.log_to_wandb(folder, metrics, judged, protocol, info)
+    say(metrics_table(metrics, protocol.ks))
+    if protocol.name == BUDGET.name:
+        say(budget_table(metrics))
+    _refuse_outage(judged)
+    return metrics
+
+
+async def _run(
+    config: DictConfig,
+    settings: Settings,
+    planned: Sequence[Sample],
+    backend: Backend,
+    known: Known,
+    completions: Journal,
+    results: Journal,
+) -> None:
+    n_known = len(known.generated), len(known.judged)
+    judging = judge_config(config, settings.protocol)
+    async with AsyncExitStack() as stack:
+        judge = await stack.enter_async_context(open_judge(judging, stop_on_timeout=True))
+        if n_known[0] < len(planned):
+            await stack.enter_async_context(backend)
+        progress = stack.enter_context(evaluation_bar(len(planned), *n_known))
+        runner = Runner(
+            episodes=Episodes(backend, judge.public, settings.protocol),
+            concurrency=backend.concurrency,
+            grader=judge.hidden,
+            protocol=settings.protocol,
+            completions=completions,
+            results=results,
+            known=known,
+            progress=progress,
+        )
+        await runner.run(planned)
+
+
+def _refuse_nothing_to_repair(datasets: Sequence[DataSet], protocol: EvalProtocol) -> None:
+    """Raises:
+    ConfigError: repairs are asked for, and no problem has a test that may be shown.
+    """
+    if protocol.repair_rounds and not any(
+        can_repair(p) for data in datasets for p in data.problems
+    ):
+        raise ConfigError(
+            "coding.evaluation.repair_rounds: no problem has a public test, so nothing can be told; "
+            "leave it at 0"
+        )
+
+
+def _say_datasets(datasets: Sequence[DataSet], say: Say) -> None:
+    for data in datasets:
+        aside = f", {data.n_set_aside} rows set aside" if data.n_set_aside else ""
+        say(f"{data.name}: {len(data.problems)} problems{aside} ({data.origin})")
+        for note in data.notes:
+            say(f"note: {note}")
+
+
+def _described(settings: Settings, backend: Backend) -> str:
+    """What is asked how, in a line: the keys that a number depends on most."""
+    protocol, sampling = settings.protocol, settings.protocol.sampling
+    system = f"system_prompt={protocol.system_prompt[:40]!r} " if protocol.system_prompt else ""
+    return (
+        f"{settings.model} ({backend.identity}): protocol={protocol.name} n={sampling.n} "
+        f"temperature={sampling.temperature:g} prompt={protocol.prompt} {system}"
+        f"max_tokens={sampling.max_tokens}"
+    )
+
+
+def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend) -> dict[str, Any]:
+    """The content of run_info.json."""
+    versions = {data.name: data.version for data in datasets}
+    shard = settings.shard
+    return {
+        "model": settings.model,
+        "seed": settings.seed,
+        "protocol": settings.protocol.described(versions),
+        "datasets": {
+            data.name: {
+                "version": data.version,
+                "problems": len(data.problems),
+                "set_aside": data.n_set_aside,
+                "origin": data.origin,
+            }
+            for data in datasets
+        },
+        "backend": backend.identity,
+        "repeatable": backend.repeatable,
+        "shard": None if shard.of == 1 else f"{shard.number}/{shard.of}",
+    }
+
+
+def _check_same(path: Path, info: Mapping[str, Any]) -> None:
+    """What was generated so far was generated in this way, of these problems.
+
+    Raises:
+        ConfigError: it was not.
+    """
+    if not path.exists() or not path.with_name(COMPLETIONS).stat().st_size:
+        return
+    before = orjson.loads(path.read_bytes())
+    for key in ("model", "seed", "protocol", "shard"):
+        if before[key] != orjson.loads(orjson.dumps(info[key])):
+            raise ConfigError(
+                f"{path.parent}: began with another {key} ({before[key]} → {info[key]}), maybe "
+                "because problems or the grader have changed; choose another folder"
+            )
+
+
+def _joined(folder: Path, planned: Sequence[Sample]) -> list[outputs.Judged]:
+    """Every sample with its completion and result, in the planned order."""
+    by_key = {
+        (result.dataset, result.problem, result.sample): result
+        for result in read_results(folder / RESULTS)
+    }
+    with (folder / COMPLETIONS).open("rb") as lines:
+        generated = (Generated(**orjson.loads(line)) for line in lines)
+        known = {(one.dataset, one.problem, one.sample): one for one in generated}
+    return [(sample, known[sample.key], by_key[sample.key]) for sample in planned]
+
+
+def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:
+    """An evaluation with samples that an outage left without a verdict is not finished.
+
+    Raises:
+        SandboxError: there are some; the same command judges them again.
+        ConfigError: the model could be asked nothing at all.
+    """
+    if all(generated.refused for _, generated, _ in judged):
+        why = judged[0][1].refused
+        raise ConfigError(
+            f"no prompt was answered ({why}); if the model's context is too short, lower "
+            "coding.evaluation.max_tokens (--max-tokens)"
+        )
+    down = [r.ungradable for _, _, r in judged if (r.ungradable or "").startswith("SandboxError")]
+    if down:
+        raise SandboxError(
+            f"{len(down)} of {len(judged)} samples could not be judged ({down[0]}); run the same "
+            "command again to judge them, nothing is generated anew"
+        )

@@ -1,0 +1,194 @@
+"""What an evaluation leaves besides its samples: metrics, logs to read, the report, W&B."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import orjson
+
+from coding_model_project.evaluation.plan import DataSet, Sample
+from coding_model_project.evaluation.protocols import EvalProtocol
+from coding_model_project.evaluation.results import METRICS, Generated, Result
+from coding_model_project.evaluation.statistics.scores import dataset_metrics
+from coding_model_project.grading.prompts import solve_messages
+from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.runs.rollouts import Rollout
+from coding_model_project.runs.summary import summarise
+from coding_model_project.types import Problem
+
+REPORT = "report.html"
+N_LOGGED = 4
+"""Samples of each problem in qa_logs/."""
+N_TABLE = 2_000
+"""Rows of the table in W&B."""
+
+Judged = tuple[Sample, Generated, Result]
+
+
+def write_metrics(
+    folder: Path, results: Sequence[Result], datasets: Sequence[DataSet], protocol: EvalProtocol
+) -> dict[str, Any]:
+    """metrics.json, and the same figures in metrics.jsonl, by which `runs` and the report know them.
+
+    Returns:
+        The content of metrics.json: metrics by data set, as `scores.dataset_metrics` has them.
+    """
+    by_name = {data.name: [r for r in results if r.dataset == data.name] for data in datasets}
+    metrics: dict[str, Any] = {
+        name: dataset_metrics(found, protocol.ks) for name, found in by_name.items() if found
+    }
+    write_json(folder / METRICS, metrics)
+    line = {"step": 0, "data": _logged(metrics, protocol)}
+    write_text(folder / "metrics.jsonl", json.dumps(line) + "\n")
+    return metrics
+
+
+def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) -> dict[str, float]:
+    """Rates by the names that training logs its validation under."""
+    n = protocol.sampling.n
+    data = {f"val-core/{name}/acc/mean@{n}": found["accepted"] for name, found in metrics.items()}
+    for name, found in metrics.items():
+        data |= {f"val-aux/{name}/pass@{k}": r["value"] for k, r in found["pass@k"].items()}
+        data |= {f"val-aux/{name}/{error}": share for error, share in found["errors"].items()}
+    return data
+
+
+def write_summary(folder: Path, metrics: Mapping[str, Any], judged: Sequence[Judged]) -> None:
+    """summary.json: what the evaluation came to, and what it cost."""
+    brief = {
+        name: {key: found[key] for key in ("pass@k", "pass_ratio", "graded", "ungradable")}
+        for name, found in metrics.items()
+    }
+    tokens = sum(found["tokens"]["total"] for found in metrics.values())
+    summary = summarise(RunFolder(folder)) | {
+        "samples": len(judged),
+        "tokens": {"generated": tokens, "trained": 0},
+        "judge_s": sum(found["judge_s"]["total"] for found in metrics.values()),
+        "datasets": brief,
+    }
+    write_json(folder / "summary.json", summary)
+
+
+def write_rollouts(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol) -> None:
+    """rollouts.jsonl, which the report reads; made anew, so that no sample is in it twice."""
+    partial = folder / "rollouts.jsonl.partial"
+    with partial.open("wb") as file:
+        for one in judged:
+            file.write(orjson.dumps(_rollout(*one, protocol)) + b"\n")
+    partial.replace(folder / "rollouts.jsonl")
+
+
+def _rollout(
+    sample: Sample, generated: Generated, result: Result, protocol: EvalProtocol
+) -> Rollout:
+    verdict = dict(result.verdict) or {"error": "ungradable", "detail": result.ungradable}
+    return Rollout(
+        step=0,
+        attempt=1,
+        split=sample.dataset,
+        problem=sample.problem.id,
+        sample=str(sample.number),
+        prompt=prompt_text(sample.problem, protocol),
+        completion=generated.completion,
+        tokens=generated.tokens,
+        reward=float(bool(result.passed)),
+        reward_parts={},
+        verdict=verdict,
+        generated_at=generated.at,
+        graded_at=result.at,
+        extra=({"truncated": True} if generated.truncated else {})
+        | ({"attempts": generated.attempts} if generated.attempts else {}),
+    )
+
+
+def prompt_text(problem: Problem, protocol: EvalProtocol) -> str:
+    """What the model is asked, without the chat template's own words."""
+    messages = solve_messages(problem, style=protocol.prompt, system=protocol.system_prompt)
+    return "\n\n".join(message["content"] for message in messages)
+
+
+def write_qa_logs(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol) -> None:
+    """qa_logs/<data set>.md: each question, the first answers to it, and their verdicts."""
+    (folder / "qa_logs").mkdir(exist_ok=True)
+    for name, of_set in groupby(judged, key=lambda one: one[0].dataset):
+        parts = [f"# {name}\n"]
+        for problem, group in groupby(of_set, key=lambda one: one[0].problem):
+            every = list(group)
+            passed = sum(bool(result.passed) for _, _, result in every)
+            parts.append(f"## {problem.id}: {passed} of {len(every)} accepted\n")
+            parts.append(_quoted(prompt_text(problem, protocol)))
+            for sample, generated, result in every[:N_LOGGED]:
+                parts.append(f"### sample {sample.number}: {_outcome(result)}\n")
+                for attempt in generated.attempts[:-1]:
+                    parts.append(_quoted(attempt["completion"]))
+                    parts.append(f"it was told:\n\n{_quoted(attempt['observation'])}")
+                parts.append(_quoted(generated.completion))
+        write_text(folder / "qa_logs" / f"{name}.md", "\n".join(parts))
+
+
+def _outcome(result: Result) -> str:
+    if result.ungradable is not None:
+        return f"ungradable: {result.ungradable}"
+    if result.passed:
+        return "accepted"
+    lines = (result.verdict.get("input"), result.verdict.get("detail"))
+    detail = " ".join(" ".join(filter(None, lines)).split())
+    cut = ", cut off by the token limit" if result.truncated else ""
+    return f"{result.error}{cut}" + (f": {detail[:500]}" if detail else "")
+
+
+def _quoted(text: str) -> str:
+    """Text in a fence that is longer than any in it."""
+    fence = "````"
+    while fence in text:
+        fence += "`"
+    return f"{fence}text\n{text.rstrip()}\n{fence}\n"
+
+
+def write_report(folder: Path) -> None:
+    """report.html: figures and samples in one page that opens from disk."""
+    write = resolve_name("coding_model_project.reports:write_report")  # a room above this one
+    write([RunFolder(folder)], folder / REPORT)
+
+
+def log_to_wandb(
+    folder: Path,
+    metrics: Mapping[str, Any],
+    judged: Sequence[Judged],
+    protocol: EvalProtocol,
+    info: Mapping[str, Any],
+) -> None:
+    """Metrics and a table of samples as a run of W&B; offline, below the folder, by default."""
+    import wandb
+
+    mode = os.environ.get("WANDB_MODE", "offline")
+    run = wandb.init(
+        project="coding_model_project",
+        name=folder.name,
+        job_type="evaluation",
+        dir=str(folder),
+        config=dict(info),
+        mode=mode,  # type: ignore[arg-type]
+    )
+    columns: list[Any] = ["dataset", "problem", "sample", "completion"]
+    columns += ["passed", "error", "tokens", "judge_s"]
+    table = wandb.Table(columns=columns)
+    for sample, generated, result in judged[:N_TABLE]:
+        table.add_data(
+            sample.dataset,
+            sample.problem.id,
+            sample.number,
+            generated.completion,
+            result.passed,
+            result.error or result.ungradable,
+            result.tokens,
+            result.judge_s,
+        )
+    run.log({"samples": table, **_logged(metrics, protocol)})
+    run.finish()

@@ -1,0 +1,214 @@
+"""Generates and judges samples at the same time, and keeps each as soon as it is known."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from coding_model_project.errors import DataError, PromptError, UngradableError
+from coding_model_project.evaluation.journal import Journal
+from coding_model_project.evaluation.plan import Key, Sample
+from coding_model_project.evaluation.protocols import EvalProtocol
+from coding_model_project.evaluation.repair_rounds import Episodes
+from coding_model_project.evaluation.results import Generated, Result, program_hash, to_line
+from coding_model_project.grading.base import Grader
+from coding_model_project.runs.rollouts import brief
+from coding_model_project.types import Verdict
+
+_BACKLOG = 2048
+"""Samples that may wait for the judge before generation waits too: bounds memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a progress bar shows of a step."""
+
+    generated: Generated | None = None
+    judged: Result | None = None
+
+
+Progress = Callable[[Told], None]
+_Row = TypeVar("_Row", Generated, Result)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What earlier attempts have left."""
+
+    generated: dict[Key, Generated]
+    judged: set[Key]
+
+
+def read_known(completions: Journal, results: Journal, planned: Iterable[Sample]) -> Known:
+    """Read what is there.
+
+    Results without a verdict are taken out, to be judged again; and those whose completion is lost,
+    as after a loss of power.
+
+    Raises:
+        DataError: a line is damaged, there twice, or of a sample that is not planned.
+    """
+    seeds = {sample.key: sample.seed for sample in planned}
+    generated: dict[Key, Generated] = {}
+    for number, row in enumerate(completions.rows(), 1):
+        one = _parsed(Generated, row, completions, number)
+        key = one.dataset, one.problem, one.sample
+        if seeds.get(key) != one.seed or key in generated:
+            raise DataError(
+                f"{completions.path}, line {number}: sample {one.sample} of {one.problem} is "
+                f"{'there twice' if key in generated else 'not of this evaluation'}"
+            )
+        generated[key] = one
+    rows = [_parsed(Result, row, results, n) for n, row in enumerate(results.rows(), 1)]
+    kept = [result for result in rows if result.ungradable is None and _key(result) in generated]
+    judged = {_key(result) for result in kept}
+    if len(judged) < len(kept):
+        raise DataError(f"{results.path}: holds a sample twice")
+    if len(kept) < len(rows):
+        results.rewrite(to_line(result) for result in kept)
+    return Known(generated, judged)
+
+
+def _key(result: Result) -> Key:
+    return result.dataset, result.problem, result.sample
+
+
+def _parsed(kind: type[_Row], row: dict[str, Any], journal: Journal, number: int) -> _Row:
+    try:
+        return kind(**row)
+    except TypeError as error:
+        raise DataError(f"{journal.path}, line {number}: damaged ({error})") from error
+
+
+class Runner:
+    """Takes samples through generation and judging.
+
+    Args:
+        concurrency: samples that are generated at once.
+        grader: judges completions as the protocol says.
+        known: samples that need not be generated, or judged, again.
+    """
+
+    def __init__(
+        self,
+        *,
+        episodes: Episodes,
+        concurrency: int,
+        grader: Grader,
+        protocol: EvalProtocol,
+        completions: Journal,
+        results: Journal,
+        known: Known,
+        progress: Progress,
+    ) -> None:
+        self._episodes = episodes
+        self._grader = grader
+        self._protocol = protocol
+        self._completions = completions
+        self._results = results
+        self._known = known
+        self._progress = progress
+        self._generating = asyncio.Semaphore(concurrency)
+        self._under_way = asyncio.Semaphore(concurrency + _BACKLOG)
+
+    async def run(self, samples: Sequence[Sample]) -> None:
+        """Do all that is missing, in the samples' order as far as that depends on us.
+
+        Raises:
+            GenerationError, SandboxError: the back end does not answer, or public tests, of which a
+                model is told, cannot be judged. All that was made is kept.
+            StorageError: a file cannot be written.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for sample in samples:
+                    if sample.key not in self._known.judged:
+                        await self._under_way.acquire()
+                        group.create_task(self._sample(sample))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _sample(self, sample: Sample) -> None:
+        try:
+            generated = self._known.generated.get(sample.key)
+            if generated is None:
+                async with self._generating:
+                    generated = await self._generate(sample)
+                self._completions.append(to_line(generated))
+                self._progress(Told(generated=generated))
+            result = await self._judge(sample, generated)
+            self._results.append(to_line(result))
+            self._progress(Told(judged=result))
+        finally:
+            self._under_way.release()
+
+    async def _generate(self, sample: Sample) -> Generated:
+        started = time.monotonic()
+        text, tokens, truncated, refused = "", 0, False, None
+        attempts: list[dict[str, Any]] = []
+        try:
+            episode = await self._episodes.generate(sample)
+            text, tokens = episode.attempts[-1].completion, episode.tokens
+            truncated = episode.truncated
+            attempts = episode.plain() if self._protocol.repair_rounds else []
+        except PromptError as error:
+            refused = f"{type(error).__name__}: {error}"
+        return Generated(
+            dataset=sample.dataset,
+            problem=sample.problem.id,
+            sample=sample.number,
+            seed=sample.seed,
+            completion=_encodable(text),
+            tokens=tokens,
+            truncated=truncated,
+            refused=refused,
+            seconds=round(time.monotonic() - started, 3),
+            at=round(time.time(), 3),
+            attempts=[_encodable_texts(attempt) for attempt in attempts],
+        )
+
+    async def _judge(self, sample: Sample, generated: Generated) -> Result:
+        verdict: Verdict | None = None
+        why = generated.refused
+        if why is None:
+            try:
+                verdict = await self._grader.grade(sample.problem, generated.completion)
+            except UngradableError as error:
+                why = f"{type(error).__name__}: {error}"
+        return Result(
+            dataset=sample.dataset,
+            problem=sample.problem.id,
+            sample=sample.number,
+            passed=verdict and verdict.passed,
+            pass_fraction=self._pass_fraction(verdict),
+            error=str(verdict.error) if verdict and verdict.error else None,
+            ungradable=why,
+            tokens=generated.tokens,
+            truncated=generated.truncated,
+            judge_s=round(verdict.judge_s, 4) if verdict else 0.0,
+            repairs=max(0, len(generated.attempts) - 1),
+            repair_s=round(generated.public_judge_s, 4),
+            at=round(time.time(), 3),
+            program=program_hash(verdict.code) if verdict and verdict.code is not None else None,
+            verdict=brief(verdict, sample.problem.hidden_tests, public_passed=None)
+            if verdict
+            else {},
+        )
+
+    def _pass_fraction(self, verdict: Verdict | None) -> float | None:
+        """Of all hidden tests; unknown where judging stopped at the first that failed."""
+        if verdict is None or (self._protocol.stop_early and not verdict.passed):
+            return None
+        return verdict.pass_fraction
+
+
+def _encodable_texts(attempt: dict[str, Any]) -> dict[str, Any]:
+    return {k: _encodable(v) if isinstance(v, str) else v for k, v in attempt.items()}
+
+
+def _encodable(text: str) -> str:
+    """What JSON can hold: a lone surrogate, which no UTF-8 has, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,70 @@
+"""What a set of verdicts says: pass@k, and why programs were not accepted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from coding_model_project.data.quality.rates import Rate
+from coding_model_project.evaluation.statistics.intervals import N_RESAMPLES, bootstrap_interval
+from coding_model_project.grading.base import Outcome
+from coding_model_project.types import ERROR_GROUPS, Verdict
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The chance that k of n samples, drawn without replacement, hold one of the c accepted.
+
+    The unbiased estimator 1 − C(n−c, k)/C(n, k) of Chen et al. 2021 (arXiv:2107.03374). Drawing
+    with replacement instead underrates it.
+
+    Raises:
+        ValueError: not 0 ≤ c ≤ n or not 1 ≤ k ≤ n.
+    """
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass@{k} of {c} accepted in {n} samples is not defined")
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def rates(groups: Sequence[Sequence[Verdict]], k: int = 1) -> list[float]:
+    """pass@k per problem, from each problem's verdicts."""
+    return [pass_at_k(len(group), sum(v.passed for v in group), k) for group in groups]
+
+
+def rate_interval(rates: Sequence[float], *, n: int = N_RESAMPLES) -> tuple[float, float]:
+    """The 95% interval of a mean of rates in [0, 1], one per problem: problems resampled.
+
+    Where all are 0 or all are 1, resampling shows no doubt though there is some: Wilson's then.
+    """
+    if set(rates) in ({0.0}, {1.0}):
+        return Rate(hits=round(sum(rates)), total=len(rates)).interval
+    return bootstrap_interval(rates, n=n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Shares over graded completions: `accepted` and `errors` sum to 1 (or are 0 if none was)."""
+
+    graded: int
+    accepted: float
+    errors: Mapping[str, float]
+    """Every error group's share, by `types.ErrorType.group`."""
+    ungradable: int
+    """Completions without a verdict; part of no share. Never zero quietly: report it."""
+    judge_s: float
+    """Wall seconds of judging, summed over programs judged at the same time."""
+
+
+def summarise(outcomes: Iterable[Outcome]) -> Summary:
+    """Count what became of completions."""
+    outcomes = list(outcomes)
+    verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
+    groups = [verdict.error.group for verdict in verdicts if verdict.error is not None]
+    total = max(1, len(verdicts))
+    return Summary(
+        graded=len(verdicts),
+        accepted=sum(verdict.passed for verdict in verdicts) / total,
+        errors={str(group): groups.count(group) / total for group in ERROR_GROUPS},
+        ungradable=len(outcomes) - len(verdicts),
+        judge_s=sum(verdict.judge_s for verdict in verdicts),
+    )

@@ -1,0 +1,119 @@
+"""What an evaluation's results come to: the content of metrics.json."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coding_model_project.evaluation.results import Result
+from coding_model_project.evaluation.statistics.budget import curves
+from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
+from coding_model_project.types import ERROR_GROUPS, ErrorType
+
+
+def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> dict[str, Any]:
+    """One data set's metrics. Rates are over what could be graded.
+
+    Args:
+        ks: the k of pass@k; one that no problem has enough samples for is left out.
+
+    Returns:
+        problems, samples, graded, ungradable, refused: counts (refused: prompts too long for the
+        model, part of ungradable); problems_ungradable: those without any graded sample, which are
+        part of no rate; pass@k: by k, a rate as `_rate` has it, unbiased, problems resampled;
+        pass_ratio: the same of the mean share of hidden tests passed, null where judging stopped
+        early; accepted and errors: shares of graded samples, which sum to 1; truncated,
+        truncated_share; tokens: total, mean and per_problem; judge_s: total and per_problem;
+        cached: verdicts that another sample's judging gave;
+        repair: rounds (mean repairs of a sample), repaired (share accepted after one) and
+        accepted_by_round (share accepted after at most 0, 1, ... repairs), null without repairs;
+        budget: `budget.curves`, for more than one sample per problem.
+    """
+    graded = [result for result in results if result.passed is not None]
+    problems: dict[str, list[Result]] = {result.problem: [] for result in results}
+    for result in graded:
+        problems[result.problem].append(result)
+    groups = [group for group in problems.values() if group]
+    errors = Counter(_group(result) for result in graded if result.error is not None)
+    total = max(1, len(graded))
+    n_samples = max((len(group) for group in groups), default=0)
+    return {
+        "problems": len(problems),
+        "samples": len(results),
+        "graded": len(graded),
+        "ungradable": len(results) - len(graded),
+        "refused": sum((result.ungradable or "").startswith("PromptError") for result in results),
+        "problems_ungradable": len(problems) - len(groups),
+        "pass@k": {str(k): rate for k in ks if (rate := _pass_rate(groups, k)) is not None},
+        "pass_ratio": _pass_ratio(groups),
+        "accepted": sum(bool(result.passed) for result in graded) / total,
+        "errors": {str(group): errors[str(group)] / total for group in ERROR_GROUPS},
+        "error_types": dict(sorted(Counter(r.error for r in graded if r.error).items())),
+        "truncated": sum(result.truncated for result in results),
+        "truncated_share": sum(result.truncated for result in results) / max(1, len(results)),
+        "tokens": _cost([result.tokens for result in results], len(problems)),
+        "judge_s": _cost([r.judge_s + r.repair_s for r in results], len(problems)),
+        "cached": sum(bool(result.verdict.get("cached")) for result in graded),
+        "repair": _repair(graded),
+        "budget": curves(groups) if n_samples > 1 else None,
+    }
+
+
+def _repair(graded: Sequence[Result]) -> dict[str, Any] | None:
+    """What repairs came to; None where there were none."""
+    most = max((result.repairs for result in graded), default=0)
+    if not most:
+        return None
+    accepted = [result.repairs for result in graded if result.passed]
+    return {
+        "rounds": sum(result.repairs for result in graded) / len(graded),
+        "repaired": sum(used > 0 for used in accepted) / len(graded),
+        "accepted_by_round": [
+            sum(used <= number for used in accepted) / len(graded) for number in range(most + 1)
+        ],
+    }
+
+
+def _group(result: Result) -> str:
+    assert result.error is not None
+    return str(ErrorType(result.error).group)
+
+
+def _pass_rate(groups: Sequence[Sequence[Result]], k: int) -> dict[str, float] | None:
+    rates = [
+        pass_at_k(len(group), sum(bool(result.passed) for result in group), k)
+        for group in groups
+        if len(group) >= k
+    ]
+    return _rate(rates) if rates else None
+
+
+def _pass_ratio(groups: Sequence[Sequence[Result]]) -> dict[str, float] | None:
+    """Mean share of hidden tests passed; None where judging stopped early, which would bias it."""
+    if not groups or any(result.pass_fraction is None for group in groups for result in group):
+        return None
+    return _rate([sum(r.pass_fraction or 0.0 for r in group) / len(group) for group in groups])
+
+
+def _rate(per_problem: Sequence[float]) -> dict[str, float]:
+    """value, with its 95% interval low to high, over so many problems."""
+    low, high = rate_interval(per_problem)
+    value = sum(per_problem) / len(per_problem)
+    return {"value": value, "low": low, "high": high, "problems": len(per_problem)}
+
+
+def _cost(each: Sequence[float], n_problems: int) -> dict[str, float]:
+    total = sum(each)
+    return {
+        "total": round(total, 3),
+        "mean": total / max(1, len(each)),
+        "per_problem": total / max(1, n_problems),
+    }
+
+
+def rate_text(rate: Mapping[str, float] | None) -> str:
+    """ "31.2% (24.1-38.4)", or a dash."""
+    if rate is None:
+        return "–"
+    return f"{rate['value']:.1%} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f})"

@@ -1,0 +1,72 @@
+"""Metrics as text, for the console."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from coding_model_project.evaluation.statistics.scores import rate_text
+
+_WIDTH = 160
+
+
+def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
+    """A line per data set: rates with their 95% intervals, counts, costs; then the errors."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    shown = sorted({ks[0], ks[len(ks) // 2], ks[-1]})
+    counts = ("problems", "graded", "ungradable", "truncated", "tokens", "judge s")
+    table.add_column("data set", no_wrap=True)
+    for name in (*(f"pass@{k}" for k in shown), "pass ratio", *counts):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, found in metrics.items():
+        table.add_row(
+            name,
+            *(rate_text(found["pass@k"].get(str(k))) for k in shown),
+            rate_text(found["pass_ratio"]),
+            *(f"{found[count]:,}" for count in counts[:4]),
+            f"{found['tokens']['total']:,.0f}",
+            f"{found['judge_s']['total']:,.1f}",
+        )
+    errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]
+    return "\n".join([_text(table).rstrip(), *errors])
+
+
+def budget_table(metrics: Mapping[str, Any]) -> str:
+    """Pass rate against tokens and judge-seconds per problem."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("data set")
+    for name in ("tokens", "pass rate", "judge s", "pass rate"):
+        table.add_column(name, justify="right")
+    for name, found in metrics.items():
+        curves = found["budget"] or {"tokens": [], "judge_s": []}
+        rows = max(len(curve) for curve in curves.values())
+        for number in range(rows):
+            cells = []
+            for curve, digits in ((curves["tokens"], 0), (curves["judge_s"], 3)):
+                point = curve[number] if number < len(curve) else None
+                cells += (
+                    [
+                        f"{point['budget']:,.{digits}f}",
+                        rate_text(point | {"value": point["pass_rate"]}),
+                    ]
+                    if point
+                    else ["", ""]
+                )
+            table.add_row(name, *cells)
+    return "spent on a problem, until a sample is accepted:\n" + _text(table).rstrip()
+
+
+def _errors(shares: Mapping[str, float]) -> str:
+    """The shares that are not zero, largest first."""
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {share:.1%}" for name, share in ordered if share) or "no errors"
+
+
+def _text(table: Table) -> str:
+    buffer = io.StringIO()
+    Console(file=buffer, width=_WIDTH).print(table)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"

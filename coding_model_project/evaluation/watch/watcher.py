@@ -1,0 +1,229 @@
+"""Looks for checkpoints again and again, and has each evaluated once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.data.governance import Role, role
+from coding_model_project.errors import CheckpointError, ConfigError
+from coding_model_project.evaluation.results import read_evaluation
+from coding_model_project.evaluation.watch.children import Child, Children, Device
+from coding_model_project.evaluation.watch.curve import Curve, Point, said, scores
+from coding_model_project.evaluation.watch.found import (
+    Checkpoint,
+    find,
+    held_in,
+    held_model,
+    hold,
+    merge_command,
+    release,
+    runs,
+)
+from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_json
+
+MAX_ATTEMPTS = 2
+"""Of one checkpoint, before the others go on without it."""
+
+_POLL_S = 0.2
+_WRONG_USAGE = ConfigError.exit_code
+_TEMPLATE = ("{python}", "{model}", "{out}")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to watch, and how to evaluate."""
+
+    patterns: tuple[str, ...]
+    out: Path
+    command: str
+    """A command line in which {python}, {model} and {out} stand for the interpreter, the model's folder
+    and the folder to write an evaluation (`evaluation.results`) into."""
+    devices: tuple[Device, ...] = (None,)
+    every_s: float = 20.0
+    once: bool = False
+    """Evaluate what is there, then end."""
+    until_ended: bool = False
+    """End once trainings of recipes were found and none is running; of others nothing is known."""
+
+
+def watch(plan: Plan, say: Say) -> Curve:
+    """Evaluate checkpoints as they appear; goes on where an earlier watch into `plan.out` ended.
+
+    Args:
+        say: told a line per evaluation.
+
+    Returns:
+        The curve, once there is nothing left to wait for.
+
+    Raises:
+        ConfigError: the command is wrong, nothing matches with `once`, or `out` is another watch's.
+        CheckpointError: some checkpoints could not be evaluated; all others were.
+        KeyboardInterrupt: evaluations that ran were interrupted; the next watch goes on with them.
+    """
+    _check_command(plan.command)
+    with sole_writer(plan.out, "watch"), Children(plan.devices) as children:
+        _check_same(plan)
+        return _Watch(plan, children, say).run()
+
+
+class _Watch:
+    def __init__(self, plan: Plan, children: Children, say: Say) -> None:
+        self._plan = plan
+        self._children = children
+        self._say = say
+        self._curve = Curve(plan.out)
+        self._known: dict[str, Checkpoint] = {}
+        self._waiting: deque[str] = deque()
+        self._attempts: Counter[str] = Counter()
+        self._failed: dict[str, str] = {}
+
+    def run(self) -> Curve:
+        for checkpoint in held_in(self._plan.out):  # by a watch that was stopped
+            if checkpoint.key in self._curve:
+                release(checkpoint, self._plan.out)
+            else:
+                self._wait_for(checkpoint)
+        looked, ended = float("-inf"), False
+        while True:
+            if time.monotonic() - looked >= self._plan.every_s:
+                ended = self._nothing_runs()  # before looking: what it wrote last is then found
+                self._look()
+                looked = time.monotonic()
+            while self._waiting and self._children.has_room:
+                self._start(self._waiting.popleft())
+            self._children.collect(self._ended)
+            if self._children.are_idle and not self._waiting and ended:
+                break
+            time.sleep(_POLL_S)
+        if not self._known and not self._curve.points:
+            raise ConfigError(
+                f"{' '.join(self._plan.patterns)}: no checkpoint that is written to the end"
+            )
+        if self._failed:
+            raise CheckpointError(
+                f"{len(self._failed)} checkpoints could not be evaluated: "
+                + "; ".join(f"{key}: {why}" for key, why in self._failed.items())
+            )
+        return self._curve
+
+    def _look(self) -> None:
+        for checkpoint in find(self._plan.patterns):
+            if checkpoint.key not in self._known and checkpoint.key not in self._curve:
+                with contextlib.suppress(FileNotFoundError):  # deleted since it was found
+                    hold(checkpoint, self._plan.out)
+                    self._wait_for(checkpoint)
+
+    def _wait_for(self, checkpoint: Checkpoint) -> None:
+        self._known[checkpoint.key] = checkpoint
+        self._waiting.append(checkpoint.key)
+
+    def _nothing_runs(self) -> bool:
+        """Whether no further checkpoint is to be waited for."""
+        if self._plan.once:
+            return True
+        if not self._plan.until_ended:
+            return False
+        found = [RunFolder(run) for run in runs(self._plan.patterns)]
+        states = [run.state for run in found if run.run_json.exists()]
+        return bool(states) and State.running not in states
+
+    def _start(self, key: str) -> None:
+        checkpoint = self._known[key]
+        folder = self._plan.out / key
+        folder.mkdir(exist_ok=True)
+        held = held_model(checkpoint, self._plan.out)
+        model = held if held.exists() else checkpoint.model
+        commands: list[Sequence[str]] = []
+        if not checkpoint.is_merged:
+            merged = held.with_suffix(".merged")
+            commands.append(merge_command(model, merged))
+            model = merged
+        values = {"python": sys.executable, "model": str(model), "out": str(folder)}
+        commands.append([word.format(**values) for word in shlex.split(self._plan.command)])
+        self._attempts[key] += 1
+        self._children.start(key, commands, self._plan.out / f"{key}.log")
+
+    def _ended(self, child: Child, code: int) -> None:
+        key = child.key
+        if code == 0:
+            self._record(self._known[key], time.monotonic() - child.started)
+            return
+        why = f"exit code {code}: {child.last_words}"
+        if code == _WRONG_USAGE:
+            raise ConfigError(f"the evaluation of {key} ended with {why} (log: {child.log})")
+        if self._attempts[key] < MAX_ATTEMPTS:
+            self._say(f"{key}: {why}; once more")
+            self._waiting.append(key)
+        else:
+            self._say(f"{key}: {why}; left (log: {child.log})")
+            self._failed[key] = why
+
+    def _record(self, checkpoint: Checkpoint, seconds: float) -> None:
+        folder = self._plan.out / checkpoint.key
+        evaluation = read_evaluation(folder)
+        point = Point(
+            key=checkpoint.key,
+            run=str(checkpoint.run),
+            step=checkpoint.step,
+            checkpoint=str(checkpoint.folder),
+            evaluation=str(folder),
+            protocol=evaluation.protocol,
+            protocol_hash=evaluation.protocol_hash,
+            seconds=round(seconds, 1),
+            datasets=scores(evaluation),
+        )
+        if not self._curve.points:
+            self._warn_of_final_sets(point)
+        self._curve.add(point)
+        release(checkpoint, self._plan.out)
+        told = ", ".join(f"{name} {said(score)}" for name, score in point.datasets.items())
+        self._say(f"{checkpoint.run.name} step {point.step}: {told}; {seconds:.0f} s")
+
+    def _warn_of_final_sets(self, point: Point) -> None:
+        for name in point.datasets:
+            source, _, split = name.rpartition("_")
+            if Role.test in (role(name), role(source, split) if source else None):
+                self._say(f"note: {name} is for final numbers; do not choose a checkpoint by it")
+
+
+def _check_command(command: str) -> None:
+    """Raises:
+    ConfigError: it lacks a placeholder, or names a script that is not here.
+    """
+    missing = [name for name in _TEMPLATE[1:] if name not in command]
+    if missing:
+        raise ConfigError(f"--command={command}: {' and '.join(missing)} must be in it")
+    try:
+        words = [word.format(python=sys.executable, model="", out="") for word in command.split()]
+    except (KeyError, IndexError, ValueError) as error:
+        raise ConfigError(f"--command={command}: a brace of its own is written {{{{") from error
+    script = next((word for word in words if word.endswith(".py")), None)
+    if script is not None and not Path(script).is_file():
+        raise ConfigError(f"--command: {script}: no such file from here ({Path.cwd()})")
+
+
+def _check_same(plan: Plan) -> None:
+    """Points of one curve are measured alike.
+
+    Raises:
+        ConfigError: the folder is of a watch with another command.
+    """
+    file = plan.out / "watch.json"
+    if file.exists():
+        before = json.loads(file.read_text())["command"]
+        if before != plan.command:
+            raise ConfigError(
+                f"--out={plan.out}: its curve was made with another command ({before}); choose "
+                "another folder"
+            )
+    write_json(file, {"command": plan.command})

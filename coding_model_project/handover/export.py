@@ -1,0 +1,198 @@
+"""A checkpoint as a folder that others can load: Hugging Face's layout, and a card that says what it is.
+
+A folder that is such a model already, like a starting model, is exported too: it gets a card.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.errors import CheckpointError, ConfigError
+from coding_model_project.evaluation.watch.found import Checkpoint, find, merge_command
+from coding_model_project.handover.model_card import Measured, card, measured
+from coding_model_project.runs.checkpoints import FOLDER
+from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.runs.inputs import fingerprint
+
+CARD = "README.md"
+_MERGE_ADAPTER = "coding_model_project.verl_ext.adapters"
+_SAFETENSORS_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
+_TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What is exported."""
+
+    model: Path
+    """A folder as Hugging Face has it, or of verl's shards."""
+    is_merged: bool
+    run: RunFolder | None
+    """The training it is from; None for a model without one."""
+    step: int | None
+    key: str
+    """Of this content: a checkpoint that a resumed run wrote anew is another one."""
+
+    @property
+    def name(self) -> str:
+        """E.g. grpo_step_24."""
+        if self.run is None or self.step is None:
+            return self.model.resolve().name
+        return f"{self.run.path.name}_step_{self.step}"
+
+    @property
+    def default_out(self) -> Path:
+        if self.run is None:
+            return Path("outputs") / "exports" / self.name
+        return self.run.path / "exports" / f"global_step_{self.step}"
+
+
+def source(path: Path) -> Source:
+    """The model in a checkpoint, in a run (its last checkpoint), or in a folder as it is.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    folder = next((one for one in (path, *path.absolute().parents) if _is_checkpoint(one)), path)
+    found = find([glob.escape(str(folder))])
+    if found:
+        return _of_checkpoint(found[-1])
+    if (path / "config.json").exists() and any(path.glob("*.safetensors")):
+        key = " ".join(fingerprint(file) for file in sorted(path.glob("*.safetensors")))
+        return Source(model=path, is_merged=True, run=None, step=None, key=key)
+    if not path.exists():
+        raise ConfigError(f"{path}: no such folder")
+    raise ConfigError(
+        f"{path}: no checkpoint that is written to the end, and no model (config.json with "
+        "*.safetensors)"
+    )
+
+
+def latest(run: Path) -> Source:
+    """The model in a run's last checkpoint.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    found = find([glob.escape(str(run))])
+    if not found:
+        raise ConfigError(f"--latest={run}: no checkpoint that is written to the end")
+    return _of_checkpoint(found[-1])
+
+
+def _is_checkpoint(path: Path) -> bool:
+    return FOLDER.fullmatch(path.name) is not None
+
+
+def _of_checkpoint(found: Checkpoint) -> Source:
+    run = RunFolder(found.run)
+    return Source(
+        model=found.model,
+        is_merged=found.is_merged,
+        run=run if run.run_json.exists() else None,
+        step=found.step,
+        key=found.key,
+    )
+
+
+def export(given: Source, out: Path, evaluations: Sequence[Path], say: Say) -> Path:
+    """Write the model and its card; a folder that holds this model already gets a new card only.
+
+    Args:
+        evaluations: folders of evaluations of this very model, whose numbers the card shows.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ConfigError: `out` holds something else, or an evaluation is of another model.
+        CheckpointError: shards could not be merged, or the model lacks a tokenizer.
+    """
+    if out.exists() and any(out.iterdir()):
+        _check_same(out, given)
+    else:
+        _write_model(given, out, say)
+    shown: list[Measured] = [measured(path, out) for path in evaluations]
+    write_text(out / CARD, card(given.name, given.run, given.step, out, shown))
+    return out
+
+
+_MARKER = "export.json"
+
+
+def _check_same(out: Path, given: Source) -> None:
+    file = out / _MARKER
+    if not file.exists() or json.loads(file.read_text())["key"] != given.key:
+        raise ConfigError(f"--out={out}: holds something else; choose another folder")
+
+
+def _write_model(given: Source, out: Path, say: Say) -> None:
+    partial = out.with_name(out.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    if given.is_merged:
+        wanted = shutil.ignore_patterns("*.bin", "*.pt", "*.md", ".git*")
+        shutil.copytree(given.model, partial, ignore=wanted)
+    else:
+        say(f"merging the shards in {given.model} with verl.model_merger, which rounds to bfloat16")
+        _run(merge_command(given.model, partial))
+        _run([sys.executable, "-m", _MERGE_ADAPTER, str(partial)])
+    _complete(partial)
+    write_json(partial / _MARKER, {"name": given.name, "key": given.key})
+    if out.exists():
+        out.rmdir()  # empty
+    partial.rename(out)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise CheckpointError(
+            f"{' '.join(command[1:4])} failed with exit code {done.returncode}: "
+            f"{lines[-1] if lines else 'no output'}"
+        )
+
+
+def _complete(model: Path) -> None:
+    """Make sure that all is there, and that config.json names the weights' own precision: verl writes
+    bfloat16 whatever they are, and loaders believe it.
+
+    Raises:
+        CheckpointError: weights or tokenizer are missing.
+    """
+    weights = sorted(model.glob("*.safetensors"))
+    if not weights:
+        raise CheckpointError(f"{model}: no *.safetensors in it")
+    if not any((model / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
+        raise CheckpointError(f"{model}: it has no tokenizer")
+    entries = {name: entry for file in weights for name, entry in _header(file).items()}
+    if any(".lora_" in name for name in entries):
+        raise CheckpointError(f"{model}: adapters in its weights are not merged")
+    config = json.loads((model / "config.json").read_text())
+    dtypes = {entry["dtype"] for entry in entries.values()}
+    dtype = _SAFETENSORS_DTYPES.get(dtypes.pop()) if len(dtypes) == 1 else None
+    if dtype is not None and config.get("dtype", config.get("torch_dtype")) != dtype:
+        config.pop("torch_dtype", None)
+        write_json(model / "config.json", config | {"dtype": dtype})
+    if not (model / "generation_config.json").exists():
+        ids = {name: config[name] for name in _TOKEN_IDS if config.get(name) is not None}
+        write_json(model / "generation_config.json", ids)
+
+
+def _header(file: Path) -> dict[str, dict[str, Any]]:
+    """What a safetensors file says of its tensors: https://github.com/huggingface/safetensors#format"""
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    header.pop("__metadata__", None)
+    return header

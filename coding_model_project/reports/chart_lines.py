@@ -1,0 +1,205 @@
+"""The charts' lines: from rollouts where they were recorded, else from the logged metrics.
+
+An interval of a rate or a mean is a 95% percentile bootstrap over problems, because samples of one
+problem are not independent; the line itself is then the mean of the problems' means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from coding_model_project.evaluation.statistics.intervals import bootstrap_interval
+from coding_model_project.reports.page_data import Line, Stack
+from coding_model_project.reports.tally import ACCEPTED, RunTally, StepTally
+from coding_model_project.runs.metrics_log import series
+from coding_model_project.types import ERROR_GROUPS
+
+Metrics = Mapping[int, dict[str, float]]
+
+N_RESAMPLES = 2_000
+"""Enough for a band in a chart; results use `intervals.N_RESAMPLES`."""
+
+VERDICTS = (ACCEPTED, *(str(group) for group in ERROR_GROUPS))
+_SPLITS = ("train", "validation")
+_VALIDATION = re.compile(r"val-core/(?P<source>.+)/acc/mean@\d+")
+_STEP_PARTS = {
+    "log-probabilities": "timing_s/old_log_prob",
+    "update": "timing_s/update_actor",
+    "weight sync": "timing_s/update_weights",
+    "checkpoint": "timing_s/save_checkpoint",
+}
+
+
+def chart_lines(
+    tally: RunTally, metrics: Metrics, evaluations: Metrics = MappingProxyType({})
+) -> dict[str, list[Line]]:
+    """Every chart's lines for one run; charts without data are left out."""
+    train, validation = tally.steps("train"), tally.steps("validation")
+    charts = {
+        "accepted": _clustered(
+            train, StepTally.accepted_rates, dict(series(metrics, "judge/accepted"))
+        ),
+        "validation": _clustered(validation, StepTally.accepted_rates) or _validation(metrics),
+        "evaluations": _evaluated(evaluations),
+        "reward": _clustered(train, StepTally.rewards, dict(series(metrics, "critic/score/mean"))),
+        "loss": _logged(metrics, {"train": "train/loss", "validation": "val/loss"}),
+        "parts": _parts(train),
+        "length": _lengths(train) or _logged(metrics, {"": "response_length/mean"}),
+        "public": [line for split in _SPLITS for line in _public(split, tally.steps(split))],
+        "infra": _logged(
+            metrics, {"train": "judge/infra_rate", "validation": "val-aux/judge/infra_rate"}
+        ),
+    }
+    return {chart: lines for chart, lines in charts.items() if lines}
+
+
+def chart_stacks(tally: RunTally, metrics: Metrics) -> dict[str, Stack]:
+    """Every stacked chart of one run; charts without data are left out."""
+    stacks = {
+        "errors": _logged_errors(metrics) or _judged_errors(tally.steps("train")),
+        "times": _times(metrics),
+    }
+    return {chart: stack for chart, stack in stacks.items() if stack.steps}
+
+
+def _clustered(
+    steps: Mapping[int, StepTally],
+    per_problem: Callable[[StepTally], list[float]],
+    logged: Mapping[int, float] = MappingProxyType({}),
+) -> list[Line]:
+    """Means with intervals; where a step's samples were not recorded, the logged mean without."""
+    values, bounds = dict(logged), {}
+    for number, step in steps.items():
+        means = per_problem(step)
+        values[number] = float(np.mean(means))
+        bounds[number] = _interval(means)
+    if not values:
+        return []
+    numbers = sorted(values)
+    unknown = (None, None)
+    return [
+        Line(
+            steps=numbers,
+            values=[values[number] for number in numbers],
+            low=[bounds.get(number, unknown)[0] for number in numbers] if bounds else None,
+            high=[bounds.get(number, unknown)[1] for number in numbers] if bounds else None,
+        )
+    ]
+
+
+def _interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """No interval from one problem: it says nothing about others."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return None, None
+    return bootstrap_interval(values, n=N_RESAMPLES)
+
+
+def _logged(metrics: Metrics, names: Mapping[str, str]) -> list[Line]:
+    """Metrics as they were logged, by label."""
+    found = {label: series(metrics, metric) for label, metric in names.items()}
+    return [
+        Line(label=label, steps=[s for s, _ in points], values=[v for _, v in points])
+        for label, points in found.items()
+        if points
+    ]
+
+
+def _validation(metrics: Metrics) -> list[Line]:
+    logged = sorted({metric for data in metrics.values() for metric in data})
+    matches = [match for metric in logged if (match := _VALIDATION.fullmatch(metric))]
+    return _logged(metrics, {match["source"]: match.string for match in matches})
+
+
+def _evaluated(evaluations: Metrics) -> list[Line]:
+    """Of checkpoints that were watched, a line per data set and protocol."""
+    keys = (key for data in evaluations.values() for key in data)
+    names = dict.fromkeys(key.rpartition("/")[0] for key in keys)
+    lines = []
+    for name in names:
+        value, low, high = (
+            [v for _, v in series(evaluations, f"{name}/{part}")]
+            for part in ("pass_at_1", "low", "high")
+        )
+        steps = [step for step, _ in series(evaluations, f"{name}/pass_at_1")]
+        lines.append(Line(label=name, steps=steps, values=value, low=low, high=high))
+    return lines
+
+
+def _parts(steps: Mapping[int, StepTally]) -> list[Line]:
+    names = sorted({part for step in steps.values() for part in step.parts})
+    return [
+        Line(
+            label=name,
+            steps=list(steps),
+            values=[step.parts.get(name, 0.0) / step.n for step in steps.values()],
+        )
+        for name in names
+    ]
+
+
+def _lengths(steps: Mapping[int, StepTally]) -> list[Line]:
+    if not steps:
+        return []
+    lengths = [np.asarray(step.tokens) for step in steps.values()]
+    return [
+        Line(
+            steps=list(steps),
+            values=[float(tokens.mean()) for tokens in lengths],
+            low=[float(np.quantile(tokens, 0.05)) for tokens in lengths],
+            high=[float(np.quantile(tokens, 0.95)) for tokens in lengths],
+        )
+    ]
+
+
+def _public(split: str, steps: Mapping[int, StepTally]) -> list[Line]:
+    """Share of the judged samples that pass the public tests and fail a hidden one."""
+    ran = {number: step for number, step in steps.items() if step.n_public}
+    if not ran:
+        return []
+    shares = [step.n_public_only / step.n for step in ran.values()]
+    return [Line(label=split, steps=list(ran), values=shares)]
+
+
+def _logged_errors(metrics: Metrics) -> Stack | None:
+    steps = [step for step, data in metrics.items() if f"judge/{ACCEPTED}" in data]
+    if not steps:
+        return None
+    parts = {v: [metrics[step].get(f"judge/{v}", 0.0) for step in steps] for v in VERDICTS}
+    return Stack(steps=steps, parts=parts)
+
+
+def _judged_errors(steps: Mapping[int, StepTally]) -> Stack:
+    tallies = steps.values()
+    parts = {v: [tally.verdicts[v] / tally.n for tally in tallies] for v in VERDICTS}
+    return Stack(steps=list(steps), parts=parts)
+
+
+def _times(metrics: Metrics) -> Stack:
+    """Seconds per step. Validation comes after verl's step and is not part of `timing_s/step`."""
+    timed = {
+        step: _step_times(data)
+        for step, data in metrics.items()
+        if "timing_s/step" in data or "timing_s/testing" in data
+    }
+    names = next(iter(timed.values()), {})
+    parts = {name: [times[name] for times in timed.values()] for name in names}
+    return Stack(steps=list(timed), parts={n: v for n, v in parts.items() if any(v)})
+
+
+def _step_times(data: Mapping[str, float]) -> dict[str, float]:
+    generating = data.get("timing_s/gen", 0.0)
+    # Judging runs while others still generate; only what comes after the last of them is waiting.
+    waiting = min(max(data.get("judge/wait_s", 0.0), 0.0), generating)
+    parts = {name: data.get(metric, 0.0) for name, metric in _STEP_PARTS.items()}
+    rest = data.get("timing_s/step", 0.0) - generating - sum(parts.values())
+    return {
+        "generation": generating - waiting,
+        "waiting for the judge": waiting,
+        **parts,
+        "rest": max(0.0, rest),
+        "validation": data.get("timing_s/testing", 0.0),
+    }

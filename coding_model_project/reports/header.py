@@ -1,0 +1,154 @@
+"""What stands above a run's charts: where it comes from, how it stands, what it cost."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.evaluation.results import METRICS, RUN_INFO
+from coding_model_project.evaluation.statistics.scores import rate_text
+from coding_model_project.reports.chart_lines import Metrics
+from coding_model_project.reports.tally import RunTally
+from coding_model_project.runs.folder import RunFolder, State
+from coding_model_project.runs.metrics_log import total
+
+
+def run_facts(run: RunFolder, tally: RunTally, metrics: Metrics) -> list[tuple[str, str]]:
+    """Label and text of each fact, in the order of the page. What is not known is left out.
+
+    Raises:
+        ConfigError: this is not a run's folder.
+    """
+    origin = run.provenance()
+    facts = {
+        "recipe": str(origin.get("recipe") or ""),
+        "state": _state(run),
+        **_evaluated(run),
+        "step": _step(tally, metrics),
+        "started": _clock(origin.get("created")),
+        "duration": _duration(run),
+        "tokens": _tokens(tally, run),
+        "judge": _judge(tally, run),
+        "seeds": _seeds(origin.get("seeds") or {}),
+        "commit": _commit(origin.get("git")),
+        "host": _host(origin),
+        "folder": str(run.path),
+        "command": shlex.join(origin.get("command") or []),
+    }
+    return [(label, text) for label, text in facts.items() if text]
+
+
+def _evaluated(run: RunFolder) -> dict[str, str]:
+    """Of an evaluation: the model, how it was asked, and each data set's rates with intervals."""
+    if not (run.path / METRICS).exists():
+        return {}
+    info = json.loads((run.path / RUN_INFO).read_text())
+    protocol = info["protocol"]
+    facts = {"model": info["model"], "protocol": f"{protocol['name']} ({protocol['hash']})"}
+    for name, found in json.loads((run.path / METRICS).read_text()).items():
+        rates = [f"pass@{k} {rate_text(rate)}" for k, rate in found["pass@k"].items()]
+        rates += [f"pass ratio {rate_text(found['pass_ratio'])}"] if found["pass_ratio"] else []
+        errors = [f"{error} {share:.1%}" for error, share in found["errors"].items() if share]
+        left_out = f"{found['ungradable']} of {found['samples']} samples could not be judged"
+        facts[name] = "; ".join([", ".join(rates), ", ".join(errors) or "no errors", left_out])
+    return facts
+
+
+def run_names(runs: Sequence[RunFolder]) -> list[str]:
+    """A short name per run: as much of its path's end as tells it from the others."""
+    paths = [run.path.resolve() for run in runs]
+    n = 1
+    while n < max(len(path.parts) for path in paths):
+        names = [_tail(path, n) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+        n += 1
+    return [str(path) for path in paths]
+
+
+def _tail(path: Path, n: int) -> str:
+    return "/".join(path.parts[-n:])
+
+
+def _state(run: RunFolder) -> str:
+    attempts = run.attempts()
+    number = f", attempt {len(attempts)}" if len(attempts) > 1 else ""
+    error = attempts[-1].error if attempts else None
+    return f"{run.state}{number}" + (f": {error}" if error else "")
+
+
+def _step(tally: RunTally, metrics: Metrics) -> str:
+    steps = [*metrics, *(step for split in tally.splits.values() for step in split)]
+    return str(max(steps)) if steps else ""
+
+
+def _clock(seconds: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds)) if seconds else ""
+
+
+def _duration(run: RunFolder) -> str:
+    """Of all attempts together, the time between them left out."""
+    attempts = run.attempts()
+    ends = [attempt.ended for attempt in attempts]
+    if attempts and ends[-1] is None:
+        ends[-1] = time.time() if run.state is State.running else _last_sign(run)
+    pairs = zip(attempts, ends, strict=True)
+    return _hours(sum(max(0.0, end - attempt.started) for attempt, end in pairs if end))
+
+
+def _last_sign(run: RunFolder) -> float:
+    """When something was last written by a run that did not say when it ended."""
+    files = [run.metrics, run.path / "rollouts.jsonl", run.log_dir(len(run.attempts()))]
+    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
+
+
+def _hours(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "min"), (rest, "s"))
+    return " ".join(f"{value} {unit}" for value, unit in parts if value)
+
+
+def _tokens(tally: RunTally, run: RunFolder) -> str:
+    generated = total(run.metrics, "rollout/generated_tokens")
+    if generated:
+        return f"{generated:,.0f} generated in training"
+    if tally.tokens:
+        return f"{tally.tokens:,} in judged samples"
+    trained = total(run.metrics, "train/global_tokens")
+    return f"{trained:,.0f} trained on" if trained else ""
+
+
+def _judge(tally: RunTally, run: RunFolder) -> str:
+    seconds = total(run.metrics, "judge/seconds") or tally.judge_s
+    return f"{seconds:,.1f} s of running programs" if seconds else ""
+
+
+def _seeds(seeds: Mapping[str, int]) -> str:
+    by_value: dict[int, list[str]] = {}
+    for key, value in seeds.items():
+        by_value.setdefault(value, []).append(key)
+    return "; ".join(f"{value} ({', '.join(keys)})" for value, keys in by_value.items())
+
+
+def _commit(git: Mapping[str, Any] | None) -> str:
+    if not git:
+        return ""
+    changed = " with changes, see patches/" if git.get("dirty") else ""
+    return f"{str(git.get('commit', ''))[:12]} on {git.get('branch', '?')}{changed}"
+
+
+def _host(origin: Mapping[str, Any]) -> str:
+    hardware = origin.get("hardware") or {}
+    cores, memory = hardware.get("cores"), hardware.get("memory_gb")
+    parts = [
+        str(origin.get("host") or ""),
+        f"{cores} cores" if cores else "",
+        f"{memory:g} GB" if memory else "",
+        *hardware.get("gpus", []),
+    ]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,160 @@
+"""Which samples a page holds when not all fit: the same ones every time.
+
+A share of the budget goes to whole problems, those judged at most steps first, so that they can be
+followed over training. The rest goes around the strata (run, split, step, verdict), one sample each
+in turn, so that a rare verdict is there to be looked at although it is then over-represented.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import orjson
+
+from coding_model_project.reports.tally import error_group
+from coding_model_project.runs.rollouts import Rollout
+
+WHOLE_SHARE = 0.4
+"""Of the budget, at most, for problems of which every sample is kept."""
+
+MAX_TEXT = 20_000
+"""Characters of one text; the page says how many more there are."""
+
+ROW_BYTES = 100
+"""What a sample takes besides its texts."""
+
+
+@dataclass(slots=True)
+class _Problem:
+    """The samples of one problem in all runs."""
+
+    split: str
+    prompt_bytes: int
+    rows: array[int] = field(default_factory=lambda: array("I"))
+    steps: set[tuple[int, int]] = field(default_factory=set)
+    """(run, step)."""
+
+
+@dataclass(slots=True)
+class Index:
+    """What the choice needs to know of each sample, a few numbers each."""
+
+    sizes: array[int] = field(default_factory=lambda: array("I"))
+    """Bytes of the sample's texts without the prompt, plus `ROW_BYTES`."""
+    keys: array[int] = field(default_factory=lambda: array("I"))
+    """A hash of the sample's name: an order that has nothing to do with its content."""
+    strata: array[int] = field(default_factory=lambda: array("I"))
+    numbers: array[int] = field(default_factory=lambda: array("I"))
+    """The sample's problem, as a number."""
+    problems: dict[str, _Problem] = field(default_factory=dict)
+    _problem_numbers: dict[str, int] = field(default_factory=dict)
+    _strata_numbers: dict[tuple[int, str, int, str], int] = field(default_factory=dict)
+
+    def add(self, run: int, row: Rollout) -> None:
+        problem = self.problems.get(row.problem)
+        if problem is None:
+            problem = _Problem(row.split, text_bytes(row.prompt))
+            self.problems[row.problem] = problem
+        problem.rows.append(len(self.sizes))
+        problem.steps.add((run, row.step))
+        stratum = run, row.split, row.step, error_group(row.verdict.get("error"))
+        texts = [row.completion, row.failing_test, row.sample, brief_json(row.extra)]
+        self.sizes.append(ROW_BYTES + sum(text_bytes(text) for text in texts))
+        self.keys.append(crc32(f"{row.problem}\0{row.step}\0{row.sample}".encode()))
+        self.strata.append(self._strata_numbers.setdefault(stratum, len(self._strata_numbers)))
+        self.numbers.append(
+            self._problem_numbers.setdefault(row.problem, len(self._problem_numbers))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The samples to show."""
+
+    shown: bytearray
+    """1 or 0 per sample, in the order in which they were added."""
+    whole: frozenset[str]
+    """Problems of which every sample is shown."""
+
+
+def text_bytes(text: str) -> int:
+    """UTF-8 bytes of as much of a text as the page holds."""
+    kept = text[:MAX_TEXT]
+    return len(kept) if kept.isascii() else len(kept.encode())
+
+
+def brief_json(values: Mapping[str, Any]) -> str:
+    """Values as JSON; empty where there are none."""
+    return orjson.dumps(values, default=str).decode() if values else ""
+
+
+def choose(index: Index, budget_bytes: int) -> Choice:
+    """Choose samples whose texts take at most `budget_bytes` together."""
+    prompts = sum(problem.prompt_bytes for problem in index.problems.values())
+    n = len(index.sizes)
+    if sum(index.sizes) + prompts <= budget_bytes:
+        return Choice(shown=bytearray(b"\1") * n, whole=frozenset(index.problems))
+    shown = bytearray(n)
+    whole, used = _take_problems(index, shown, int(budget_bytes * WHOLE_SHARE))
+    _take_around(index, shown, whole, budget_bytes - used)
+    return Choice(shown=shown, whole=frozenset(whole))
+
+
+def _take_problems(index: Index, shown: bytearray, budget: int) -> tuple[set[str], int]:
+    whole: set[str] = set()
+    used = 0
+    for name in _by_steps(index):
+        problem = index.problems[name]
+        size = problem.prompt_bytes + sum(index.sizes[row] for row in problem.rows)
+        if used + size <= budget:
+            whole.add(name)
+            used += size
+            for row in problem.rows:
+                shown[row] = 1
+    return whole, used
+
+
+def _by_steps(index: Index) -> Iterator[str]:
+    """Problems by how many steps judged them, most first, the splits in turn."""
+    by_split: dict[str, list[str]] = {}
+    for name, problem in index.problems.items():
+        by_split.setdefault(problem.split, []).append(name)
+    for names in by_split.values():
+        names.sort(key=lambda name: (-len(index.problems[name].steps), crc32(name.encode()), name))
+    for turn in zip_longest(*(by_split[split] for split in sorted(by_split))):
+        yield from (name for name in turn if name is not None)
+
+
+def _take_around(index: Index, shown: bytearray, whole: set[str], budget: int) -> None:
+    """Fill what is left of the budget; stops at the first sample that does not fit."""
+    names = list(index.problems)
+    with_prompt = {number for number, name in enumerate(names) if name in whole}
+    for row in _in_turn(index):
+        if shown[row]:
+            continue
+        number = index.numbers[row]
+        size = index.sizes[row]
+        if number not in with_prompt:
+            size += index.problems[names[number]].prompt_bytes
+        if size > budget:
+            return
+        budget -= size
+        shown[row] = 1
+        with_prompt.add(number)
+
+
+def _in_turn(index: Index) -> Iterator[int]:
+    """All samples: the first of every stratum, then the second of every stratum, and so on."""
+    keys, strata = np.asarray(index.keys), np.asarray(index.strata)
+    order = np.lexsort((keys, strata))
+    starts = np.flatnonzero(np.diff(strata[order], prepend=-1))
+    sizes = np.diff(np.append(starts, len(order)))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - np.repeat(starts, sizes)
+    yield from np.lexsort((keys, rank)).tolist()

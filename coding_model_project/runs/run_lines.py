@@ -1,0 +1,79 @@
+"""A run in one line: what the list of runs and the live view show."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from omegaconf import OmegaConf
+
+from coding_model_project.runs.folder import RunFolder, State
+from coding_model_project.runs.metrics_log import read_metrics, series
+
+_SHOWN = (
+    ("accepted", "judge/accepted"),
+    ("validation", "val-core/"),
+    ("loss", "train/loss"),
+    ("val loss", "val/loss"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A run at a glance."""
+
+    run: RunFolder
+    recipe: str
+    state: State
+    step: int
+    steps: int | None
+    """Asked for; None where the configuration leaves it to the number of epochs."""
+    result: str
+    """The last value of the main metrics that were logged."""
+    age_s: float
+    """Since the last sign of life."""
+    step_s: float | None
+    """Median seconds of the last ten steps."""
+
+
+def line(run: RunFolder) -> Line:
+    """Read a run's line from its folder.
+
+    Raises:
+        ConfigError: this is not a run's folder.
+    """
+    steps = read_metrics(run.metrics)
+    times = sorted(value for _, value in series(steps, "timing_s/step")[-10:])
+    newest = max(file.stat().st_mtime for file in (run.run_json, run.metrics) if file.exists())
+    return Line(
+        run=run,
+        recipe=run.provenance()["recipe"],
+        state=run.state,
+        step=max(steps, default=0),
+        steps=OmegaConf.select(OmegaConf.load(run.config), "trainer.total_training_steps"),
+        result=_result(steps),
+        age_s=time.time() - newest,
+        step_s=times[len(times) // 2] if times else None,
+    )
+
+
+def _result(steps: dict[int, dict[str, float]]) -> str:
+    found = []
+    for name, prefix in _SHOWN:
+        values = [
+            value
+            for data in steps.values()
+            for metric, value in data.items()
+            if metric == prefix or (prefix.endswith("/") and metric.startswith(prefix))
+        ]
+        found += [f"{name} {values[-1]:.3f}"] if values else []
+    return ", ".join(found)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 45 s, 12 min, 3.2 h, 5 d."""
+    for unit, size, limit in (("s", 1, 90), ("min", 60, 5400), ("h", 3600, 2 * 86400)):
+        if seconds < limit:
+            digits = 1 if unit == "h" else 0
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds / 86400:.0f} d"

@@ -1,0 +1,269 @@
+"""An evaluation in its folder: what it leaves, how it goes on, what it refuses. No process is started."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from coding_model_project.data.problems import write_problems
+from coding_model_project.errors import (
+    ConfigError,
+    DataError,
+    GenerationError,
+    PromptError,
+    SandboxError,
+)
+from coding_model_project.evaluation.backends.generation import Completion
+from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.results import read_evaluation
+from coding_model_project.evaluation.settings import new_config
+from coding_model_project.evaluation.shards import gather
+from coding_model_project.reports.header import run_facts
+from coding_model_project.reports.tally import RunTally
+from coding_model_project.runs.folder import RunFolder, State, sole_writer
+from coding_model_project.runs.rollouts import read_rollouts
+from coding_model_project.runs.run_lines import line
+from tests.fakes import stdin_problem
+
+N_PROBLEMS, N_SAMPLES = 6, 4
+
+
+class Writer:
+    """A back end whose answers depend on problem and seed; a program is its own output."""
+
+    identity = "a writer"
+    repeatable = True
+
+    def __init__(self, concurrency=3, fails_after=None, error=None, mute=False):
+        self.concurrency = concurrency
+        self.fails_after, self.error, self.mute = fails_after, error, mute
+        self.asked = []
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def complete(self, messages, sampling, seed):
+        if self.fails_after is not None and len(self.asked) >= self.fails_after:
+            raise self.error or GenerationError("the server is gone")
+        self.asked.append(seed)
+        await asyncio.sleep(seed % 3 / 1000)
+        number = messages[-1]["content"]
+        text = "" if self.mute else number if seed % 2 else f"{number}!"
+        return Completion(text=text, n_tokens=len(text), truncated=seed % 5 == 0)
+
+
+class Down:
+    """A sandbox that is out of order."""
+
+    identity = "down"
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def run(self, *_, **__):
+        raise SandboxError("out of order")
+
+
+@pytest.fixture
+def problems(tmp_path):
+    found = [
+        stdin_problem(("", str(i)), ("x", str(i)), id=f"toy/{i}", statement=str(i))
+        for i in range(N_PROBLEMS)
+    ]
+    write_problems(tmp_path / "toy.jsonl", found)
+    return tmp_path / "toy.jsonl"
+
+
+def config(problems, folder, sandbox="tests.fakes:FakeSandbox", seed=1, **evaluation):
+    evaluation = {"protocol": "sampled", "n": N_SAMPLES} | evaluation
+    return new_config(
+        {"run_dir": str(folder), "prompt": "bare", "seed": seed, "sandbox": {"name": sandbox}},
+        {"model": "writer", "datasets": [f"toy={problems}"], **evaluation},
+    )
+
+
+def run(config, backend):
+    said = []
+    metrics = evaluate(config, backend, command=["test"], say=said.append)
+    return metrics, "\n".join(said)
+
+
+def judged(folder):
+    """What an evaluation found, by sample, without times."""
+    results = read_evaluation(folder).results
+    plain = {(r.problem, r.sample): replace(r, at=0, judge_s=0, verdict={}) for r in results}
+    assert len(plain) == len(results), "a sample counted twice"
+    return plain
+
+
+def test_all_that_it_leaves(problems, tmp_path):
+    metrics, said = run(config(problems, tmp_path / "run"), Writer())
+    toy = metrics["toy"]
+    assert toy["samples"] == toy["graded"] == N_PROBLEMS * N_SAMPLES
+    assert list(toy["pass@k"]) == ["1", "2", "4"]
+    assert toy["accepted"] + sum(toy["errors"].values()) == pytest.approx(1)
+    assert toy["pass@k"]["1"]["value"] == pytest.approx(toy["accepted"])
+    assert toy["pass@k"]["1"]["low"] <= toy["accepted"] <= toy["pass@k"]["1"]["high"]
+    assert toy["truncated"] > 0
+    assert "pass@4" in said
+    evaluation = read_evaluation(tmp_path / "run")
+    assert (evaluation.model, evaluation.seed, evaluation.protocol) == ("writer", 1, "sampled")
+    folder = RunFolder(tmp_path / "run")
+    assert folder.state is State.finished
+    assert line(folder).recipe == "baseline"
+    assert len(list(read_rollouts(folder.path))) == N_PROBLEMS * N_SAMPLES
+    assert json.loads(folder.summary.read_text())["samples"] == N_PROBLEMS * N_SAMPLES
+    assert "toy/3" in (folder.path / "qa_logs" / "toy.md").read_text()
+    assert (folder.path / "report.html").stat().st_size > 1e6
+    facts = dict(run_facts(folder, RunTally(), {}))
+    assert facts["state"] == "finished"
+    assert facts["model"] == "writer"
+    assert "pass@4" in facts["toy"]
+    again, said = run(config(problems, tmp_path / "run"), Writer(fails_after=0))
+    assert again == metrics
+    assert "has finished" in said
+
+
+def test_a_stopped_evaluation_goes_on_to_the_same_result(problems, tmp_path):
+    run(config(problems, tmp_path / "whole"), Writer(concurrency=1))
+    with pytest.raises(GenerationError):
+        run(config(problems, tmp_path / "run"), Writer(fails_after=10))
+    completions = tmp_path / "run" / "completions.jsonl"
+    n_kept = len(completions.read_bytes().splitlines())
+    for name in (
+        "completions.jsonl",
+        "results.jsonl",
+    ):  # what a kill in the middle of a write leaves
+        file = tmp_path / "run" / name
+        file.write_bytes(file.read_bytes()[:-20])
+    second = Writer()
+    run(config(problems, tmp_path / "run"), second)
+    assert len(second.asked) == N_PROBLEMS * N_SAMPLES - n_kept + 1
+    assert judged(tmp_path / "run") == judged(tmp_path / "whole")
+    assert len(RunFolder(tmp_path / "run").attempts()) == 2
+
+
+def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
+    run(config(problems, tmp_path / "whole"), Writer())
+    parts = [tmp_path / f"part{n}" for n in range(3)]
+    for n, part in enumerate(parts):
+        run(config(problems, part, shard=f"{n}/3"), Writer())
+    whole = config(problems, tmp_path / "merged")
+    with pytest.raises(ConfigError, match="not 0/3, 1/3, 2/3"):
+        gather(whole, parts[:2], say=print)
+    gather(whole, parts, say=print)
+    metrics, _ = run(whole, Writer(fails_after=0))
+    assert judged(tmp_path / "merged") == judged(tmp_path / "whole")
+    assert metrics["toy"]["samples"] == N_PROBLEMS * N_SAMPLES
+    hashes = {read_evaluation(tmp_path / name).protocol_hash for name in ("whole", "merged")}
+    assert len(hashes) == 1
+    other = config(problems, tmp_path / "other", seed=2)
+    run(config(problems, tmp_path / "odd", seed=2, shard="1/3"), Writer())
+    with pytest.raises(ConfigError, match="another seed"):
+        gather(other, [parts[0], tmp_path / "odd", parts[2]], say=print)
+
+
+def test_a_model_that_says_nothing_has_no_code(problems, tmp_path):
+    metrics, _ = run(config(problems, tmp_path / "run"), Writer(mute=True))
+    assert metrics["toy"]["errors"]["no_code"] == 1
+    assert metrics["toy"]["ungradable"] == 0
+    assert metrics["toy"]["tokens"]["total"] == 0
+
+
+def test_a_prompt_that_is_too_long_is_no_score(problems, tmp_path):
+    backend = Writer(fails_after=20, error=PromptError("too long"))
+    metrics, _ = run(config(problems, tmp_path / "run"), backend)
+    assert (metrics["toy"]["graded"], metrics["toy"]["ungradable"]) == (20, 4)
+    assert metrics["toy"]["refused"] == 4
+    assert metrics["toy"]["pass@k"]["4"]["problems"] == 5
+
+
+def test_an_outage_of_the_sandbox_is_judged_later_and_nothing_generated_twice(problems, tmp_path):
+    backend = Writer()
+    with pytest.raises(SandboxError, match="24 of 24 samples could not be judged"):
+        run(
+            config(problems, tmp_path / "run", sandbox="tests.unit.evaluation.test_evaluate:Down"),
+            backend,
+        )
+    assert RunFolder(tmp_path / "run").state is State.failed
+    works = config(problems, tmp_path / "run")
+    works.coding.force = True  # another sandbox is another configuration
+    metrics, _ = run(works, Writer(fails_after=0))
+    assert metrics["toy"]["graded"] == N_PROBLEMS * N_SAMPLES
+    run(config(problems, tmp_path / "whole"), Writer())
+    assert judged(tmp_path / "run") == judged(tmp_path / "whole")
+
+
+def test_a_folder_has_one_evaluation_at_a_time_and_of_one_kind(problems, tmp_path):
+    with (
+        sole_writer(tmp_path / "run", "evaluation"),
+        pytest.raises(ConfigError, match="another evaluation writes into this folder"),
+    ):
+        run(config(problems, tmp_path / "run"), Writer())
+    with pytest.raises(GenerationError):
+        run(config(problems, tmp_path / "run"), Writer(fails_after=10))
+    with pytest.raises(ConfigError, match=r"coding\.evaluation\.n: 4 → 8"):
+        run(config(problems, tmp_path / "run", n=8), Writer())
+    changed = problems.read_text().replace('"statement":"5"', '"statement":"five"')
+    assert changed != problems.read_text()
+    problems.write_text(changed)
+    with pytest.raises(ConfigError, match="other data or another model"):
+        run(config(problems, tmp_path / "run"), Writer())
+
+
+def test_damage_is_named_by_file_and_line(problems, tmp_path):
+    with pytest.raises(GenerationError):
+        run(config(problems, tmp_path / "run"), Writer(fails_after=10))
+    for name, number in (("completions.jsonl", 3), ("results.jsonl", 2)):
+        file = tmp_path / "run" / name
+        before = file.read_bytes()
+        lines = before.splitlines(keepends=True)
+        lines[number - 1] = lines[number - 1][:30] + b"\n"
+        file.write_bytes(b"".join(lines))
+        with pytest.raises(DataError, match=rf"{name}, line {number}: damaged"):
+            run(config(problems, tmp_path / "run"), Writer())
+        file.write_bytes(before)
+    twice = tmp_path / "run" / "completions.jsonl"
+    twice.write_bytes(twice.read_bytes() + twice.read_bytes().splitlines(keepends=True)[0])
+    with pytest.raises(DataError, match="there twice"):
+        run(config(problems, tmp_path / "run"), Writer())
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"PAR1 this is no parquet", r"toy\.parquet"),
+        (b'{"id": "toy/1", "split": "te', r"toy\.jsonl:1"),
+        (b'{"id": "toy/1", "split": "test", "statement": "x"}\n', "'?tests'? is missing"),
+    ],
+)
+def test_unusable_data_is_named_before_anything_is_made(content, says, tmp_path):
+    data = tmp_path / ("toy.parquet" if content.startswith(b"PAR1") else "toy.jsonl")
+    data.write_bytes(content)
+    backend = Writer()
+    with pytest.raises((DataError, ConfigError), match=says):
+        run(config(data, tmp_path / "run"), backend)
+    assert not backend.asked
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_settings_that_make_no_sense(problems, tmp_path):
+    def refused(**evaluation):
+        with pytest.raises(ConfigError) as caught:
+            run(config(problems, tmp_path / "run", **evaluation), Writer())
+        return str(caught.value)
+
+    assert "greedy, sampled, budget" in refused(protocol="pass@1")
+    assert "all the same" in refused(temperature=0)
+    assert "shard=4/4" in refused(shard="4/4")
+    assert "coding.evaluation.limit=0" in refused(limit=0)
+    assert "coding.evaluation.nn" in refused(nn=2)
+    assert "named twice" in refused(datasets=[f"toy={problems}", f"toy={problems}"])
+    assert "no such data set" in refused(datasets=["humanevil"])

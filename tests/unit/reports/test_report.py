@@ -1,0 +1,315 @@
+"""The report says what the run's files say, shows a fair and fixed choice, and trusts no text."""
+
+import base64
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+import coding_model_project.cli as cli
+from coding_model_project.errors import ConfigError
+from coding_model_project.reports import write_report
+from coding_model_project.reports.chart_lines import chart_lines, chart_stacks
+from coding_model_project.reports.header import run_names
+from coding_model_project.reports.sample_selection import ROW_BYTES, Index, choose
+from coding_model_project.reports.tally import RunTally
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.rollouts import Rollout
+from tests.synthetic_runs import rollout, training, training_metrics, write_run
+
+HOSTILE = (
+    '</script><script>window.hacked=1</script><img src=x onerror="hacked=1"><!-- {{ 7*7 }} \u2028'
+)
+
+
+def tally_of(*rows):
+    tally = RunTally()
+    for row in rows:
+        tally.add(Rollout(**rollout(**row)))
+    return tally
+
+
+def failed(error="wrong_answer", **verdict):
+    return {"verdict": {"error": error} | verdict}
+
+
+def index_of(rows):
+    index = Index()
+    for row in rows:
+        index.add(0, Rollout(**row))
+    return index
+
+
+def packed(page, name):
+    """The data the page carries."""
+    text = re.search(rf'id="{name}">([^<]*)<', page).group(1)
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def report(out, *folders, **options):
+    written = write_report([RunFolder(folder) for folder in folders], out, **options)
+    return written, out.read_text()
+
+
+# ── numbers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_rates_are_means_over_problems():
+    rows = [{"problem": "p/1"}] * 3 + [{"problem": "p/1", **failed()}]
+    rows += [{"problem": "p/2", "reward": 0.0, **failed()}]
+    lines = chart_lines(tally_of(*rows), {})
+    [accepted], [reward] = lines["accepted"], lines["reward"]
+    assert (accepted.steps, accepted.values) == ([1], [pytest.approx((0.75 + 0.0) / 2)])
+    assert (accepted.low, accepted.high) == (
+        [0.0],
+        [0.75],
+    )  # two problems: either may be drawn twice
+    assert reward.values == [pytest.approx((1.0 + 0.0) / 2)]
+
+
+def test_no_interval_from_one_problem():
+    [line] = chart_lines(tally_of({}, failed()), {})["accepted"]
+    assert (line.values, line.low, line.high) == ([0.5], [None], [None])
+
+
+def test_steps_whose_samples_were_not_recorded_come_from_the_metrics():
+    logged = {1: {"judge/accepted": 0.9}, 2: {"judge/accepted": 0.4}}
+    [line] = chart_lines(tally_of({"problem": "p/1"}, {"problem": "p/2"}), logged)["accepted"]
+    assert (line.steps, line.values) == ([1, 2], [1.0, 0.4])
+    assert (line.low, line.high) == ([1.0, None], [1.0, None])
+
+
+def test_lengths_parts_and_public_failures():
+    rows = [{"tokens": n, "reward_parts": {"a": n / 100}} for n in range(101)]
+    rows[0] |= failed(public_passed=True)
+    rows[1] |= failed(public_passed=False)
+    lines = chart_lines(tally_of(*rows), {})
+    [length] = lines["length"]
+    assert (length.values, length.low, length.high) == ([50.0], [5.0], [95.0])
+    assert lines["parts"][0].values == [pytest.approx(0.5)]
+    [public] = lines["public"]
+    assert (public.label, public.values) == ("train", [pytest.approx(1 / 101)])
+
+
+def test_public_tests_that_were_not_run_are_no_zero():
+    assert "public" not in chart_lines(tally_of(failed(public_passed=None)), {})
+
+
+def test_times_add_up_to_the_step():
+    data = {"timing_s/gen": 7.0, "judge/wait_s": 2.0, "timing_s/old_log_prob": 1.0}
+    data |= {"timing_s/update_actor": 3.0, "timing_s/step": 12.5, "timing_s/testing": 4.0}
+    times = chart_stacks(RunTally(), {1: data, 2: {"timing_s/step": 1.0, "judge/wait_s": 9.0}})[
+        "times"
+    ]
+    assert {part: values[0] for part, values in times.parts.items()} == {
+        "generation": 5.0,
+        "waiting for the judge": 2.0,
+        "log-probabilities": 1.0,
+        "update": 3.0,
+        "rest": 1.5,
+        "validation": 4.0,
+    }
+    assert sum(values[1] for values in times.parts.values()) == 1.0
+
+
+def test_verdict_shares_from_samples_where_no_metrics_are():
+    tally = tally_of({}, failed("memory_limit"), failed("no_code"), failed("runtime_error"))
+    errors = chart_stacks(tally, {})["errors"]
+    shares = {part: values[0] for part, values in errors.parts.items() if values[0]}
+    assert shares == {"accepted": 0.25, "runtime_error": 0.5, "no_code": 0.25}
+
+
+def test_losses_of_supervised_training(tmp_path):
+    metrics = {1: {"train/loss": 0.5}, 2: {"train/loss": 0.4, "val/loss": 0.6}}
+    run = write_run(tmp_path / "sft", recipe="sft", metrics=metrics)
+    _, page = report(tmp_path / "r.html", run)
+    [data] = packed(page, "charts-data")["runs"]
+    assert [(line["label"], line["values"]) for line in data["lines"]["loss"]] == [
+        ("train", [0.5, 0.4]),
+        ("validation", [0.6]),
+    ]
+    assert "No samples were recorded" in page
+
+
+# ── which samples ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_within_the_budget_all_are_shown():
+    rows = training(n_steps=2)
+    choice = choose(index_of(rows), 10_000_000)
+    assert sum(choice.shown) == len(rows)
+
+
+def test_choice_is_fixed_bounded_and_stratified():
+    rows = training(n_steps=20, padding=300)
+    index = index_of(rows)
+    budget = 400_000
+    choice = choose(index, budget)
+    assert choice == choose(index_of(rows), budget)
+
+    shown = [row for row, is_shown in zip(rows, choice.shown, strict=True) if is_shown]
+    prompts = {row["problem"]: len(row["prompt"]) for row in shown}
+    texts = sum(
+        len(row["completion"]) + len(row["verdict"]["detail"]) + len(row["sample"]) for row in shown
+    )
+    assert budget * 0.95 < texts + ROW_BYTES * len(shown) + sum(prompts.values()) <= budget
+    assert len(shown) < len(rows) / 2
+
+    strata = {(row["step"], row["split"], row["verdict"]["error"]) for row in rows}
+    assert strata == {(row["step"], row["split"], row["verdict"]["error"]) for row in shown}
+
+
+def test_whole_problems_can_be_followed():
+    rows = training(n_steps=20, padding=300)
+    choice = choose(index_of(rows), 400_000)
+    assert choice.whole
+    flags = [
+        is_shown
+        for row, is_shown in zip(rows, choice.shown, strict=True)
+        if row["problem"] in choice.whole
+    ]
+    assert all(flags)
+    splits = {row["split"] for row in rows if row["problem"] in choice.whole}
+    assert splits == {"train", "validation"}
+
+
+def test_nothing_fits_in_no_budget():
+    choice = choose(index_of(training(n_steps=1)), 0)
+    assert sum(choice.shown) == 0
+    assert not choice.whole
+
+
+def test_the_page_says_how_many_are_shown(tmp_path):
+    rows = training(n_steps=10)
+    run = write_run(tmp_path / "run", rollouts=rows, metrics=training_metrics(rows))
+    written, page = report(tmp_path / "r.html", run, budget_bytes=100_000)
+    assert 0 < written.n_shown < written.n_total == len(rows)
+    assert f"{written.n_shown:,} of {len(rows):,} samples are in this page" in page
+    table = packed(page, "samples-data")
+    assert len(table["columns"]["step"]) == written.n_shown
+    # A problem's history counts all of its samples, shown or not.
+    problem = table["problems"].index("tinycode/0")
+    counted = sum(n for _, _, _, number, n, _ in table["history"] if number == problem)
+    assert counted == sum(row["problem"] == "tinycode/0" for row in rows)
+
+    _, whole = report(tmp_path / "all.html", run)
+    assert f"All {len(rows):,} samples are in this page" in whole
+
+
+def test_same_files_same_page(tmp_path):
+    run = write_run(tmp_path / "run", rollouts=training(n_steps=5))
+    assert report(tmp_path / "a.html", run)[1] == report(tmp_path / "b.html", run)[1]
+
+
+def test_long_texts_are_cut_and_say_so(tmp_path):
+    run = write_run(tmp_path / "run", rollouts=[rollout(completion="x" * 50_000)])
+    _, page = report(tmp_path / "r.html", run)
+    [text] = [text for text in packed(page, "samples-data")["texts"] if text.startswith("xx")]
+    assert text == "x" * 20_000 + "\n… 30,000 more characters are in rollouts.jsonl"
+
+
+# ── hostile text ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Elements(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_hostile_text_stays_text(tmp_path):
+    hostile = rollout(
+        completion=HOSTILE,
+        prompt=HOSTILE,
+        problem=HOSTILE,
+        sample=HOSTILE,
+        extra={"x": HOSTILE},
+        reward_parts={HOSTILE: 1.0},
+        verdict={"error": "wrong_answer", "detail": HOSTILE, "sandbox": HOSTILE},
+    )
+    folder = tmp_path / "<img src=x onerror=hacked=1>{{ 7*7 }}"
+    run = write_run(folder, recipe=HOSTILE, rollouts=[hostile])
+    _, page = report(tmp_path / "r.html", run)
+    elements = Elements()
+    elements.feed(page)
+    tags = [tag for tag, _ in elements.found]
+    assert "img" not in tags
+    assert tags.count("script") == 2 + 6
+    assert not any(name.startswith("on") for _, attributes in elements.found for name in attributes)
+    assert packed(page, "samples-data")["texts"].count(HOSTILE) == 1
+
+
+def test_page_asks_for_nothing_and_runs_its_own_scripts_only(tmp_path):
+    _, page = report(tmp_path / "r.html", write_run(tmp_path / "run"))
+    elements = Elements()
+    elements.feed(page)
+    assert not any({"src", "action"} & attributes.keys() for _, attributes in elements.found)
+    assert all(a["href"].startswith("#") for _, a in elements.found if "href" in a)
+    policy = next(a["content"] for tag, a in elements.found if a.get("http-equiv"))
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe-inline" not in policy.partition("script-src")[2]
+
+
+# ── what may be missing ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("exit_code", [None, 0, 3, 130])
+def test_a_run_with_nothing_in_it(tmp_path, exit_code):
+    run = write_run(tmp_path / "run", exit_code=exit_code)
+    written, page = report(tmp_path / "deep" / "r.html", run)
+    assert (written.n_shown, written.n_total) == (0, 0)
+    state = {None: "running", 0: "finished", 3: "failed", 130: "interrupted"}[exit_code]
+    assert f">{state}<" in page
+    assert "No metrics and no samples yet" in page
+
+
+def test_why_a_run_failed_is_said(tmp_path):
+    run = write_run(tmp_path / "run", exit_code=3)
+    file = run / "logs" / "attempt_1" / "attempt.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"error": "the <sandbox> is gone"}))
+    _, page = report(tmp_path / "r.html", run)
+    assert "failed: the &lt;sandbox&gt; is gone" in page
+
+
+def test_samples_without_metrics(tmp_path):
+    run = write_run(tmp_path / "run", rollouts=training(n_steps=2))
+    _, page = report(tmp_path / "r.html", run)
+    [data] = packed(page, "charts-data")["runs"]
+    assert {"accepted", "validation", "reward", "parts", "length"} <= data["lines"].keys()
+    assert data["stacks"].keys() == {"errors"}
+
+
+def test_a_number_that_is_none_is_a_gap(tmp_path):
+    run = write_run(tmp_path / "run", metrics={1: {"train/loss": float("nan")}})
+    _, page = report(tmp_path / "r.html", run)
+    assert packed(page, "charts-data")["runs"][0]["lines"]["loss"][0]["values"] == [None]
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    folders = [tmp_path / "a" / "grpo", tmp_path / "b" / "grpo"]
+    assert run_names([RunFolder(folder) for folder in folders]) == ["a/grpo", "b/grpo"]
+    runs = [write_run(folder, rollouts=training(n_steps=1)) for folder in folders]
+    written, page = report(tmp_path / "r.html", *runs, runs[0])
+    assert [run["name"] for run in packed(page, "charts-data")["runs"]] == ["a/grpo", "b/grpo"]
+    assert set(packed(page, "samples-data")["columns"]["run"]) == {0, 1}
+    assert written.n_total == 2 * len(training(n_steps=1))
+
+
+def test_not_a_run(tmp_path, capsys):
+    with pytest.raises(ConfigError, match="not a run's folder"):
+        write_report([RunFolder(tmp_path)], tmp_path / "r.html")
+    assert cli.main(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_command(tmp_path, capsys):
+    run = write_run(tmp_path / "run", rollouts=training(n_steps=1))
+    assert cli.main(["report", str(run), "--out", str(tmp_path / "r.html")]) == 0
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/r.html: ")
+    assert not list(tmp_path.glob("*.partial"))
