@@ -10,7 +10,7 @@
     └── UngradableError    no truthful verdict can be given; never becomes a score        exit 3
         ├── SandboxError   the sandbox itself could not do its work, after retries
         ├── CheckerError   a problem's checker program failed
-        ├── HarborError    a Harbor task or its verifier gave no reward (harbor/errors.py)
+        ├── HarborError    a Harbor task or its verifier gave no reward (harbor/failures.py)
         └── DataError      a file or a problem's own data is unusable                      exit 2
             └── PromptError    its prompt is more than the model can take                  exit 2
 

@@ -168,7 +168,7 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
             if problem.task is None:
                 checked_tests(problem, public=False)
             else:
-                from coding_model_project.harbor.task import load_task
+                from coding_model_project.harbor.format.task import load_task
 
                 load_task(Path(problem.task))
         except UngradableError as error:

@@ -91,10 +91,10 @@ async def _grade(
 ) -> int:
     from coding_model_project.harbor.agents import Agent, Oracle, Script
     from coding_model_project.harbor.environment.factory import environments_of
-    from coding_model_project.harbor.grading import Totals
-    from coding_model_project.harbor.grading import grade as grade_tasks
-    from coding_model_project.harbor.task import Task
-    from coding_model_project.harbor.tasks import read_tasks
+    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.format.tasks import read_tasks
+    from coding_model_project.harbor.grade_tasks import Totals
+    from coding_model_project.harbor.grade_tasks import grade as grade_tasks
     from coding_model_project.harbor.trial import Trials
 
     solver: Agent = Oracle() if script is None else Script(script.read_text("utf-8", "replace"))
@@ -155,7 +155,7 @@ def bench(
     """Measure oracle trials of a trivial task. The last line is JSON."""
     from dataclasses import asdict
 
-    from coding_model_project.harbor.bench import measure
+    from coding_model_project.harbor.trials_benchmark import measure
 
     speed = asyncio.run(measure(trials, cores(workers)))
     print(json.dumps({key: round(value, 2) for key, value in asdict(speed).items()}))

@@ -16,8 +16,8 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.environment.base import EnvironmentKind
 
 if TYPE_CHECKING:
-    from coding_model_project.evaluation.harbor_eval import Asked, Evaluation
-    from coding_model_project.harbor.task import Task
+    from coding_model_project.harbor.evaluation.job import Asked, Evaluation
+    from coding_model_project.harbor.format.task import Task
 
 
 def evaluate(
@@ -57,8 +57,8 @@ def evaluate(
     The last line is JSON. Exit code 3 if an outage ended trials: the same command tries those again.
     """
     from coding_model_project.evaluation.backends.generation import Sampling
-    from coding_model_project.evaluation.harbor_eval import Asked, Evaluation
     from coding_model_project.harbor.bash_agent import Limits
+    from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.recording import CONTAINERS, EMBEDDED
     from coding_model_project.runs.folder import sole_writer
 
@@ -102,8 +102,8 @@ async def _run(
 
 def _runnable(task_dirs: list[Path]) -> list[Task]:
     """The tasks; those that Harbor would refuse are named on standard error."""
-    from coding_model_project.harbor.task import Task
-    from coding_model_project.harbor.tasks import read_tasks
+    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.format.tasks import read_tasks
 
     tasks = []
     for one in read_tasks(task_dirs, os.environ):
@@ -119,8 +119,8 @@ def _runnable(task_dirs: list[Path]) -> list[Task]:
 
 
 def _report(evaluation: Evaluation, as_json: bool) -> int:
-    from coding_model_project.evaluation.harbor_eval import OUTAGES, said
-    from coding_model_project.evaluation.harbor_report import summary, task_table
+    from coding_model_project.harbor.evaluation.job import OUTAGES, said
+    from coding_model_project.harbor.evaluation.job_report import summary, task_table
 
     trials = evaluation.trials
     counted = summary(trials)

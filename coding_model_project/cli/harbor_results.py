@@ -14,7 +14,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.environment.base import EnvironmentKind
 
 if TYPE_CHECKING:
-    from coding_model_project.harbor.results import TrialResult
+    from coding_model_project.harbor.format.trial_results import TrialResult
     from coding_model_project.harbor.trial import TrialOutcome
 
 
@@ -49,7 +49,7 @@ class Job:
         self._trials.append(self._recorder.record(outcome))
 
     def finish(self) -> None:
-        from coding_model_project.evaluation.harbor_jobs import write_job
+        from coding_model_project.harbor.evaluation.job_results import write_job
 
         config = {
             "n_concurrent_trials": self._at_once,
@@ -79,8 +79,8 @@ def results(
     A trial passes if its main reward is at least 1. Errors (outages, broken verifiers) are in no rate.
     The last line is JSON.
     """
-    from coding_model_project.evaluation.harbor_jobs import scores
-    from coding_model_project.harbor.results import read_trials
+    from coding_model_project.harbor.evaluation.job_results import scores
+    from coding_model_project.harbor.format.trial_results import read_trials
 
     trials = read_trials(job)
     if not trials:

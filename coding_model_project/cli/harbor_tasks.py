@@ -48,8 +48,8 @@ def export_harbor(
 
     The last line is JSON. Exit code 1 if nothing could be written.
     """
-    from coding_model_project.data.harbor_tasks.export import check_new, export
     from coding_model_project.data.loaders import load
+    from coding_model_project.harbor.export.exporting import check_new, export
 
     check_new(out)
     name, path = given_dataset(name, path)

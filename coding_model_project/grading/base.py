@@ -11,7 +11,7 @@ GRADER_VERSION = "5"
 """Raised by any change that can change a verdict; see "Scores change" in CHANGELOG.md."""
 
 HARBOR_IDENTITY = f"{GRADER_VERSION}/harbor/embedded"
-"""The identity of `harbor.HarborGrader`, here so that naming it does not import Harbor."""
+"""The identity of `harbor.grader.HarborGrader`, here so that naming it does not import Harbor."""
 
 Outcome = Verdict | UngradableError
 """A completion's verdict, or why it has none."""

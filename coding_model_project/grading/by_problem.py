@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+from pkgutil import resolve_name
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from coding_model_project.grading.base import HARBOR_IDENTITY
+from coding_model_project.grading.base import HARBOR_IDENTITY, CodeGrader
 from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.types import Problem, Verdict
 
-if TYPE_CHECKING:
-    from coding_model_project.grading.harbor import HarborGrader
-
 
 class GraderByProblem:
     """A problem with a Harbor task is judged by its verifier, any other by running it on its tests.
 
-    An async context manager. Harbor's grader is imported for the first problem that has a task: it
-    takes most of the import time of a judge and needs pydantic, and most judges see no task.
+    An async context manager. Harbor's grader belongs to a room above this one, and is imported for the
+    first problem that has a task: most judges see none.
 
     Args:
-        limiter: as of `HarborGrader`.
-        breaker: as of `HarborGrader`.
+        limiter: as of `ExecutionGrader`.
+        breaker: as of `ExecutionGrader`.
     """
 
     def __init__(
@@ -31,7 +30,8 @@ class GraderByProblem:
     ) -> None:
         self._execution = execution
         self._limiter, self._breaker = limiter, breaker
-        self._harbor: HarborGrader | None = None
+        self._harbor: CodeGrader | None = None
+        self._stack = AsyncExitStack()
 
     @property
     def identity(self) -> str:
@@ -47,23 +47,22 @@ class GraderByProblem:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._harbor is not None:
-            await self._harbor.__aexit__(exc_type, exc, traceback)
+        await self._stack.aclose()
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
         """See `grading.base.CodeGrader`."""
-        chosen = self._execution if problem.task is None else self._harbor_grader()
+        chosen = self._execution if problem.task is None else await self._harbor_grader()
         return await chosen.grade_code(problem, code, extraction=extraction)
 
     def answered_from_memory(self) -> None:
         """See `grading.base.CodeGrader`."""
         self._execution.answered_from_memory()
 
-    def _harbor_grader(self) -> HarborGrader:
+    async def _harbor_grader(self) -> CodeGrader:
         if self._harbor is None:
-            from coding_model_project.grading.harbor import HarborGrader
-
-            self._harbor = HarborGrader(limiter=self._limiter, breaker=self._breaker)
+            grader_class = resolve_name("coding_model_project.harbor.grader:HarborGrader")
+            self._harbor = grader = grader_class(limiter=self._limiter, breaker=self._breaker)
+            await self._stack.enter_async_context(grader)
         return self._harbor

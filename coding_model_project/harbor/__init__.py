@@ -1,5 +1,9 @@
-"""Harbor's task format and its results, read and written exactly; rewards by its rules.
+"""Harbor's tasks: read, run, graded, exported and trained on, without Harbor.
 
-task.py: a task's folder as a value; config.py: its task.toml; tasks.py: many of them, a bad one set
-aside; rewards.py: what a verifier's files are worth; results.py: trials and jobs as Harbor keeps them.
+format/        a task's folder and its results as values; rewards by Harbor's rules; nothing runs
+environment/   where a task runs: the protocol and what all its kinds share; factory.py: by name
+rooms/         roots made of this machine's namespaces; containers/: of an engine
+trial.py       one attempt at a task; step.py: its steps; agents.py, bash_agent.py: who attempts it
+grader.py      a completion judged by a task's verifier; grade_tasks.py: many tasks graded
+loader.py      tasks as problems; export/: problems as tasks; evaluation/: a model at work on tasks
 """

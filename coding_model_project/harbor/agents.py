@@ -10,7 +10,7 @@ from typing import Protocol
 from coding_model_project.errors import HarborError
 from coding_model_project.harbor.environment.base import CommandResult, Environment, Killed
 from coding_model_project.harbor.environment.tree import of_files
-from coding_model_project.harbor.task import Step, Task, resolve_env
+from coding_model_project.harbor.format.task import Step, Task, resolve_env
 
 SOLUTION = "/solution"
 _SAID = 300

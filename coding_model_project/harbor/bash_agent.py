@@ -21,7 +21,7 @@ from typing import Protocol
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.extract import first_block
 from coding_model_project.harbor.environment.base import CommandResult, Environment
-from coding_model_project.harbor.task import Step, Task
+from coding_model_project.harbor.format.task import Step, Task
 
 INSTRUCTIONS = """\
 You do a task in a Linux shell. Answer with one command in a block:

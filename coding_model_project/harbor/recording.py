@@ -1,4 +1,4 @@
-"""Our trials as Harbor keeps its own (`results`)."""
+"""Our trials as Harbor keeps its own (`trial_results`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from coding_model_project.harbor.config import VerifierMode
-from coding_model_project.harbor.digest import task_digest
 from coding_model_project.harbor.environment import tree
-from coding_model_project.harbor.results import (
+from coding_model_project.harbor.format.digest import task_digest
+from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
+from coding_model_project.harbor.format.task_config import VerifierMode
+from coding_model_project.harbor.format.trial_results import (
     AgentInfo,
     AgentResult,
     ExceptionInfo,
@@ -28,7 +29,6 @@ from coding_model_project.harbor.results import (
     write_json,
     write_trial,
 )
-from coding_model_project.harbor.rewards import JSON_FILE, Rewards
 from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
 
 EMBEDDED = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnvironment"}

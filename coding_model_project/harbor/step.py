@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.harbor.config import (
+from coding_model_project.harbor.format.task_config import (
     AgentConfig,
     Artifact,
     EnvironmentConfig,
@@ -18,7 +18,7 @@ from coding_model_project.harbor.config import (
     VerifierConfig,
     VerifierMode,
 )
-from coding_model_project.harbor.files import TaskFiles
+from coding_model_project.harbor.format.task_files import TaskFiles
 
 INSTRUCTION_FILE = "instruction.md"
 IMAGE_FILES = ("Dockerfile", "docker-compose.yaml")

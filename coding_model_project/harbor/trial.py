@@ -23,7 +23,6 @@ from coding_model_project.harbor.agents import (
     AgentTimeoutError,
     NonZeroAgentExitCodeError,
 )
-from coding_model_project.harbor.config import Artifact, EnvironmentConfig, Healthcheck, NetworkMode
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import (
     Environment,
@@ -32,13 +31,13 @@ from coding_model_project.harbor.environment.base import (
     Image,
 )
 from coding_model_project.harbor.environment.tree import Tree, of_files
-from coding_model_project.harbor.errors import (
+from coding_model_project.harbor.failures import (
     FailureCause,
     VerifierTimeoutError,
     exception_type,
     failure_cause,
 )
-from coding_model_project.harbor.rewards import (
+from coding_model_project.harbor.format.reward_rules import (
     JSON_FILE,
     TEXT_FILE,
     Rewards,
@@ -48,7 +47,13 @@ from coding_model_project.harbor.rewards import (
     reward_valid,
     unmet,
 )
-from coding_model_project.harbor.task import Step, Task, resolve_env
+from coding_model_project.harbor.format.task import Step, Task, resolve_env
+from coding_model_project.harbor.format.task_config import (
+    Artifact,
+    EnvironmentConfig,
+    Healthcheck,
+    NetworkMode,
+)
 
 TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
 _VERIFIED_ALL_THE_SAME = (AgentTimeoutError, NonZeroAgentExitCodeError)

@@ -11,19 +11,17 @@ from coding_model_project.synthetic.tinycode.mbpp_form import in_asserts
 from coding_model_project.types import Problem
 
 
-def tasks(place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-    """All tasks; see `base.Loader.items`."""
+def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+    """The tasks; see `base.LoaderByName`.
+
+    Args:
+        name: `tinycode_asserts` has the functions only, tested by assertions as MBPP's are; ids and
+            statements are the same.
+    """
+    as_asserts = name == "tinycode_asserts"
     trail.origins.append(f"generator version {VERSION}, seed 0")
     wanted = split_word(place.split) if place.split else None
     for task in generate().tasks:
-        if wanted in (None, task.problem.split):
-            yield task.problem
-
-
-def tasks_in_asserts(place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-    """The functions only, tested by assertions as MBPP's are; ids and statements are the same."""
-    trail.origins.append(f"generator version {VERSION}, seed 0")
-    wanted = split_word(place.split) if place.split else None
-    for task in generate().tasks:
-        if wanted in (None, task.problem.split) and not task.uses_stdin:
-            yield in_asserts(task.problem)
+        if wanted not in (None, task.problem.split) or (as_asserts and task.uses_stdin):
+            continue
+        yield in_asserts(task.problem) if as_asserts else task.problem

@@ -26,7 +26,6 @@ from coding_model_project.errors import (
     HarborError,
 )
 from coding_model_project.grading.breaker import CircuitBreaker
-from coding_model_project.grading.harbor import HarborGrader
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.bash_agent import (
     BashAgent,
@@ -36,6 +35,7 @@ from coding_model_project.harbor.bash_agent import (
     Message,
     Reply,
 )
+from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.verl_ext.bash_config import reply_tokens
 from coding_model_project.verl_ext.conversation import Answer, Conversation
 from coding_model_project.verl_ext.judging import EPISODE, Bench, leave_out, plain_verdict

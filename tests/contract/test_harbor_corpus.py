@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from coding_model_project.harbor.errors import InvalidTask, VerifierError, exception_type
-from coding_model_project.harbor.rewards import read_rewards
-from coding_model_project.harbor.task import check_env, load_task
+from coding_model_project.harbor.failures import InvalidTask, VerifierError, exception_type
+from coding_model_project.harbor.format.reward_rules import read_rewards
+from coding_model_project.harbor.format.task import check_env, load_task
 
 TESTS = Path(__file__).parents[1]
 OWN = TESTS / "harbor_corpus"

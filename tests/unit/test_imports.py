@@ -7,7 +7,7 @@ import pytest
 
 HEAVY = {"datasketch", "hydra", "numpy", "pathspec", "plotly", "pyarrow", "pydantic", "scipy"}
 TRAINING = {"ray", "torch", "transformers", "verl", "vllm"}
-HARBOR = {"coding_model_project.harbor", "coding_model_project.grading.harbor"}
+HARBOR = {"coding_model_project.harbor", "coding_model_project.harbor.grader"}
 
 
 def loaded(code: str) -> set[str]:

@@ -18,7 +18,6 @@ from coding_model_project.data.loaders import (
     codecontests_plus,
     codeforces,
     deepcoder,
-    harbor,
     humaneval,
     kodcode,
     livecodebench,
@@ -58,7 +57,7 @@ __all__ = [
 ]
 
 
-def _tinycode(name: str, tests: str, function: str) -> Loader:
+def _tinycode(name: str, tests: str) -> Loader:
     published = Published(
         name=name,
         licence="Apache-2.0",
@@ -67,8 +66,19 @@ def _tinycode(name: str, tests: str, function: str) -> Loader:
         splits=("train", "validation", "test"),
         tests=tests,
     )
-    source = f"coding_model_project.synthetic.tinycode_loader:{function}"
+    source = "coding_model_project.synthetic.tinycode_loader:problems"
     return LoaderByName(published=published, source=source)
+
+
+def _harbor(name: str) -> Loader:
+    published = Published(name=name, licence="yours", fields=(), parts=())
+    return LoaderByName(published=published, source="coding_model_project.harbor.loader:problems")
+
+
+def is_task_folder(path: Path) -> bool:
+    """Whether a path is a Harbor task or a folder of them."""
+    patterns = ("task.toml", "*/task.toml")
+    return path.is_dir() and any(next(path.glob(pattern), None) for pattern in patterns)
 
 
 LOADERS: dict[str, Loader] = {
@@ -94,8 +104,8 @@ LOADERS: dict[str, Loader] = {
     "mbpp_sanitized": mbpp.SANITIZED,
     "synthetic_1": synthetic_1.LOADER,
     "taco": taco.TACO,
-    "tinycode": _tinycode("tinycode", "standard input, calls", "tasks"),
-    "tinycode_asserts": _tinycode("tinycode_asserts", "asserts", "tasks_in_asserts"),
+    "tinycode": _tinycode("tinycode", "standard input, calls"),
+    "tinycode_asserts": _tinycode("tinycode_asserts", "asserts"),
     "verl": verl_rows.VerlLoader(),
 }
 
@@ -205,8 +215,8 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
     local = None if place.path is None or is_url(place.path) else Path(place.path)
     if local is not None and local.exists() and own.is_own(local):
         return own.OwnLoader(name=name), None
-    if local is not None and harbor.is_task_folder(local):
-        return harbor.HarborLoader(name=name), None
+    if local is not None and is_task_folder(local):
+        return _harbor(name), None
     if found is not None:
         return found
     if local is not None and local.is_file() and own.columns_of(local) >= set(verl_rows.FIELDS):

@@ -123,11 +123,11 @@ class LoaderByName:
 
     published: Published
     source: str
-    """"package.module:function", which has `Loader.items`'s arguments and result."""
+    """"package.module:function", called with the data set's name and `Loader.items`'s arguments."""
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `Loader.items`."""
-        yield from resolve_name(self.source)(place, trail)
+        yield from resolve_name(self.source)(self.published.name, place, trail)
 
 
 ToProblem = Callable[[Row, Part, int], Problem]

@@ -13,7 +13,7 @@ from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.environment.tree import Tree
 
 if TYPE_CHECKING:
-    from coding_model_project.harbor.config import EnvironmentConfig
+    from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 DEFAULT_MEMORY_MB = 2048
 DEFAULT_STORAGE_MB = 2048

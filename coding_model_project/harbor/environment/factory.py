@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.config import EnvironmentConfig
+from coding_model_project.harbor.containers.dockerfile import refuse_devices
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_STORAGE_MB,
@@ -22,11 +22,11 @@ from coding_model_project.harbor.environment.base import (
     Image,
     Resources,
 )
-from coding_model_project.harbor.environment.dockerfile import refuse_devices
-from coding_model_project.harbor.environment.embedded.rooms import Room, Rooms, Settings
 from coding_model_project.harbor.environment.image import Execute, Lay, Plan, plan
 from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
+from coding_model_project.harbor.rooms.rooms import Room, Rooms, Settings
 
 _KEPT_IMAGES = 64
 _SAID = 400
@@ -45,7 +45,7 @@ def environments_of(kind: EnvironmentKind, rootfs: Path | None = None) -> Enviro
             f"--rootfs is for --environment embedded; {kind} has the task's own image"
         )
     # Here, since Harbor's own runner, which uses rooms, has not all that this takes.
-    from coding_model_project.harbor.environment.containers import ContainerEnvironments
+    from coding_model_project.harbor.containers.containers import ContainerEnvironments
 
     return ContainerEnvironments(kind.value)
 

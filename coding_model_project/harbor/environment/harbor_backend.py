@@ -17,7 +17,6 @@ from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities
 from harbor.environments.definition import require_agent_environment_definition
 
-from coding_model_project.harbor.config import EnvironmentConfig
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.environment.base import (
     Environment,
@@ -26,6 +25,7 @@ from coding_model_project.harbor.environment.base import (
 )
 from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 TESTS = "/tests"
 _DOWNLOAD_BYTES = 1 << 30

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from coding_model_project.harbor.environment.dockerfile import (
+from coding_model_project.harbor.containers.dockerfile import (
     WITH_DOCKER,
     ImageError,
     Instruction,

@@ -23,9 +23,9 @@ from coding_model_project.data.training import rows
 from coding_model_project.data.training.training_files import write_manifest
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor.bash_agent import opening
-from coding_model_project.harbor.config import Package, TaskConfig, VerifierConfig
-from coding_model_project.harbor.task import RANGE_KEY
-from coding_model_project.harbor.writing import write_task
+from coding_model_project.harbor.format.task import RANGE_KEY
+from coding_model_project.harbor.format.task_config import Package, TaskConfig, VerifierConfig
+from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.progress import progress_bar
 from coding_model_project.synthetic.tinyshell.shell_generator import VERSION, ShellTask, generate
 from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, trace

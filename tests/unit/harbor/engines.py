@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from coding_model_project.harbor.containers.container_engine import Engine
+from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.environment.containers import ContainerEnvironments
-from coding_model_project.harbor.environment.engine import Engine
 
 PROGRAMS = [
     *("bash", "cat", "chmod", "grep", "head", "id", "kill", "ls", "mkdir"),

@@ -15,7 +15,7 @@ from coding_model_project.harbor.bash_agent import (
     command_of,
 )
 from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.task import load_task
+from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments

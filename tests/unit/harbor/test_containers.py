@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.config import EnvironmentConfig, NetworkMode
+from coding_model_project.harbor.containers.container import from_tar, to_tar
+from coding_model_project.harbor.containers.containers import ContainerEnvironments
+from coding_model_project.harbor.containers.dockerfile import ImageError
 from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
-from coding_model_project.harbor.environment.container import from_tar, to_tar
-from coding_model_project.harbor.environment.containers import ContainerEnvironments
-from coding_model_project.harbor.environment.dockerfile import ImageError
 from coding_model_project.harbor.environment.tree import of_bytes, of_files
-from coding_model_project.harbor.task import load_task
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 from coding_model_project.harbor.trial import Trials, one_network
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import folder

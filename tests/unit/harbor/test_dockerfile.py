@@ -8,7 +8,7 @@ import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor import environment
-from coding_model_project.harbor.environment.dockerfile import ImageError
+from coding_model_project.harbor.containers.dockerfile import ImageError
 from coding_model_project.harbor.environment.image import Execute, Lay, Plan, plan
 
 FOLLOWED = """# syntax=docker/dockerfile:1

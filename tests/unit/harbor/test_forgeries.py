@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.task import load_task
+from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments

@@ -5,10 +5,10 @@ import pytest
 
 from coding_model_project.cli import main
 from coding_model_project.harbor.environment.tree import Tree, of_files
-from coding_model_project.harbor.errors import VerifierTimeoutError
+from coding_model_project.harbor.failures import VerifierTimeoutError
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.format.trial_results import read_trials
 from coding_model_project.harbor.recording import Recorder
-from coding_model_project.harbor.results import read_trials
-from coding_model_project.harbor.task import load_task
 from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
 from tests.unit.harbor.folders import folder
 

@@ -2,9 +2,8 @@ import os
 
 import pytest
 
-from coding_model_project.harbor.config import RewardStrategy
-from coding_model_project.harbor.errors import VerifierError, exception_type, failure_cause
-from coding_model_project.harbor.rewards import (
+from coding_model_project.harbor.failures import VerifierError, exception_type, failure_cause
+from coding_model_project.harbor.format.reward_rules import (
     MAX_BYTES,
     check_range,
     combined,
@@ -12,6 +11,7 @@ from coding_model_project.harbor.rewards import (
     reward_valid,
     unmet,
 )
+from coding_model_project.harbor.format.task_config import RewardStrategy
 
 PARSE, EMPTY = "VerifierOutputParseError", "RewardFileEmptyError"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coding_model_project.harbor.config import EnvironmentConfig
+from coding_model_project.harbor.containers.dockerfile import ImageError
 from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
-from coding_model_project.harbor.environment.dockerfile import ImageError
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from tests.processes import below
 from tests.unit.harbor.rooms import run_in_environments
 
@@ -255,7 +255,7 @@ def test_a_keeper_that_dies_is_replaced(tmp_path):
 _OWNER = """
 import asyncio, os, sys
 from pathlib import Path
-from coding_model_project.harbor.config import EnvironmentConfig
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 
 async def main():

@@ -1,8 +1,8 @@
 import pytest
 
-from coding_model_project.harbor.config import NetworkMode
-from coding_model_project.harbor.errors import InvalidTask, MissingVariable
-from coding_model_project.harbor.task import check_env, load_task, resolve_env
+from coding_model_project.harbor.failures import InvalidTask, MissingVariable
+from coding_model_project.harbor.format.task import check_env, load_task, resolve_env
+from coding_model_project.harbor.format.task_config import NetworkMode
 from tests.unit.harbor.folders import folder
 
 STEPS = '[[steps]]\nname = "a"\n[[steps]]\nname = "b"\n'

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.errors import CheckerError, DataError
-from coding_model_project.grading.harbor import HarborGrader
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.grading.rewards import dense, sparse
 from coding_model_project.harbor.agents import Oracle, Script
-from coding_model_project.harbor.task import load_task
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.types import ErrorType, Problem
 from tests.processes import below

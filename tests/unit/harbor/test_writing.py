@@ -3,25 +3,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor import config
-from coding_model_project.harbor.errors import InvalidTask
-from coding_model_project.harbor.reading import parse_config
-from coding_model_project.harbor.tasks import Refused, read_tasks
-from coding_model_project.harbor.writing import toml, write_task
+from coding_model_project.harbor.failures import InvalidTask
+from coding_model_project.harbor.format import task_config
+from coding_model_project.harbor.format.reading import parse_config
+from coding_model_project.harbor.format.tasks import Refused, read_tasks
+from coding_model_project.harbor.format.writing import toml, write_task
 from tests.unit.harbor.folders import SIMPLE, folder
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=12)
 SECONDS = st.floats(0, 1e6)
 ENV = st.dictionaries(TEXT, TEXT, max_size=3)
-PUBLIC_OR_NONE = st.sampled_from([config.NetworkMode.public, config.NetworkMode.no_network])
+PUBLIC_OR_NONE = st.sampled_from(
+    [task_config.NetworkMode.public, task_config.NetworkMode.no_network]
+)
 METADATA = st.recursive(
     st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-HEALTH = st.builds(config.Healthcheck, command=TEXT, interval_sec=SECONDS, retries=st.integers(0))
+HEALTH = st.builds(
+    task_config.Healthcheck, command=TEXT, interval_sec=SECONDS, retries=st.integers(0)
+)
 ENVIRONMENT = st.builds(
-    config.EnvironmentConfig,
+    task_config.EnvironmentConfig,
     docker_image=st.none() | TEXT,
     cpus=st.none() | st.integers(1, 64) | st.just(1.5),
     memory_mb=st.none() | st.integers(1, 10**6),
@@ -31,33 +35,35 @@ ENVIRONMENT = st.builds(
     workdir=st.none() | TEXT,
 )
 VERIFIER = st.builds(
-    config.VerifierConfig,
+    task_config.VerifierConfig,
     timeout_sec=SECONDS,
     env=ENV,
     user=st.none() | TEXT | st.integers(0, 65535),
     environment=st.none() | ENVIRONMENT,
-    collect=st.lists(st.builds(config.Collect, command=TEXT), max_size=2).map(tuple),
+    collect=st.lists(st.builds(task_config.Collect, command=TEXT), max_size=2).map(tuple),
 )
 ARTIFACTS = st.lists(
-    st.builds(config.Artifact, source=st.sampled_from(["/a", "b"]), exclude=st.just(("*.pyc",)))
-    | st.builds(config.Artifact, source=st.just("/c")),
+    st.builds(
+        task_config.Artifact, source=st.sampled_from(["/a", "b"]), exclude=st.just(("*.pyc",))
+    )
+    | st.builds(task_config.Artifact, source=st.just("/c")),
     max_size=3,
 ).map(tuple)
 STEP = st.builds(
-    config.StepConfig,
+    task_config.StepConfig,
     name=st.from_regex(r"[a-z]{3}[0-9]", fullmatch=True),
     verifier=VERIFIER,
     min_reward=st.none() | st.floats(0, 1) | st.dictionaries(TEXT, st.floats(0, 1), max_size=2),
     artifacts=ARTIFACTS,
 )
 CONFIG = st.builds(
-    config.TaskConfig,
-    task=st.none() | st.builds(config.Package, name=st.just("org/name"), description=TEXT),
+    task_config.TaskConfig,
+    task=st.none() | st.builds(task_config.Package, name=st.just("org/name"), description=TEXT),
     metadata=st.dictionaries(TEXT, METADATA, max_size=3),
     verifier=VERIFIER,
-    agent=st.builds(config.AgentConfig, timeout_sec=st.none() | SECONDS),
+    agent=st.builds(task_config.AgentConfig, timeout_sec=st.none() | SECONDS),
     environment=ENVIRONMENT,
-    multi_step_reward_strategy=st.none() | st.sampled_from(config.RewardStrategy),
+    multi_step_reward_strategy=st.none() | st.sampled_from(task_config.RewardStrategy),
     steps=st.none() | st.lists(STEP, max_size=2, unique_by=lambda step: step.name).map(tuple),
     artifacts=ARTIFACTS,
 )
@@ -71,7 +77,7 @@ def test_a_configuration_is_read_as_it_was_written(given_config):
 
 def test_a_folder_is_read_as_it_was_written(tmp_path):
     files = {**SIMPLE, "solution/solve.sh": "echo '$X' \\\n", "tests/data.bin": b"\x00\xff\r\n"}
-    given_config = config.TaskConfig(metadata={"a": [1, {"b": "ü\n"}]})
+    given_config = task_config.TaskConfig(metadata={"a": [1, {"b": "ü\n"}]})
     task = write_task(tmp_path / "out" / "mine", given_config, files)
     assert (task.config, task.name, task.warnings) == (given_config, "mine", ())
     for name, content in files.items():
@@ -83,13 +89,13 @@ def test_a_folder_is_read_as_it_was_written(tmp_path):
 def test_what_is_no_task_is_not_written(tmp_path):
     untested = {name: text for name, text in SIMPLE.items() if name != "tests/test.sh"}
     with pytest.raises(InvalidTask, match=r"tests/test\.sh is missing"):
-        write_task(tmp_path / "bad", config.TaskConfig(), untested)
+        write_task(tmp_path / "bad", task_config.TaskConfig(), untested)
     with pytest.raises(ConfigError, match="no path inside"):
-        write_task(tmp_path / "bad", config.TaskConfig(), {**SIMPLE, "../x": ""})
+        write_task(tmp_path / "bad", task_config.TaskConfig(), {**SIMPLE, "../x": ""})
     assert list(tmp_path.iterdir()) == []
-    write_task(tmp_path / "good", config.TaskConfig(), SIMPLE)
+    write_task(tmp_path / "good", task_config.TaskConfig(), SIMPLE)
     with pytest.raises(ConfigError, match="exists"):
-        write_task(tmp_path / "good", config.TaskConfig(), SIMPLE)
+        write_task(tmp_path / "good", task_config.TaskConfig(), SIMPLE)
 
 
 def test_bad_tasks_are_set_aside_and_the_rest_are_read(tmp_path):

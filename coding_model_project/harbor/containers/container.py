@@ -1,0 +1,281 @@
+"""An environment that is a container of an engine on this machine; see `base.Environment`.
+
+What differs from rooms: an agent that is root in its container may change the image's own programs,
+and the verifier runs what it finds. Its processes are gone all the same, since the container is
+restarted, and /tests and /logs/verifier are made anew after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import secrets
+import tarfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from coding_model_project.harbor.containers.container_engine import Call, Engine
+from coding_model_project.harbor.environment.base import (
+    MAX_OUTPUT,
+    CommandResult,
+    EnvironmentFailed,
+    Killed,
+)
+from coding_model_project.harbor.environment.output import shown
+from coding_model_project.harbor.environment.tree import Entry, Tree, of_bytes
+
+_MAX_BYTES = 64 << 20
+_KILLED = 137
+_CANNOT_RUN = 126
+_SETTLE_S = 10.0
+_TOKEN = "HARBOR_COMMAND"
+"""In the environment of a command and of all it starts, by which a time-out finds them."""
+
+STAY = "while :; do sleep 86400 & wait $!; done"
+"""The first process: it waits for orphans, as an init does."""
+
+_SHELL = 'if command -v bash > /dev/null; then exec bash -c "$0"; else exec sh -c "$0"; fi'
+_END = """for round in 1 2 3; do for one in /proc/[0-9]*; do
+grep -qs "$0" "$one/environ" && kill -9 "${one#/proc/}"; done; done; true"""
+_ANEW = """cd /
+rm -rf tests .pytest.ini conftest.py pyproject.toml pytest.ini setup.cfg setup.py tox.ini
+[ -d /logs ] && [ ! -L /logs ] || rm -rf /logs
+rm -rf /logs/verifier; mkdir -p /tests /logs/verifier && chmod 755 /tests && chmod 777 /logs/verifier
+[ ! -L /tests ] && [ -z "$(ls -A /tests)" ] && [ -z "$(ls -A /logs/verifier)" ]"""
+_FURNISH = """mkdir -p /logs/agent /logs/verifier /logs/artifacts /solution "$0"
+chmod 777 /logs /logs/*"""
+_OOM = """cat /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control 2> /dev/null |
+sed -n 's/^oom_kill //p'"""
+_ABSENT, _UNREADABLE, _FILE, _PROGRAM = 44, 45, 46, 47
+_PACK = """most=$0; path=$1; shift; [ -e "$path" ] || exit 44
+if [ -f "$path" ]; then head -c "$most" "$path" || exit 45; [ -x "$path" ] && exit 47; exit 46; fi
+cd "$path" || exit 45
+if [ $# = 0 ]; then set -- .; else
+    for one in "$@"; do shift; if [ -e "$one" ] || [ -L "$one" ]; then set -- "$@" "$one"; fi; done; fi
+[ $# = 0 ] || tar -cf - -- "$@" | head -c "$most" """
+"""Prints a file, or a folder as a tar file; how it ended says which."""
+
+
+class Container:
+    """One container, from `prepare` to `cleanup`."""
+
+    def __init__(
+        self, engine: Engine, name: str, *, workdir: str, env: Mapping[str, str], user: str | None
+    ) -> None:
+        self._engine, self._name = engine, name
+        self._workdir, self._env, self._user = workdir, env, user
+        self._out_of_memory = 0
+
+    @property
+    def workdir(self) -> str:
+        return self._workdir
+
+    async def prepare(self) -> None:
+        """Make the folders that every environment has.
+
+        Raises:
+            EnvironmentFailed: the container is lost, or its image has no shell.
+        """
+        await self._sh(_FURNISH, self._workdir)
+
+    async def run_command(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        user: str | int | None = None,
+        max_output: int = MAX_OUTPUT,
+    ) -> CommandResult:
+        """See `Environment.run_command`."""
+        token = secrets.token_hex(16)
+        settings = {**self._env, **(env or {}), _TOKEN: token}
+        who = self._user if user is None else str(user)
+        arguments = [
+            *("exec", "--workdir", cwd or self._workdir),
+            *(word for key, value in settings.items() for word in ("--env", f"{key}={value}")),
+            *(("--user", who) if who is not None else ()),
+            *(self._name, "sh", "-c", _SHELL, command),
+        ]
+        try:
+            async with self._engine.calling(*arguments, max_output=max_output) as call:
+                in_time = await self._wait(call, (token, who or "0"), timeout_s)
+                code = call.ended.result() if call.ended.done() else _KILLED
+                out, err = call.stdout.take(), call.stderr.take()
+        except (OSError, ValueError) as error:  # too long, or with a null byte in it
+            said = f"the command cannot be run: {getattr(error, 'strerror', None) or error}"
+            return CommandResult(stderr=said, exit_code=_CANNOT_RUN)
+        killed = None if in_time else Killed.timeout
+        if code != 0:
+            await self.heartbeat()
+        if code == _KILLED and in_time and await self._ran_out_of_memory():
+            killed = Killed.memory
+        return CommandResult(
+            stdout=shown(*out, max_output),
+            stderr=shown(*err, max_output),
+            exit_code=code if in_time else _KILLED,
+            killed=killed,
+        )
+
+    async def _wait(self, call: Call, mark: tuple[str, str], timeout_s: float | None) -> bool:
+        """Whether it ended in time. A command that did not, or that nobody waits for, is killed.
+
+        Args:
+            mark: the command's token and user.
+        """
+        try:
+            await asyncio.wait([call.ended], timeout=timeout_s)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._end(*mark))
+            raise
+        if call.ended.done():
+            return True
+        await self._end(*mark)
+        await asyncio.wait([call.ended], timeout=_SETTLE_S)
+        return False
+
+    async def _end(self, token: str, user: str) -> None:
+        await self._sh(_END, f"{_TOKEN}={token}", user=user)
+
+    async def _ran_out_of_memory(self) -> bool:
+        before = self._out_of_memory
+        said = await self._sh(_OOM)
+        self._out_of_memory = int(said.split()[0]) if said.split() else 0
+        return self._out_of_memory > before
+
+    # ── files ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def read_file(self, path: str, max_bytes: int = _MAX_BYTES) -> bytes:
+        """See `Environment.read_file`."""
+        found = await self.read_tree(path, max_bytes)
+        content = found.file("")
+        if content is None:
+            raise IsADirectoryError(f"{path} is no regular file")
+        return content
+
+    async def read_tree(
+        self, path: str, max_bytes: int = _MAX_BYTES, only: Sequence[str] | None = None
+    ) -> Tree:
+        """See `Environment.read_tree`."""
+        most = 2 * max_bytes + (1 << 20)
+        code, packed, err = await self._engine.run(
+            *("exec", "--user", "0", self._name, "sh", "-c", _PACK, str(most), self._at(path)),
+            *(only or ()),
+            max_output=2 * most,
+        )
+        if code == _ABSENT:
+            raise FileNotFoundError(f"{path}: no such file")
+        if code not in (0, _FILE, _PROGRAM):
+            await self.heartbeat()
+            raise OSError(f"{path}: {err.decode('utf-8', 'replace').strip()}")
+        if len(packed) >= most:
+            raise OSError(f"{path}: more than {max_bytes} bytes")
+        if code != 0:
+            mode = 0o755 if code == _PROGRAM else 0o644
+            return _bounded(of_bytes("", packed, mode), path, max_bytes)
+        try:
+            return _bounded(from_tar(packed) if packed else Tree(), path, max_bytes)
+        except tarfile.TarError as error:
+            raise OSError(f"{path}: {error}") from error
+
+    async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """See `Environment.write_file`."""
+        folder, _, name = self._at(path).rpartition("/")
+        await self.write_tree(folder or "/", of_bytes(name, content, mode))
+
+    async def write_tree(self, path: str, tree: Tree) -> None:
+        """See `Environment.write_tree`."""
+        script = 'mkdir -p "$0" && tar -xmf - -C "$0"'
+        code, _, err = await self._engine.run(
+            *("exec", "--interactive", "--user", "0", self._name, "sh", "-c", script),
+            self._at(path),
+            stdin=to_tar(tree),
+        )
+        if code != 0:
+            await self.heartbeat()
+            raise OSError(f"{path}: {err.decode('utf-8', 'replace').strip()}")
+
+    def _at(self, path: str) -> str:
+        return path if path.startswith("/") else f"{self._workdir.rstrip('/')}/{path}"
+
+    # ── the verifier's turn ───────────────────────────────────────────────────────────────────────
+
+    async def begin_verifier(self) -> None:
+        """See `Environment.begin_verifier`."""
+        await self._engine.ask("restart", "-t", "0", self._name)
+        self._out_of_memory = 0
+        await self._sh(_ANEW)
+
+    async def end_verifier(self) -> None:
+        """See `Environment.end_verifier`."""
+        await self.begin_verifier()
+
+    async def heartbeat(self) -> None:
+        """See `Environment.heartbeat`."""
+        said = await self._engine.ask("inspect", "--format", "{{.State.Running}}", self._name)
+        if said != "true":
+            raise EnvironmentFailed(f"container {self._name} has ended")
+
+    async def cleanup(self) -> None:
+        """See `Environment.cleanup`."""
+        with suppress(EnvironmentFailed):
+            await asyncio.shield(self._engine.ask("rm", "--force", "--volumes", self._name))
+
+    async def _sh(self, script: str, *arguments: str, user: str = "0") -> str:
+        return await self._engine.ask(
+            *("exec", "--user", user, self._name, "sh", "-c", script, *arguments)
+        )
+
+
+# ── trees as tar files ────────────────────────────────────────────────────────────────────────────
+
+
+def to_tar(tree: Tree) -> bytes:
+    """A tree as a tar file; all of it is root's."""
+    made, at = io.BytesIO(), 0
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, kind, mode, extra in tree.entries:
+            about = tarfile.TarInfo(name)
+            about.mode = mode
+            body = None
+            match kind, extra:
+                case "d", _:
+                    about.type = tarfile.DIRTYPE
+                case "l", str(target):
+                    about.type, about.linkname = tarfile.SYMTYPE, target
+                case _, int(size):
+                    about.size, body = size, io.BytesIO(tree.body[at : at + size])
+                    at += size
+            archive.addfile(about, body)
+    return made.getvalue()
+
+
+def from_tar(packed: bytes) -> Tree:
+    """The tree of a tar file.
+
+    Raises:
+        tarfile.TarError: it is damaged.
+    """
+    entries: list[Entry] = []
+    parts: list[bytes] = []
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for about in archive:
+            name = os.path.normpath(about.name)
+            if about.isdir() and name != ".":
+                entries.append((name, "d", about.mode, 0))
+            elif about.issym():
+                entries.append((name, "l", 0o777, about.linkname))
+            elif about.isreg() or about.islnk():
+                content = archive.extractfile(about)
+                assert content is not None
+                parts.append(content.read())
+                entries.append((name, "f", about.mode, len(parts[-1])))
+    return Tree(tuple(entries), b"".join(parts))
+
+
+def _bounded(tree: Tree, path: str, max_bytes: int) -> Tree:
+    if len(tree.body) > max_bytes:
+        raise OSError(f"{path}: more than {max_bytes} bytes")
+    return tree

@@ -1,0 +1,200 @@
+"""Environments as containers: images built from a task's folder, and containers that no crash leaves."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+import psutil
+
+from coding_model_project.harbor.containers.container import STAY, Container, from_tar
+from coding_model_project.harbor.containers.container_engine import Engine
+from coding_model_project.harbor.containers.dockerfile import (
+    WITH_HARBOR,
+    ImageError,
+    refuse_devices,
+    refuse_services,
+)
+from coding_model_project.harbor.environment.base import (
+    DEFAULT_MEMORY_MB,
+    DEFAULT_PROCESSES,
+    Environment,
+    Image,
+)
+from coding_model_project.harbor.environment.once import Once
+from coding_model_project.harbor.environment.tree import Tree, of_files
+from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
+
+_KEPT_IMAGES = 1024
+_START_S = 60.0
+_PREFIX = f"coding-harbor-{os.uname().nodename}"
+_TESTS = "[ ! -d /tests ] || tar -C / -cf - tests"
+_TESTS_BYTES = 64 << 20
+_SAID = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Built:
+    """An image of the engine."""
+
+    id: str
+    image: Image
+    files: Tree
+    """For the working directory of an image that was not made from the folder."""
+
+
+class ContainerEnvironments:
+    """Makes environments in containers. See `base.Environments`.
+
+    Args:
+        program: docker or podman.
+    """
+
+    def __init__(self, program: str) -> None:
+        self._engine = Engine(program)
+        self._names = f"{_PREFIX}-{_owner(os.getpid())}-{secrets.token_hex(4)}"
+        self._images: Once[tuple[Path, str | None], _Built] = Once(_KEPT_IMAGES)
+
+    @property
+    def identity(self) -> str:
+        """As of `Sandbox.identity`."""
+        return f"harbor/{self._engine.program}"
+
+    async def __aenter__(self) -> Self:
+        """Raises:
+        EnvironmentFailed: no engine answers.
+        """
+        await self._engine.find()
+        await self._remove(name for name in await self._listed() if _left_behind(name))
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._remove(name for name in await self._listed() if name.startswith(self._names))
+
+    async def create(
+        self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> tuple[Environment, Image]:
+        """See `Environments.create`."""
+        refuse_devices(config)
+        refuse_services(folder)
+        if config.network_mode is NetworkMode.allowlist:
+            raise ImageError(f"network_mode = 'allowlist' takes a proxy of Harbor's; {WITH_HARBOR}")
+        built = await self._images.get(
+            (folder, config.docker_image), lambda: self._build(folder, config)
+        )
+        name = f"{self._names}-{secrets.token_hex(4)}"
+        container = Container(
+            self._engine,
+            name,
+            workdir=config.workdir or built.image.workdir,
+            env=env,
+            user=built.image.user,
+        )
+        try:
+            await self._engine.ask(*_run(name, config, built.id), timeout_s=_START_S)
+            await container.prepare()
+            if built.files.entries:
+                await container.write_tree(container.workdir, built.files)
+        except BaseException:
+            await container.cleanup()
+            raise
+        return container, built.image
+
+    async def _build(self, folder: Path, config: EnvironmentConfig) -> _Built:
+        """
+        Raises:
+            ImageError: the engine cannot make it; says what it says.
+        """
+        image, files = config.docker_image, Tree()
+        if (folder / "Dockerfile").exists() or image is None:
+            arguments = ("build", "--quiet", "--file", str(folder / "Dockerfile"), str(folder))
+            image = await self._made(str(folder), arguments, config.build_timeout_sec)
+        else:
+            files = of_files(
+                (p.relative_to(folder).as_posix(), p) for p in sorted(folder.rglob("*"))
+            )
+            if (await self._engine.run("image", "inspect", image))[0] != 0:
+                await self._made(image, ("pull", "--quiet", image), config.build_timeout_sec)
+        said = await self._engine.ask("image", "inspect", "--format", "{{json .Config}}", image)
+        about: dict[str, Any] = orjson.loads(said)
+        return _Built(
+            id=image,
+            files=files,
+            image=Image(
+                files=await self._tests_of(image),
+                workdir=about.get("WorkingDir") or "/",
+                env={},
+                user=about.get("User") or None,
+                notes=(),
+            ),
+        )
+
+    async def _made(self, what: str, arguments: tuple[str, ...], timeout_s: float) -> str:
+        """The id that the engine prints last."""
+        code, out, err = await self._engine.run(*arguments, timeout_s=timeout_s)
+        said = out.decode("utf-8", "replace").split()
+        if code != 0 or not said:
+            why = " ".join(err.decode("utf-8", "replace").split())[-_SAID:]
+            raise ImageError(f"{what}: {self._engine.program} {arguments[0]}: {why}")
+        return said[-1]
+
+    async def _tests_of(self, image: str) -> Tree:
+        """What the image itself brings below /tests: an agent may change its container's copy."""
+        isolated = ("run", "--rm", "--network", "none", "--user", "0", "--entrypoint", "sh")
+        code, packed, err = await self._engine.run(
+            *isolated, image, "-c", _TESTS, max_output=2 * _TESTS_BYTES
+        )
+        if code != 0:
+            why = " ".join(err.decode("utf-8", "replace").split())[-_SAID:]
+            raise ImageError(f"{image}: an environment needs sh and tar in its image: {why}")
+        return from_tar(packed) if packed else Tree()
+
+    async def _listed(self) -> list[str]:
+        """The names of this machine's containers of this project."""
+        said = await self._engine.ask(
+            "ps", "--all", "--filter", f"name={_PREFIX}", "--format", "{{.Names}}"
+        )
+        return said.split()
+
+    async def _remove(self, names: Iterable[str]) -> None:
+        if given := list(names):
+            await self._engine.ask("rm", "--force", "--volumes", *given)
+
+
+def _run(name: str, config: EnvironmentConfig, image: str) -> list[str]:
+    """The engine's words for a new container."""
+    memory = f"{config.memory_mb or DEFAULT_MEMORY_MB}m"
+    limits = {"--memory": memory, "--memory-swap": memory, "--pids-limit": str(DEFAULT_PROCESSES)}
+    if config.cpus:
+        limits["--cpus"] = str(config.cpus)
+    if config.network_mode is NetworkMode.no_network:
+        limits["--network"] = "none"
+    return [
+        *("run", "--detach", "--name", name, "--user", "0", "--workdir", "/"),
+        *(word for limit in limits.items() for word in limit),
+        *("--entrypoint", "sh", image, "-c", STAY),
+    ]
+
+
+def _owner(pid: int) -> str:
+    return f"{pid}.{int(psutil.Process(pid).create_time())}"
+
+
+def _left_behind(name: str) -> bool:
+    """Whether the process that made a container is gone: it was killed."""
+    owner = name.removeprefix(f"{_PREFIX}-").partition("-")[0]
+    try:
+        return _owner(int(owner.partition(".")[0])) != owner
+    except (psutil.NoSuchProcess, ValueError):
+        return True

@@ -1,0 +1,265 @@
+"""A folder of Harbor tasks attempted by a model through the bash agent; a Harbor job that can be resumed.
+
+    JOB/config.json, result.json      as Harbor keeps a job (`job_results`)
+    JOB/TASK__7chars/result.json      a trial that is over; written last, and as a whole
+
+A trial is what has a result: after a kill, folders without one are removed and their trials run again,
+and no trial that has one is. Those that an outage ended run again too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.evaluation.backends.generation import Backend, Sampling
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.harbor.bash_agent import BashAgent, Episode, Limits
+from coding_model_project.harbor.evaluation.agent_model import BackendModel
+from coding_model_project.harbor.evaluation.job_results import write_job
+from coding_model_project.harbor.failures import FailureCause
+from coding_model_project.harbor.format.digest import task_digest
+from coding_model_project.harbor.format.task import Task
+from coding_model_project.harbor.format.trial_results import (
+    CONFIG_FILE,
+    RESULT_FILE,
+    AgentResult,
+    TrialResult,
+    read_trials,
+)
+from coding_model_project.harbor.recording import Recorder, Worked
+from coding_model_project.harbor.trial import TrialOutcome, Trials
+from coding_model_project.progress import Advance
+
+OUTAGES = (FailureCause.sandbox_failed, FailureCause.model_provider_failed)
+"""Causes of errors that say nothing about task or model; such a trial is run again on resuming."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What an evaluation is of; resuming takes the same."""
+
+    model: str
+    attempts: int
+    environment: Mapping[str, str]
+    """As Harbor's files call it."""
+    limits: Limits = field(default_factory=Limits)
+    sampling: Sampling = field(default_factory=Sampling)
+
+    @property
+    def agent(self) -> dict[str, Any]:
+        """As a job's configuration calls it."""
+        settings = {
+            **asdict(self.limits),
+            "temperature": self.sampling.temperature,
+            "max_tokens": self.sampling.max_tokens,
+        }
+        return {"name": BashAgent.name, "model_name": self.model, "kwargs": settings}
+
+
+class Evaluation:
+    """One job in its folder, which is there and is no other process's meanwhile.
+
+    Args:
+        tasks: those that can be run.
+    """
+
+    def __init__(self, job: Path, tasks: Sequence[Task], asked: Asked) -> None:
+        self._job, self._tasks, self._asked = job.resolve(), tasks, asked
+        self._id: UUID = uuid4()
+        self._started = datetime.now(UTC)
+        self.trials: list[TrialResult] = []
+        """Those that are over, and were not ended by an outage before this process began."""
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Take up what is there; on leaving, the job's own files are written anew.
+
+        Raises:
+            ConfigError: the folder holds something else.
+            DataError: a result in it is damaged.
+        """
+        self._take_up()
+        try:
+            self._write(finished=False)
+            yield
+        finally:
+            self._write(finished=not self.missing())
+
+    def missing(self) -> list[tuple[Task, int]]:
+        """Tasks and attempts without a trial, the first attempts of all tasks first."""
+        done = defaultdict(set)
+        for trial in self.trials:
+            done[str(trial.task_id["path"])].add(_attempt(trial))
+        return [
+            (task, attempt)
+            for attempt in range(self._asked.attempts)
+            for task in self._tasks
+            if attempt not in done[str(task.path)]
+        ]
+
+    @property
+    def n_total(self) -> int:
+        return len(self._tasks) * self._asked.attempts
+
+    async def run(
+        self, trials: Trials, backend: Backend, concurrency: int, advance: Advance
+    ) -> None:
+        """Run what is missing. Each trial is kept as it ends.
+
+        Raises:
+            ConfigError: the endpoint will answer nothing that is asked like this.
+            SandboxError: most trials of late were ended by outages.
+        """
+        left = iter(self.missing())
+        breaker = CircuitBreaker(window=20, max_rate=0.5, min_samples=max(5, concurrency))
+
+        async def work() -> None:
+            for task, attempt in left:
+                breaker.check()
+                ended = await self._one(trials, backend, task, attempt)
+                failed = ended.failure_cause in OUTAGES
+                breaker.record(SandboxError(said(ended)) if failed else None)
+                advance()
+
+        workers = [asyncio.ensure_future(work()) for _ in range(concurrency)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _one(self, trials: Trials, backend: Backend, task: Task, attempt: int) -> TrialResult:
+        model = BackendModel(backend, self._asked.sampling, attempt)
+        agent = BashAgent(model, self._asked.limits)
+        outcome = await trials.run(task, agent)
+        for error in _errors(outcome):
+            if isinstance(error, ConfigError):
+                raise error
+        kept = self._recorder.record(
+            outcome,
+            _worked(agent.episodes, model.prompt_tokens),
+            {**self._asked.agent["kwargs"], "attempt": attempt},
+        )
+        self.trials.append(kept)
+        return kept
+
+    @property
+    def _recorder(self) -> Recorder:
+        asked = self._asked
+        return Recorder(
+            job=self._job,
+            job_id=self._id,
+            agent=BashAgent.name,
+            environment=asked.environment,
+            model=asked.model,
+        )
+
+    # ── the folder ────────────────────────────────────────────────────────────────────────────────
+
+    def _take_up(self) -> None:
+        there = [
+            path
+            for path in self._job.iterdir()
+            if path.name != ".lock" and path.suffix != ".partial"
+        ]
+        if not there:
+            return
+        config = self._job / CONFIG_FILE
+        if not config.exists():
+            raise ConfigError(f"--out: {self._job} holds no evaluation; choose a new folder")
+        self._check(orjson.loads(config.read_bytes()))
+        if (result := self._job / RESULT_FILE).exists():
+            before = orjson.loads(result.read_bytes())
+            self._id = UUID(before["id"])
+            self._started = datetime.fromisoformat(before["started_at"])
+        found = {trial.trial_name: trial for trial in read_trials(self._job)}
+        for folder in (path for path in there if path.is_dir()):
+            trial = found.get(folder.name)
+            if trial is None or trial.failure_cause in OUTAGES:
+                shutil.rmtree(folder)
+            else:
+                self.trials.append(trial)
+        digests = {str(task.path): task_digest(task).partition(":")[2] for task in self._tasks}
+        for trial in self.trials:
+            path = str(trial.task_id["path"])
+            if digests.get(path) != trial.task_checksum:
+                raise ConfigError(
+                    f"--out: {trial.trial_name} is a trial of {path}, which has changed since or is "
+                    "not among these tasks; choose a new folder"
+                )
+
+    def _check(self, before: Mapping[str, Any]) -> None:
+        (agent,) = before.get("agents") or [{}]
+        ours = {**self._asked.agent, "environment": dict(self._asked.environment)}
+        theirs = {**agent, "environment": before.get("environment")}
+        for key, value in ours.items():
+            if theirs.get(key) != value:
+                raise ConfigError(
+                    f"--out: {self._job} is an evaluation with {key} = {theirs.get(key)}, not {value}"
+                    "; choose a new folder"
+                )
+
+    def _write(self, *, finished: bool) -> None:
+        config = {
+            "n_attempts": self._asked.attempts,
+            "agents": [self._asked.agent],
+            "environment": dict(self._asked.environment),
+            "tasks": [{"path": str(task.path)} for task in self._tasks],
+        }
+        write_job(
+            self._job,
+            self.trials,
+            job_id=self._id,
+            config=config,
+            started_at=self._started,
+            n_total=self.n_total,
+            finished=finished,
+        )
+
+
+def said(trial: TrialResult) -> str:
+    """What ended a trial, in one line."""
+    recorded = (trial.exception_info, *(step.exception_info for step in trial.step_results or ()))
+    first = next((one for one in recorded if one is not None), None)
+    return f"{first.exception_type}: {first.exception_message}" if first else ""
+
+
+def _attempt(trial: TrialResult) -> int:
+    return int(trial.config["agent"].get("kwargs", {}).get("attempt", -1))
+
+
+def _errors(outcome: TrialOutcome) -> list[Exception]:
+    errors = [outcome.error, *(step.error for step in outcome.steps)]
+    return [error for error in errors if error is not None]
+
+
+def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[Worked]:
+    """What each episode used; `prompt_tokens` are those of all their replies, in order."""
+    found, at = [], 0
+    for episode in episodes:
+        asked = prompt_tokens[at : at + len(episode.turns)]
+        at += len(episode.turns)
+        used = AgentResult(
+            n_input_tokens=sum(asked),
+            n_output_tokens=sum(turn.reply.tokens for turn in episode.turns),
+            metadata={
+                "ending": episode.ending,
+                "turns": len(episode.turns),
+                "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
+            },
+        )
+        found.append(Worked(used=used, conversation=episode.messages))
+    return found

@@ -1,0 +1,118 @@
+"""What the trials of an evaluation come to: a line per task, and one for all of them."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from coding_model_project.harbor.evaluation.job_results import Outcome, error_cause, outcome, score
+from coding_model_project.harbor.format.trial_results import Timing, TrialResult
+
+_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What trials took, all together."""
+
+    prompt_tokens: int = 0
+    """As the server counts them, each turn's whole conversation."""
+    completion_tokens: int = 0
+    turns: int = 0
+    agent_s: float = 0.0
+    """Wall seconds of model and commands."""
+    judge_s: float = 0.0
+    """Wall seconds of verifiers."""
+
+
+def costs(trials: Iterable[TrialResult]) -> Costs:
+    """Summed over trials, errors too: they were paid for."""
+    trials = tuple(trials)
+    used = [one for trial in trials for one in trial.usage]
+    return Costs(
+        prompt_tokens=sum(one.n_input_tokens or 0 for one in used),
+        completion_tokens=sum(one.n_output_tokens or 0 for one in used),
+        turns=sum(int((one.metadata or {}).get("turns", 0)) for one in used),
+        agent_s=round(sum(_seconds(trial, "agent_execution") for trial in trials), 3),
+        judge_s=round(sum(_seconds(trial, "verifier") for trial in trials), 3),
+    )
+
+
+def summary(trials: Sequence[TrialResult]) -> dict[str, Any]:
+    """Counts, rates with their interval, causes and costs."""
+    counted, spent = score(trials), costs(trials)
+    return {
+        "n_trials": len(trials),
+        "n_tasks": counted.n_tasks,
+        "n_tasks_without": counted.n_tasks_without,
+        "PASS": counted.passed,
+        "FAIL": counted.failed,
+        "ERROR": sum(counted.errors.values()),
+        "failures": _failures(trials),
+        "errors": dict(counted.errors),
+        "pass_at_k": {str(k): round(value, 4) for k, value in counted.pass_at_k.items()},
+        "interval": counted.interval,
+        "mean_reward": counted.mean_reward,
+        **{name: getattr(spent, name) for name in Costs.__dataclass_fields__},
+    }
+
+
+def task_table(trials: Sequence[TrialResult]) -> str:
+    """A line per task and a last one for all: outcomes, pass@1, costs per trial, and causes."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("task", no_wrap=True)
+    for name in ("PASS", "FAIL", "ERROR", "pass@1", "turns", "tokens", "agent s", "judge s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("causes")
+    groups: dict[str, list[TrialResult]] = defaultdict(list)
+    for trial in trials:
+        groups[trial.task_name].append(trial)
+    for name in sorted(groups):
+        table.add_row(name, *_cells(groups[name]))
+    table.add_section()
+    table.add_row(f"{len(groups)} tasks", *_cells(trials), style="bold")
+    written = io.StringIO()
+    Console(file=written, width=_WIDTH).print(table)
+    return written.getvalue().rstrip()
+
+
+def _cells(trials: Sequence[TrialResult]) -> list[str]:
+    counted, spent, n = score(trials), costs(trials), len(trials)
+    rate = counted.pass_at_k.get(1)
+    causes = {**_failures(trials), **counted.errors}
+    return [
+        *(str(counted.passed), str(counted.failed), str(sum(counted.errors.values()))),
+        "–" if rate is None else f"{rate:.1%}",
+        f"{spent.turns / n:.1f}",
+        f"{(spent.prompt_tokens + spent.completion_tokens) / n:,.0f}",
+        f"{spent.agent_s / n:.1f}",
+        f"{spent.judge_s / n:.1f}",
+        ", ".join(f"{number} × {cause}" for cause, number in sorted(causes.items())),
+    ]
+
+
+def _failures(trials: Iterable[TrialResult]) -> dict[str, int]:
+    """Of trials that failed: how the model's work ended. "done" is a model that thought it was."""
+    causes: Counter[str] = Counter()
+    for trial in trials:
+        if outcome(trial) is Outcome.failed:
+            endings = [(one.metadata or {}).get("ending") for one in trial.usage]
+            last = str(endings[-1]) if endings and endings[-1] else None
+            causes[f"ended by {last or error_cause(trial)}"] += 1
+    return dict(causes)
+
+
+def _seconds(trial: TrialResult, part: str) -> float:
+    steps = trial.step_results or ()
+    found: list[Timing | None] = [getattr(one, part) for one in (trial, *steps)]
+    return sum(
+        (one.finished_at - one.started_at).total_seconds()
+        for one in found
+        if one is not None and one.started_at is not None and one.finished_at is not None
+    )

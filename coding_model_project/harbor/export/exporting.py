@@ -1,0 +1,209 @@
+"""Problems as Harbor tasks: one folder each, which any Harbor can run and whose oracle earns 1.0.
+
+    instruction.md   the statement, and the file and names that are asked for; no hidden test
+    environment/     a plain Python image
+    solution/        the first gold program as a file, and solve.sh, which copies it
+    tests/           cases.json with expected outputs, and judge.zip, the source of the rules they are
+                     held against: modules of this package
+
+The verifier runs in an environment of its own and gets nothing from the agent's but the program.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import coding_model_project
+from coding_model_project.codec import to_json
+from coding_model_project.data.loaders.mbpp import without_tests
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.compare import output_rule
+from coding_model_project.harbor.export.required_names import required
+from coding_model_project.harbor.format.task import RANGE_KEY
+from coding_model_project.harbor.format.task_config import (
+    Artifact,
+    Package,
+    TaskConfig,
+    VerifierConfig,
+    VerifierMode,
+)
+from coding_model_project.harbor.format.writing import write_task
+from coding_model_project.harbor.loader import EXPORTED
+from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
+
+IMAGE = "python:3.11-slim"
+PROGRAM = "/app/solution.py"
+JUDGE = (
+    "__init__", "codec", "errors", "types",
+    "grading/__init__", "grading/compare",
+    "harbor/__init__", "harbor/export/__init__", "harbor/export/inner", "harbor/export/verifier",
+    "sandbox/__init__", "sandbox/embedded/__init__", "sandbox/embedded/asserts",
+    "sandbox/embedded/answers", "sandbox/embedded/callee", "sandbox/embedded/crossing",
+    "sandbox/embedded/run_program",
+)  # fmt: skip
+"""The modules of this package that judge; they import no others and nothing but the standard library."""
+
+_START_S, _SPARE_S, _MOST_S = 1.0, 60.0, 3600.0
+"""Of a test's start; besides all tests; at most for all of them."""
+
+_SOLVE = """#!/bin/bash
+# The reference solution, byte for byte.
+cp -- "$(dirname -- "$0")/solution.py" {program}
+"""
+_TEST = """#!/bin/bash
+# Judges {program} and writes the reward; needs Python 3.11 or later and no network.
+tests="$(dirname -- "$0")"
+exec python3 -I -B -c 'import sys; sys.path.insert(0, sys.argv[1])
+from coding_model_project.harbor.export.verifier import main; main(sys.argv[2:])' \\
+    "$tests/judge.zip" "$tests/cases.json" {program} /logs/verifier
+"""
+
+
+class _Unsuited(Exception):
+    """Why a problem cannot be a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written, by folder, and what could not be, by problem."""
+
+    tasks: tuple[Path, ...]
+    set_aside: dict[str, str]
+
+
+def export(
+    problems: Iterable[Problem], out: Path, progress: Callable[[], None] = lambda: None
+) -> Exported:
+    """Write each problem as a task below a folder. The same problems give the same bytes.
+
+    Args:
+        progress: called after each problem.
+
+    Raises:
+        ConfigError: a task's folder is there already, or two problems would share one.
+    """
+    judge = _judge()
+    tasks: list[Path] = []
+    set_aside: dict[str, str] = {}
+    for problem in problems:
+        try:
+            config, files = _task(problem)
+        except (_Unsuited, SyntaxError) as error:
+            set_aside[problem.id] = str(error)
+        else:
+            folder = out / problem.id.replace("/", "-")
+            write_task(folder, config, {**files, "tests/judge.zip": judge})
+            tasks.append(folder)
+        progress()
+    return Exported(tasks=tuple(tasks), set_aside=set_aside)
+
+
+def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
+    """A problem as a task, without the judge.
+
+    Raises:
+        _Unsuited: it has no solution, no hidden test, or a kind of test that needs more.
+        SyntaxError: its solution or a test does not parse.
+    """
+    if problem.language != "python":
+        raise _Unsuited(f"its language is {problem.language}")
+    if not problem.gold:
+        raise _Unsuited("it has no reference solution")
+    if not problem.hidden_tests:
+        raise _Unsuited("it has no hidden test")
+    if any(isinstance(test.input, Stdin) for test in problem.hidden_tests):
+        _check_comparison(problem.comparison)
+    names = required(problem)
+    budget_s = min(_MOST_S, sum(_longest(problem) for _ in problem.hidden_tests))
+    cases = {
+        "limits": asdict(problem.limits),
+        "comparison": problem.comparison,
+        "budget_s": budget_s,
+        "tests": [_case(test) for test in problem.hidden_tests],
+    }
+    source, _, number = problem.id.partition("/")
+    metadata = {
+        EXPORTED: problem.id, "split": problem.split,
+        RANGE_KEY: [0.0, 1.0], **({"tags": list(problem.tags)} if problem.tags else {}),
+        **({} if problem.difficulty is None else {"difficulty": problem.difficulty}),
+    }  # fmt: skip
+    config = TaskConfig(
+        task=Package(name=f"{source}/{number.replace('/', '-')}"),
+        metadata=metadata,
+        artifacts=(Artifact(source=PROGRAM),),
+        verifier=VerifierConfig(
+            timeout_sec=budget_s + _SPARE_S, environment_mode=VerifierMode.separate
+        ),
+    )
+    files = {
+        "instruction.md": _instruction(problem, names),
+        "environment/Dockerfile": f"FROM {IMAGE}\nWORKDIR /app\n",
+        "solution/solution.py": problem.gold[0],
+        "solution/solve.sh": _SOLVE.format(program=PROGRAM),
+        "tests/test.sh": _TEST.format(program=PROGRAM),
+        "tests/cases.json": json.dumps(cases, sort_keys=True, indent=1) + "\n",
+    }
+    return config, files
+
+
+def _instruction(problem: Problem, names: list[str]) -> str:
+    """The statement without its tests, and what to write where."""
+    if names:
+        asked = " and ".join(f"`{name}`" for name in names)
+        request = f"Write a Python module to `{PROGRAM}` that defines {asked}."
+    else:
+        request = (
+            f"Write a Python program to `{PROGRAM}` that reads standard input and prints its answer "
+            "to standard output."
+        )
+    return f"{without_tests(problem.statement).strip()}\n\n{request}\n"
+
+
+def _longest(problem: Problem) -> float:
+    """Seconds that one test may take: a program that computes, with some slack for a slow machine."""
+    return min(problem.limits.wall_s, 2 * problem.limits.cpu_s) + _START_S
+
+
+def _check_comparison(comparison: str) -> None:
+    if comparison == "checker":
+        raise _Unsuited("its outputs need a checker")
+    try:
+        output_rule(comparison)
+    except DataError as error:
+        raise _Unsuited(str(error)) from None
+
+
+def _case(test: Test) -> dict[str, Any]:
+    match test.input:
+        case Stdin(text):
+            return {"stdin": text, "expected": test.expected}
+        case Call(function=function, args=args):
+            row = {"call": function, "args": [to_json(one) for one in args]}
+            return {**row, "expected": to_json(test.expected)}
+        case Asserts(source=source, entry_point=entry_point):
+            return {"asserts": source, "entry_point": entry_point}
+
+
+def _judge() -> bytes:
+    """The judging modules as an archive that Python imports from; the same for the same sources."""
+    root = Path(coding_model_project.__path__[0])
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in JUDGE:
+            entry = zipfile.ZipInfo(f"{root.name}/{name}.py")  # of 1980, whoever makes it and when
+            archive.writestr(entry, (root / f"{name}.py").read_bytes(), zipfile.ZIP_DEFLATED)
+    return content.getvalue()
+
+
+def check_new(out: Path) -> None:
+    """Raises:
+    ConfigError: the folder holds something already.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out: {out} is not empty; choose a new folder")

@@ -1,0 +1,159 @@
+"""What a verifier left behind is worth: Harbor's rules, and no number where they give none.
+
+`reward.json` wins whenever it exists, even if it is empty or malformed; else `reward.txt`. The exit
+code of the tests plays no part. Rules of Harbor 0.25.0 (verifier/verifier.py, trial/trial.py).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coding_model_project.harbor.failures import (
+    RewardFileEmptyError,
+    RewardFileNotFoundError,
+    RewardIsDirectoryError,
+    RewardNotAnObjectError,
+    RewardRangeError,
+    VerifierOutputParseError,
+    failure_cause,
+)
+from coding_model_project.harbor.format.task_config import RewardStrategy
+
+Rewards = Mapping[str, float | int]
+"""Named numbers, all finite. Whole numbers of a JSON file stay whole."""
+
+JSON_FILE, TEXT_FILE = "reward.json", "reward.txt"
+MAX_BYTES = 1 << 20
+MAIN_KEY = "reward"
+
+
+def read_rewards(folder: Path) -> Rewards:
+    """The rewards in a verifier's log folder.
+
+    Raises:
+        VerifierError: the subclass by whose name Harbor records what is wrong with the files.
+    """
+    for name, parse in ((JSON_FILE, _from_json), (TEXT_FILE, _from_text)):
+        if (folder / name).is_symlink() or (folder / name).exists():
+            return parse(_read(folder, name))
+    raise RewardFileNotFoundError(f"the verifier wrote neither {JSON_FILE} nor {TEXT_FILE}")
+
+
+def main_reward(rewards: Rewards | None) -> float | None:
+    """The reward called "reward", else the only one there is."""
+    if not rewards:
+        return None
+    only = next(iter(rewards.values())) if len(rewards) == 1 else None
+    return rewards.get(MAIN_KEY, only)
+
+
+def check_range(rewards: Rewards, reward_range: tuple[float, float] | None) -> None:
+    """Raises:
+    RewardRangeError: the main reward is outside the range that its task declares.
+    """
+    value = rewards.get(MAIN_KEY)
+    if reward_range is None or value is None or reward_range[0] <= value <= reward_range[1]:
+        return
+    low, high = reward_range
+    raise RewardRangeError(f"the reward {value} is outside the declared range {low} to {high}")
+
+
+def combined(strategy: RewardStrategy | None, steps: Sequence[Rewards | None]) -> Rewards | None:
+    """The trial's rewards from those of the steps that ran; None is a step that gave none.
+
+    The mean is taken per key over the steps with rewards, and a key that one of them lacks counts 0.
+    """
+    if strategy is RewardStrategy.final:
+        return steps[-1] if steps else None
+    given = [rewards for rewards in steps if rewards is not None]
+    keys = dict.fromkeys(key for rewards in given for key in rewards)
+    if not keys:
+        return None
+    return {key: sum(rewards.get(key, 0) for rewards in given) / len(given) for key in keys}
+
+
+def unmet(rewards: Rewards | None, min_reward: float | Mapping[str, float] | None) -> str | None:
+    """Why later steps must not run, or None. A key that is missing meets no threshold."""
+    if min_reward is None:
+        return None
+    thresholds = min_reward if isinstance(min_reward, Mapping) else {MAIN_KEY: min_reward}
+    for key, threshold in thresholds.items():
+        actual = (rewards or {}).get(key, -math.inf)
+        if actual < threshold:
+            return f"{key} is {actual}, below min_reward {threshold}"
+    return None
+
+
+def reward_valid(rewards: Rewards | None, exceptions: Sequence[str]) -> bool:
+    """Whether rewards measure the agent: there are some, and nothing but the agent ended a step.
+
+    Args:
+        exceptions: the types that were recorded, by Harbor's names.
+    """
+    return bool(rewards) and all(failure_cause(name).reward_valid for name in exceptions)
+
+
+def _read(folder: Path, name: str) -> str:
+    """A reward file's text. The folder is the verifier's: its links and devices are not followed.
+
+    Raises:
+        VerifierError: it is empty, no file, not UTF-8, or beyond `MAX_BYTES`.
+    """
+    path = folder / name
+    if path.is_symlink():
+        raise VerifierOutputParseError(f"{name} is a link")
+    if path.is_dir():
+        raise RewardIsDirectoryError(f"{name} is a directory")
+    if not path.is_file():
+        raise VerifierOutputParseError(f"{name} is no file")
+    size = path.stat().st_size
+    if size == 0:
+        raise RewardFileEmptyError(f"{name} is empty")
+    if size > MAX_BYTES:
+        raise VerifierOutputParseError(f"{name} has {size} bytes, more than {MAX_BYTES}")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise VerifierOutputParseError(f"{name} is not UTF-8: {error}") from error
+
+
+def _from_text(text: str) -> Rewards:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise VerifierOutputParseError(f"{TEXT_FILE} is no number: {text[:80]!r}") from error
+    if not math.isfinite(value):
+        raise VerifierOutputParseError(f"{TEXT_FILE} is not finite: {text[:80]!r}")
+    return {MAIN_KEY: value}
+
+
+def _from_json(text: str) -> Rewards:
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise VerifierOutputParseError(f"{JSON_FILE} is not JSON: {error}") from error
+    if not isinstance(given, dict):
+        _number(given)
+        raise RewardNotAnObjectError(f"{JSON_FILE} is the bare number {given}, not an object")
+    return {key: _number(value) for key, value in given.items()}
+
+
+def _number(value: object) -> float | int:
+    """A finite number of JSON; true is 1.0.
+
+    Raises:
+        VerifierOutputParseError: it is none.
+    """
+    if isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, int | float):
+        raise VerifierOutputParseError(f"{JSON_FILE} holds {str(value)[:80]!r}, which is no number")
+    try:
+        if math.isfinite(value):
+            return value
+    except OverflowError:
+        pass
+    raise VerifierOutputParseError(f"{JSON_FILE} holds a number that is not finite")

@@ -1,0 +1,156 @@
+"""A Harbor task: a folder with an instruction, an environment, a verifier and a reference solution.
+
+instruction.md  task.toml
+environment/    Dockerfile or docker-compose.yaml, and what they copy
+tests/          test.sh, laid over /tests and run when the agent is done
+solution/       solve.sh, laid over /solution by the oracle agent
+steps/NAME/     instruction.md, tests/, solution/, workdir/ of a task in several steps
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.harbor.failures import InvalidTask, MissingVariable
+from coding_model_project.harbor.format.reading import parse_config
+from coding_model_project.harbor.format.task_config import TaskConfig, TaskOS
+from coding_model_project.harbor.format.task_files import TaskFiles
+from coding_model_project.harbor.step import IMAGE_FILES, Step, has_image, read_step
+
+__all__ = ["Step", "Task", "check_env", "load_task", "resolve_env"]
+
+CONFIG_FILE = "task.toml"
+RANGE_KEY = "reward_range"
+
+_VARIABLE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A task that Harbor would run."""
+
+    path: Path
+    """Its folder, resolved."""
+    name: str
+    """[task] name, else the folder's."""
+    config: TaskConfig
+    steps: tuple[Step, ...]
+    files: TaskFiles
+    warnings: tuple[str, ...] = ()
+    """What is odd and does no harm: unknown keys by name, deprecated ones."""
+
+    @property
+    def instruction(self) -> str:
+        """The instruction without canary lines; that of the first step if there are several."""
+        return self.steps[0].instruction
+
+    @property
+    def reward_range(self) -> tuple[float, float] | None:
+        """Between what the main reward must lie, as `[metadata] reward_range` may declare.
+
+        A key of ours: Harbor keeps metadata and gives it no meaning.
+        """
+        return _range(self.config.metadata.get(RANGE_KEY))
+
+    @property
+    def environment_dir(self) -> Path:
+        return self.path / "environment"
+
+    @property
+    def has_steps(self) -> bool:
+        return self.steps[0].name is not None
+
+
+def load_task(path: Path | str) -> Task:
+    """Read a task's folder.
+
+    Raises:
+        InvalidTask: it is none, or Harbor would refuse it; names the folder and the file or key.
+    """
+    root = Path(path).resolve()
+    files = TaskFiles(root)
+    try:
+        config, warnings = parse_config(files.text(root / CONFIG_FILE))
+        if config.environment.os is not TaskOS.linux:
+            raise ValueError("environment.os: only linux tasks are run here")
+        _check_folders(files, config)
+        steps = tuple(read_step(files, config, step) for step in config.steps or (None,))
+    except (InvalidTask, ValueError, OSError, RuntimeError) as error:
+        raise InvalidTask(f"{path}: {_reason(error)}") from error
+    declared = config.metadata.get(RANGE_KEY)
+    if declared is not None and _range(declared) is None:
+        warnings = (*warnings, f"metadata.{RANGE_KEY} is no [low, high] and counts for nothing")
+    name = config.task.name if config.task else root.name
+    return Task(path=root, name=name, config=config, steps=steps, files=files, warnings=warnings)
+
+
+def check_env(task: Task, environ: Mapping[str, str], *, oracle: bool = False) -> None:
+    """Raises:
+    MissingVariable: a variable of the host that the task needs is not set; names task and section.
+    """
+    config = task.config
+    sections = {"environment": config.environment.env, "verifier": config.verifier.env}
+    if oracle:
+        sections["solution"] = config.solution.env
+    for section, env in sections.items():
+        try:
+            resolve_env(env, environ)
+        except MissingVariable as error:
+            raise MissingVariable(f"{task.path}: [{section}.env] {error}") from error
+
+
+def resolve_env(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Replace the values that are `${VAR}` or `${VAR:-default}` as a whole; others stand as they are.
+
+    Args:
+        environ: the host's variables; one that is set but empty counts.
+
+    Raises:
+        MissingVariable: one is not set and has no default; names it and the key.
+    """
+    resolved = {}
+    for key, value in env.items():
+        match = _VARIABLE.fullmatch(value)
+        if match is None:
+            resolved[key] = value
+            continue
+        variable, default = match.groups()
+        if variable in environ:
+            resolved[key] = environ[variable]
+        elif default is not None:
+            resolved[key] = default
+        else:
+            raise MissingVariable(f"{key}: the environment variable {variable} is not set")
+    return resolved
+
+
+def _range(declared: Any) -> tuple[float, float] | None:
+    match declared:
+        case [int() | float() as low, int() | float() as high] if low <= high:
+            return float(low), float(high)
+    return None
+
+
+def _check_folders(files: TaskFiles, config: TaskConfig) -> None:
+    """Raises:
+    ValueError: nothing says what to run in, or a link leads out of the task.
+    """
+    environment = files.root / "environment"
+    if not config.environment.docker_image and not has_image(environment):
+        raise ValueError(
+            f"environment/ has neither {' nor '.join(IMAGE_FILES)}, and environment.docker_image "
+            "is not set"
+        )
+    steps = (f"steps/{step.name}" for step in config.steps or ())
+    for name in ("environment", "tests", "solution", *steps):
+        files.check_links(files.root / name)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, InvalidTask):
+        return f"{CONFIG_FILE}: {error}"
+    return str(error)

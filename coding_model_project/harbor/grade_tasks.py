@@ -1,0 +1,169 @@
+"""Many tasks graded at once, a bad one reported and the rest judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.harbor.agents import Agent
+from coding_model_project.harbor.environment.base import EnvironmentFailed
+from coding_model_project.harbor.failures import FailureCause
+from coding_model_project.harbor.format.reward_rules import Rewards, main_reward
+from coding_model_project.harbor.format.task import Task
+from coding_model_project.harbor.format.tasks import Refused
+from coding_model_project.harbor.trial import TrialOutcome, Trials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graded:
+    """One task's line."""
+
+    task: str
+    """The folder's name."""
+    rewards: Rewards | None = None
+    reward_valid: bool = False
+    exception: str | None = None
+    """Harbor's name for what ended the trial; of a refused task, why."""
+    failure_cause: FailureCause | None = None
+    outcome: TrialOutcome | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the environment itself failed: nothing is known about the task then."""
+        errors = [step.error for step in self.outcome.steps] if self.outcome else []
+        return any(
+            isinstance(error, EnvironmentFailed)
+            for error in (self.outcome and self.outcome.error, *errors)
+        )
+
+    @property
+    def reward(self) -> float | None:
+        """The main reward; None where there is no valid one."""
+        return main_reward(self.rewards) if self.reward_valid else None
+
+    @property
+    def cause(self) -> str:
+        """Why there is no valid main reward."""
+        if self.outcome is None:
+            return "refused"
+        if self.failure_cause is not None:
+            return str(self.failure_cause)
+        return "no_main_reward" if self.rewards else str(FailureCause.unclassified)
+
+    def line(self) -> dict[str, Any]:
+        """The object that `harbor grade` prints."""
+        return {
+            "task": self.task,
+            "rewards": None if self.rewards is None else dict(self.rewards),
+            "reward_valid": self.reward_valid,
+            "exception": self.exception,
+            "failure_cause": self.failure_cause,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """Counts of graded tasks: by main reward, or by why it is not valid."""
+
+    tasks: int = 0
+    full: int = 0
+    """Earned a reward of 1 or more."""
+    partial: int = 0
+    invalid: Counter[str] = field(default_factory=Counter)
+    short: list[str] = field(default_factory=list)
+    """Names of the tasks that did not earn a reward of 1."""
+    failed: bool = False
+    """An environment failed."""
+
+    def add(self, graded: Graded) -> None:
+        self.tasks += 1
+        self.failed = self.failed or graded.failed
+        reward = graded.reward
+        if reward is None:
+            self.invalid[graded.cause] += 1
+        elif reward >= 1:
+            self.full += 1
+            return
+        elif reward > 0:
+            self.partial += 1
+        self.short.append(graded.task)
+
+    def __str__(self) -> str:
+        n_invalid = self.invalid.total()
+        nothing = self.tasks - self.full - self.partial - n_invalid
+        causes = ", ".join(f"{cause} {n}" for cause, n in self.invalid.most_common())
+        return (
+            f"{self.tasks} tasks: reward 1: {self.full}, partial: {self.partial}, 0: {nothing}, "
+            f"invalid: {n_invalid}{f' ({causes})' if causes else ''}"
+        )
+
+
+async def grade(
+    tasks: Iterable[Task | Refused],
+    trials: Trials,
+    agent: Callable[[Task], Agent],
+    *,
+    concurrency: int,
+) -> AsyncIterator[Graded]:
+    """Grade tasks, some at once; in their order.
+
+    Raises:
+        Exception: what reading the tasks raised, after those before.
+    """
+    running: asyncio.Queue[asyncio.Task[Graded] | None] = asyncio.Queue()
+    places = asyncio.Semaphore(concurrency)
+
+    async def one(task: Task) -> Graded:
+        try:
+            return _graded(await trials.run(task, agent(task)))
+        finally:
+            places.release()
+
+    async def start() -> None:
+        try:
+            for task in tasks:
+                if isinstance(task, Refused):
+                    running.put_nowait(asyncio.ensure_future(_refused(task)))
+                    continue
+                await places.acquire()
+                running.put_nowait(asyncio.ensure_future(one(task)))
+        finally:
+            running.put_nowait(None)  # also if a task could not be read: the reader must not wait
+
+    starting = asyncio.ensure_future(start())
+    try:
+        while (graded := await running.get()) is not None:
+            yield await graded
+        await starting
+    finally:
+        starting.cancel()
+        left = [task for task in _emptied(running) if task is not None]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(starting, *left, return_exceptions=True)
+
+
+def _graded(outcome: TrialOutcome) -> Graded:
+    return Graded(
+        task=outcome.task.path.name,
+        rewards=outcome.rewards,
+        reward_valid=outcome.reward_valid,
+        exception=outcome.exception,
+        failure_cause=outcome.failure_cause,
+        outcome=outcome,
+    )
+
+
+async def _refused(refused: Refused) -> Graded:
+    return Graded(task=Path(refused.path).name, exception=f"InvalidTask: {refused.reason}")
+
+
+def _emptied(queue: asyncio.Queue[Any]) -> list[Any]:
+    found: list[Any] = []
+    while not queue.empty():
+        found.append(queue.get_nowait())
+    return found

@@ -1,0 +1,252 @@
+"""Judges a completion by a Harbor task: the candidate's code goes into its environment, its verifier
+gives the rewards.
+
+Python is written to the file that the task asks for (`solution.py` in the working directory); Bash is run
+there as a script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from coding_model_project.errors import CheckerError, DataError, SandboxError
+from coding_model_project.grading.base import GRADER_VERSION, HARBOR_IDENTITY
+from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.execution import clip
+from coding_model_project.grading.limiter import Limiter
+from coding_model_project.harbor.agents import (
+    Agent,
+    AgentTimeoutError,
+    NonZeroAgentExitCodeError,
+    Oracle,
+    Script,
+    SolutionFile,
+)
+from coding_model_project.harbor.environment.base import EnvironmentFailed
+from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
+from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
+from coding_model_project.harbor.format.reward_rules import MAIN_KEY
+from coding_model_project.harbor.format.task import Task, load_task
+from coding_model_project.harbor.trial import TrialOutcome, Trials
+from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
+
+COMPARISON = "harbor"
+SOLUTION_FILE = "solution.py"
+_DETAIL_BYTES = 2000
+_OF_THE_AGENT = (AgentTimeoutError, NonZeroAgentExitCodeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """What a trial gave."""
+
+    rewards: dict[str, float | int] | None
+    result: TestResult
+    judge_s: float
+    """Of the whole trial."""
+    verifier_s: float
+
+
+class HarborGrader:
+    """Grades problems that name a Harbor task. An async context manager; starts when first asked.
+
+    A verifier that fails is asked about the task's own solution: where it rewards that, the candidate is
+    to blame and wrong; where it does not, that is a CheckerError and no verdict.
+
+    Args:
+        limiter: held while a trial runs.
+        breaker: ends judging when environments keep failing; None never does.
+    """
+
+    def __init__(self, *, limiter: Limiter, breaker: CircuitBreaker | None = None) -> None:
+        self._limiter, self._breaker = limiter, breaker
+        self._stack = AsyncExitStack()
+        self._starting = asyncio.Lock()
+        self._environments: EmbeddedEnvironments | None = None
+        self._tasks: dict[str, Task] = {}
+        self._sound: dict[str, asyncio.Task[bool]] = {}
+        """Of a task: whether its verifier rewards its own solution."""
+
+    @property
+    def identity(self) -> str:
+        """All but code and problem that a verdict depends on."""
+        return HARBOR_IDENTITY
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for asked in self._sound.values():
+            asked.cancel()
+        await self._stack.aclose()
+
+    async def grade_code(
+        self, problem: Problem, code: str | None, *, extraction: str = "given"
+    ) -> Verdict:
+        """Judge a program as it is; None is no code.
+
+        Raises:
+            UngradableError: (SandboxError, CheckerError, DataError, HarborError) no truthful verdict
+                can be given.
+        """
+        tried = None
+        if code is not None:
+            tried = await self._try(problem, _agent(problem, code))
+        return _verdict(problem, code, tried, extraction=extraction)
+
+    async def grade_agent(self, problem: Problem, agent: Agent, work: Callable[[], str]) -> Verdict:
+        """Judge what an agent makes of a task, in the environment that it worked in.
+
+        Args:
+            work: what it did, asked for when it has ended; the verdict's code.
+
+        Raises:
+            UngradableError: as `grade_code`.
+            Exception: what the agent raised, if nothing was verified for it.
+        """
+        tried = await self._try(problem, agent)
+        tried = replace(tried, judge_s=tried.verifier_s)  # the rest is the model's time
+        return _verdict(problem, work(), tried, extraction="agent")
+
+    async def _try(self, problem: Problem, agent: Agent) -> _Tried:
+        task = self._task(problem)
+        async with self._limiter.shared():
+            started = time.monotonic()
+            outcome = await self._run(task, agent)
+            judge_s = time.monotonic() - started
+        rewards, result = await self._result(task, outcome)
+        verifier_s = sum(step.verifier_s for step in outcome.steps)
+        return _Tried(rewards=rewards, result=result, judge_s=judge_s, verifier_s=verifier_s)
+
+    async def _result(
+        self, task: Task, outcome: TrialOutcome
+    ) -> tuple[dict[str, float | int] | None, TestResult]:
+        """The rewards, and the trial as the one test that it is.
+
+        Raises:
+            UngradableError: as `grade_code`.
+        """
+        errors = [outcome.error, *(step.error for step in outcome.steps)]
+        error = next(
+            (e for e in errors if e is not None and not isinstance(e, _OF_THE_AGENT)), None
+        )
+        detail = clip(outcome.steps[-1].verifier_output, _DETAIL_BYTES) if outcome.steps else ""
+        if error is not None:
+            kind = await self._blame(task, error)
+            return None, TestResult(error=kind, detail=clip(str(error), _DETAIL_BYTES))
+        rewards = dict(outcome.rewards or {})
+        if MAIN_KEY not in rewards:
+            raise DataError(
+                f"{task.path}: its verifier gives no {MAIN_KEY!r}, only {list(rewards)}"
+            )
+        passed = rewards[MAIN_KEY] >= 1
+        ran_out = any(isinstance(e, AgentTimeoutError) for e in errors)
+        failed = ErrorType.timeout if ran_out else ErrorType.wrong_answer
+        return rewards, TestResult(
+            error=None if passed else failed, detail="" if passed else detail
+        )
+
+    async def _blame(self, task: Task, error: Exception) -> ErrorType:
+        """The candidate's error, if a trial that ended without a reward is its doing.
+
+        Raises:
+            UngradableError: as `grade_code`; it is not.
+        """
+        if isinstance(error, VerifierError):
+            if not await self._is_sound(task):
+                raise CheckerError(f"{task.path}: the verifier failed: {error}") from error
+            late = isinstance(error, VerifierTimeoutError)
+            return ErrorType.timeout if late else ErrorType.runtime_error
+        if isinstance(error, OSError):  # what the candidate made of a path that is to be written
+            if not await self._is_sound(task):
+                raise CheckerError(f"{task.path}: {error}") from error
+            return ErrorType.runtime_error
+        raise error
+
+    async def _is_sound(self, task: Task) -> bool:
+        key = str(task.path)
+        if key not in self._sound:
+            self._sound[key] = asyncio.ensure_future(self._solution_passes(task))
+        try:
+            return await asyncio.shield(self._sound[key])
+        except SandboxError:
+            self._sound.pop(key, None)
+            raise
+
+    async def _solution_passes(self, task: Task) -> bool:
+        async with self._limiter.shared():
+            outcome = await self._run(task, Oracle())
+        return outcome.reward_valid
+
+    async def _run(self, task: Task, agent: Agent) -> TrialOutcome:
+        """A trial.
+
+        Raises:
+            SandboxError: the environment failed, or too often of late.
+        """
+        if self._breaker is not None:
+            self._breaker.check()
+        outcome = await (await self._trials()).run(task, agent)
+        errors = (outcome.error, *(step.error for step in outcome.steps))
+        failure = next((e for e in errors if isinstance(e, EnvironmentFailed)), None)
+        if self._breaker is not None:
+            self._breaker.record(failure)
+        if failure is not None:
+            raise failure
+        return outcome
+
+    async def _trials(self) -> Trials:
+        async with self._starting:
+            if self._environments is None:
+                made = EmbeddedEnvironments()
+                self._environments = await self._stack.enter_async_context(made)
+        return Trials(self._environments)
+
+    def _task(self, problem: Problem) -> Task:
+        if problem.task is None:
+            raise DataError(f"problem {problem.id} names no Harbor task")
+        if problem.task not in self._tasks:
+            self._tasks[problem.task] = load_task(Path(problem.task))
+        return self._tasks[problem.task]
+
+
+def _verdict(
+    problem: Problem, code: str | None, tried: _Tried | None = None, *, extraction: str
+) -> Verdict:
+    return Verdict(
+        problem_id=problem.id,
+        code=code,
+        extraction=extraction,
+        results=() if tried is None else (tried.result,),
+        n_tests=1,
+        comparison=COMPARISON,
+        sandbox="harbor/embedded",
+        grader_version=GRADER_VERSION,
+        judge_s=0.0 if tried is None else tried.judge_s,
+        rewards=None if tried is None else tried.rewards,
+    )
+
+
+def _agent(problem: Problem, code: str) -> Agent:
+    """Raises:
+    DataError: a language that is neither run nor written to a file.
+    """
+    if problem.language == "bash":
+        return Script(code)
+    if problem.language == "python":
+        return SolutionFile(SOLUTION_FILE, code)
+    raise DataError(
+        f"problem {problem.id}: Harbor tasks take python or bash, no {problem.language}"
+    )

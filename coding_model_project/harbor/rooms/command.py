@@ -1,0 +1,219 @@
+"""One command in a room: starts it, keeps what it prints within bounds, ends it when it must end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import resource
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from coding_model_project.harbor.rooms.streams import Background, Stream
+from coding_model_project.harbor.rooms.watching import Job, descendants, watch
+from coding_model_project.isolation import linux
+
+_SHELLS = ("/bin/bash", "/bin/sh")
+_MOST_DESCRIPTORS = 16384
+_PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
+
+CANNOT_START = 126
+"""Exit code of a command whose working directory or user is not there, as container engines give it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """What the keeper worked out for all commands of all rooms."""
+
+    filter: linux.Filter
+    proc: int
+    """Descriptor of the host's /proc; never a command's."""
+    own_proc: bool
+    """Whether a room may mount a /proc of its own."""
+    bounds_processes: bool
+    """Whether the kernel can limit a room's processes (`launch.bound_processes`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What is to be run."""
+
+    text: str
+    cwd: str
+    env: dict[str, str]
+    timeout_s: float | None
+    user: str | int | None
+    max_output: int
+    """Bytes kept of each stream: half from its beginning, half from its end."""
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What became of a command."""
+
+    exit_code: int = 0
+    killed: str | None = None
+    """"timeout", "memory", "processes" or "interrupted"."""
+    failed: str | None = None
+    """Why it could not be started, which is no fault of the command."""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    stdout_lost: int = 0
+    stderr_lost: int = 0
+
+
+def run(
+    shell: Shell,
+    command: Command,
+    *,
+    init: int,
+    channel: socket.socket,
+    memory_mb: int,
+    background: Background,
+) -> Ended:
+    """Run a command until its shell ends; what it left in the background goes on.
+
+    Raises:
+        EOFError: the host closed the channel meanwhile.
+    """
+    before = set(descendants(shell.proc, init))
+    readers, writers = zip(*(os.pipe() for _ in range(3)), strict=True)
+    pid = os.fork()
+    if pid == 0:
+        _become(shell, command, writers)
+    for writer in writers:
+        os.close(writer)
+    streams = [Stream(reader, command.max_output) for reader in readers[:2]]
+    job = Job(shell.proc, init, pid, before)
+    try:
+        killed = watch(job, streams, channel, command.timeout_s, memory_mb, command.processes)
+        _, status = os.waitpid(pid, 0)
+        if killed:
+            job.kill()
+    finally:
+        said = os.read(readers[2], 4000)
+        os.close(readers[2])
+        for stream in streams:
+            stream.drain()
+    (stdout, stdout_lost), (stderr, stderr_lost) = (stream.take() for stream in streams)
+    for stream in streams:
+        stream.forget()
+        if stream.open:
+            background.streams.append(stream)
+    code = os.waitstatus_to_exitcode(status)
+    kind, _, reason = said.decode("utf-8", "replace").partition(":")
+    if kind == "refused":
+        code, stderr = CANNOT_START, stderr + reason.encode() + b"\n"
+    return Ended(
+        exit_code=code if code >= 0 else 128 - code,
+        killed=killed,
+        failed=reason if kind == "failed" else None,
+        stdout=stdout,
+        stderr=stderr,
+        stdout_lost=stdout_lost,
+        stderr_lost=stderr_lost,
+    )
+
+
+# ── the command's process ─────────────────────────────────────────────────────────────────────────
+
+
+class _Refused(Exception):
+    """The command asks for what is not there."""
+
+
+@contextmanager
+def _refusing_what_cannot_be_passed() -> Iterator[None]:
+    """A command that no kernel takes is the command's fault: too long, or with a null byte in it."""
+    try:
+        yield
+    except ValueError as error:
+        raise _Refused(f"the command cannot be run: {error}") from error
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        raise _Refused(f"the command cannot be run: {error.strerror}") from error
+
+
+def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoReturn:
+    try:
+        null = os.open("/dev/null", os.O_RDONLY)
+        for fd, number in zip((null, *writers), (200, 201, 202, 203), strict=True):
+            os.dup2(fd, number)
+        for number in range(3):
+            os.dup2(200 + number, number)
+        os.dup2(203, 3, inheritable=False)
+        os.setsid()
+        linux.own_proc_entries()
+        _write(shell.proc, "self/oom_score_adj", "1000")  # the first to go
+        uid, gid, home = _identity(command.user)
+        if uid:
+            _take_identity(shell.proc, uid, gid)
+        linux.hide_memory()  # from those in the room, until it is one of them
+        linux.close_from(4).make()
+        try:
+            os.chdir(command.cwd)
+        except OSError as error:
+            raise _Refused(f"cannot change to {command.cwd}: {error.strerror}") from error
+        _limit(command)
+        linux.call("prctl", _PR_SET_SECUREBITS, _NOROOT_LOCKED, 0, 0, 0)
+        linux.drop_capabilities().make()
+        linux.no_new_privileges().make()
+        for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+            signal.signal(kind, signal.SIG_DFL)
+        shell.filter.install()
+        env = {"HOME": home, **command.env}
+        for path in _SHELLS:
+            with suppress(FileNotFoundError), _refusing_what_cannot_be_passed():
+                os.execve(path, [os.path.basename(path), "-c", command.text], env)
+        raise _Refused("the root has neither /bin/bash nor /bin/sh")
+    except _Refused as error:
+        os.write(3, f"refused:{error}".encode())
+    except BaseException as error:  # noqa: BLE001 - told, through a pipe, to the steward
+        with suppress(OSError):
+            os.write(3, f"failed:{type(error).__name__}: {error}".encode())
+    finally:
+        os._exit(CANNOT_START)
+
+
+def _identity(user: str | int | None) -> tuple[int, int, str]:
+    """Numbers of a user and its group, and its home, by the room's own /etc/passwd."""
+    name, _, group = str(user if user is not None else 0).partition(":")
+    try:
+        known = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+        uid, gid, home = known.pw_uid, known.pw_gid, known.pw_dir
+    except KeyError as error:
+        if not name.isdigit():
+            raise _Refused(f"unable to find user {name}: not in /etc/passwd") from error
+        uid = gid = int(name)
+        home = "/"
+    return uid, int(group) if group.isdigit() else gid, home
+
+
+def _take_identity(proc: int, uid: int, gid: int) -> None:
+    """Be another user by name. To the kernel it is the same one: what the room has is all its own."""
+    linux.unshare(linux.CLONE_NEWUSER)
+    _write(proc, "self/setgroups", "deny")
+    _write(proc, "self/uid_map", f"{uid} 0 1")
+    _write(proc, "self/gid_map", f"{gid} 0 1")
+
+
+def _write(proc: int, path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+    os.write(fd, text.encode())
+    os.close(fd)
+
+
+def _limit(command: Command) -> None:
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: _MOST_DESCRIPTORS,
+        resource.RLIMIT_NPROC: command.processes,
+    }
+    for kind, value in limits.items():
+        linux.limit(kind, value).make()

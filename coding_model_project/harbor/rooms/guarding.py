@@ -1,0 +1,61 @@
+"""Lays `_harbor_guard` where every Python of a room imports it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from coding_model_project import codec, types
+from coding_model_project.harbor.rooms.root import BASE
+from coding_model_project.isolation import linux
+from coding_model_project.sandbox.embedded import asserts, callee, crossing
+
+_GUARD = Path(__file__).parent / "_harbor_guard"
+_LAYER = "/guard"
+_FOLDERS = (
+    "usr/lib/python3/dist-packages",
+    "usr/lib/python3.*/site-packages",
+    "usr/local/lib/python3.*/dist-packages",
+    "usr/local/lib/python3.*/site-packages",
+    "python/lib/python3.*/site-packages",
+)
+"""Where interpreters look for files that end in .pth."""
+
+_LIBRARY = (asserts, callee, crossing, codec, types)
+"""Of this project, what the guard uses, too."""
+
+
+def sources() -> dict[str, str]:
+    """The guard's files by their path in a folder of modules; read while the host's are still there."""
+    files = {f"{_GUARD.name}.pth": f"import {_GUARD.name}\n"}
+    for path in _GUARD.glob("*.py"):
+        files[f"{_GUARD.name}/{path.name}"] = path.read_text()
+    for module in _LIBRARY:
+        assert module.__file__ is not None
+        path = Path(module.__file__)
+        files[f"{_GUARD.name}/library/{path.name}"] = _at_home(path.read_text())
+    return files | {f"{_GUARD.name}/library/__init__.py": ""}
+
+
+def _at_home(text: str) -> str:
+    """A module's source, with what it imports of this project imported from the library."""
+    names = "|".join(module.__name__.rpartition(".")[2] for module in _LIBRARY)
+    package = r"from coding_model_project(?:\.\w+)*"
+    text = re.sub(rf"{package}\.({names}) import", r"from .\1 import", text)
+    return re.sub(rf"{package} import ({names})\b", r"from . import \1", text)
+
+
+def lay(files: dict[str, str]) -> None:
+    """Put the files into every folder of the base that interpreters look into.
+
+    Raises:
+        OSError: the kernel lets no ordinary user stack one folder on another (before Linux 5.11).
+    """
+    for name, text in files.items():
+        path = Path(_LAYER, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for pattern in _FOLDERS:
+        for folder in Path(BASE).glob(pattern):
+            data = f"lowerdir={_LAYER}:{folder}"
+            linux.mount("guard", str(folder), "overlay", linux.MS_RDONLY, data).make()

@@ -1,0 +1,133 @@
+"""The process all rooms are forked from. Makes the read-only parts once; runs only trusted code.
+
+Started by `host` as `-m …keeper HOST_PID FD SETUP`. Each request on its channel comes with a socket, and
+becomes a steward that serves it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.harbor.rooms import guarding, root, steward
+from coding_model_project.harbor.rooms.command import Shell
+from coding_model_project.harbor.rooms.root import Base
+from coding_model_project.isolation import linux, seccomp
+from coding_model_project.sandbox.embedded import launch
+
+_MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp")
+_NAMESPACES = (
+    linux.CLONE_NEWUSER
+    | linux.CLONE_NEWNS
+    | linux.CLONE_NEWNET
+    | linux.CLONE_NEWIPC
+    | linux.CLONE_NEWUTS
+    | linux.CLONE_NEWCGROUP
+)
+_MAX_HEAD = 1 << 16
+_PROC = 250
+"""Descriptor of the host's /proc: out of the way of those that a command gets."""
+
+
+def main() -> None:
+    host, descriptor, setup = sys.argv[1:]
+    channel = socket.socket(fileno=int(descriptor))
+    linux.die_with_parent().make()
+    linux.end_unless_child_of(int(host))
+    base, shell = _prepare(json.loads(setup))
+    os.environ.clear()
+    signal.signal(signal.SIGCHLD, _reap)
+    gc.collect()
+    gc.freeze()
+    channel.send(b"ready")
+    me = os.getpid()
+    with suppress(EOFError, ConnectionError):
+        while True:
+            head, theirs = _receive(channel)
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                channel.close()
+                linux.end_unless_child_of(me)
+                steward.serve(theirs, base, shell, head)
+            theirs.close()
+
+
+def _reap(*_: object) -> None:
+    """Stewards that ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
+    """Enter the namespaces and make the base.
+
+    Raises:
+        OSError: this machine does not allow it.
+    """
+    opened = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    proc = os.dup2(opened, _PROC, inheritable=False)
+    os.close(opened)
+    uid, gid = os.getuid(), os.getgid()
+    guard = guarding.sources()
+    rootfs = Path(setup["rootfs"]) if setup["rootfs"] else None
+    linux.unshare(_NAMESPACES)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    base = root.build(_mount_point(rootfs), rootfs)
+    guarding.lay(guard)
+    linux.make_read_only("/")
+    linux.sethostname("room")
+    own_proc = _can_mount_proc()
+    shell = Shell(
+        filter=linux.Filter.build(seccomp.ROOM),
+        proc=proc,
+        own_proc=own_proc,
+        bounds_processes=own_proc and launch.can_bound_processes(),
+    )
+    return base, shell
+
+
+def _mount_point(rootfs: Path | None) -> Path:
+    for name in _MOUNT_POINTS:
+        path = Path(name)
+        hidden = (rootfs, Path(sys.base_prefix))
+        if path.is_dir() and not any(p and p.is_relative_to(path) for p in hidden):
+            return path
+    raise OSError("no directory to build a root on")
+
+
+def _can_mount_proc() -> bool:
+    """Some container engines cover parts of /proc; then the kernel lets no user mount a whole one."""
+    pid = linux.fork(linux.CLONE_NEWPID | linux.CLONE_NEWNS)
+    if pid == 0:
+        with suppress(BaseException):
+            flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC | linux.MS_RDONLY
+            linux.mount("proc", f"{root.BASE}/proc", "proc", flags, "subset=pid").make()
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _receive(channel: socket.socket) -> tuple[dict[str, Any], socket.socket]:
+    """A request for a room, and the socket that it is to be served on.
+
+    Raises:
+        EOFError: the host closed the channel.
+    """
+    data, descriptors, _, _ = socket.recv_fds(channel, _MAX_HEAD, 1)
+    if not data:
+        raise EOFError("the host closed the channel")
+    return json.loads(data), socket.socket(fileno=descriptors[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""The processes that keep one room: make it, run commands in it, and hand files in and out.
+
+    keeper ── steward, one per room: makes the root
+                └ P, one per phase: answers the host. Trusted, and outside of the phase's PID namespace:
+                    nothing in the room sees, signals or traces it
+                    ├ init: the first process of that namespace; adopts and reaps
+                    └ C, one per command: gives up all rights and becomes the shell
+
+A phase ends with its init, and with that every process there is. The verifier's phase has /tests and
+/logs/verifier mounted anew, over whatever the candidate made of these paths.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NoReturn
+
+from coding_model_project.harbor.environment import tree
+from coding_model_project.harbor.rooms import command, root
+from coding_model_project.harbor.rooms.command import Ended, Shell
+from coding_model_project.harbor.rooms.root import Base
+from coding_model_project.harbor.rooms.streams import Background
+from coding_model_project.isolation import confine, linux
+from coding_model_project.sandbox.embedded import frames, launch
+
+TESTS, LOGS = "/tests", "/logs/verifier"
+VERIFIER_MARK = "/.verifier"
+"""A file system of the verifier's phase alone; `guard` reads what is in it."""
+
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_LOGS_SIZE = "64m"
+_ARGUMENTS = slice(45, 47)
+"""Of proc_pid_stat(5) behind the command's name: where the arguments begin and end in memory."""
+
+_CLOCK = struct.Struct("<q")
+
+
+class _End(IntEnum):
+    """Exit codes of P: why a phase ended."""
+
+    closed = 0
+    broken = 1
+    verify = 10
+    resume = 11
+    stop = 12
+
+
+def serve(channel: socket.socket, base: Base, shell: Shell, head: dict[str, Any]) -> NoReturn:
+    """Make a room and serve it until the host closes the channel. Ends the process."""
+
+    def body() -> int:
+        linux.die_with_parent().make()
+        linux.hide_memory()
+        linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWUTS)
+        _raise_loopback()
+        root.furnish(base, head["storage_mb"], own_proc=shell.own_proc)
+        return _Room(channel, shell, head).serve()
+
+    _to_the_end(channel, body)
+
+
+def _to_the_end(channel: socket.socket, body: Callable[[], int]) -> NoReturn:
+    """End this process with the body's code; nothing may return into the frames it was forked from."""
+    code = int(_End.broken)
+    try:
+        code = body()
+    except (EOFError, ConnectionError):
+        code = int(_End.closed)
+    except BaseException as error:  # noqa: BLE001 - told to the host, which raises
+        with suppress(OSError):
+            frames.send(channel, {"broken": f"{type(error).__name__}: {error}"})
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+class _Room:
+    """The steward: what outlives a phase."""
+
+    def __init__(self, channel: socket.socket, shell: Shell, head: dict[str, Any]) -> None:
+        self._channel, self._shell, self._head = channel, shell, head
+        self._mounted: list[str] = []
+        self._made = mmap.mmap(-1, _CLOCK.size)
+        """When the image was laid out, in nanoseconds; P writes it."""
+
+    def serve(self) -> int:
+        """Phase after phase. Returns an exit code."""
+        while True:
+            pid = os.fork()
+            if pid == 0:
+                phase = _Phase(self._channel, self._shell, self._head, self._made)
+                _to_the_end(self._channel, phase.serve)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if code in (_End.closed, _End.broken) or code not in list(_End):
+                return code
+            end = _End(code)
+            if end is _End.verify:
+                self._cover()
+            elif end is _End.resume:
+                while self._mounted:
+                    linux.unmount(self._mounted.pop())
+
+    def _cover(self) -> None:
+        """No process of the candidate lives from here on; its /tests and /logs/verifier are hidden."""
+        ended_ns = time.time_ns()
+        root.clear_ways((TESTS, LOGS, VERIFIER_MARK))
+        for path, size, mode in (
+            (TESTS, f"{self._head['storage_mb']}m", 0o755),
+            (LOGS, _LOGS_SIZE, 0o777),
+            (VERIFIER_MARK, "64k", 0o755),
+        ):
+            root.fresh(path, size, mode)
+            self._mounted.append(path)
+        (made_ns,) = _CLOCK.unpack(self._made[:])
+        Path(f"{VERIFIER_MARK}/state").write_text(f"{made_ns} {ended_ns}")
+
+
+class _Phase:
+    """P: a PID namespace, and what is asked of the room while it lasts."""
+
+    def __init__(
+        self, channel: socket.socket, shell: Shell, head: dict[str, Any], made: mmap.mmap
+    ) -> None:
+        self._channel, self._shell, self._made = channel, shell, made
+        self._memory_mb, self._processes = head["memory_mb"], head["processes"]
+        self._background = Background()
+        self._init = 0
+
+    def serve(self) -> int:
+        """Answer until the phase ends. Returns an exit code."""
+        linux.die_with_parent().make()
+        linux.hide_memory()
+        self._begin()
+        frames.send(self._channel, {})  # ready, or the answer to what ended the phase before
+        while True:
+            self._background.wait(self._channel)
+            request, body = frames.receive(self._channel)
+            if request["do"] in _End.__members__:
+                self._end()
+                return int(_End[request["do"]])
+            self._answer(request, body)
+
+    def _answer(self, request: dict[str, Any], body: bytes) -> None:
+        """One request. What is wrong with a path of the room is an answer too."""
+        answer: dict[str, Any] = {}
+        content = b""
+        try:
+            match request["do"]:
+                case "run":
+                    answer, content = self._run(request)
+                case "write":
+                    tree.unpack(request["path"], request["entries"], body)
+                case "read":
+                    content = tree.read(request["path"], request["max_bytes"])
+                case "pack" | "changes" as kind:
+                    own = {os.stat(path).st_dev for path in ("/", "/etc")}
+                    packed = tree.pack(
+                        request.get("path", "/"),
+                        request["max_bytes"],
+                        request["max_entries"],
+                        devices=own if kind == "changes" else None,
+                        only=request.get("only"),
+                    )
+                    answer, content = {"entries": packed.entries}, packed.body
+                case "made":
+                    self._made[:] = _CLOCK.pack(time.time_ns())
+                case "alive":
+                    pass
+                case "interrupt":
+                    return  # came after the command had ended; nobody waits for an answer
+                case unknown:
+                    raise ValueError(f"no request {unknown!r}")
+        except (OSError, tree.TooLarge) as error:
+            answer = {"error": type(error).__name__, "message": str(error)}
+        frames.send(self._channel, answer, content)
+
+    def _begin(self) -> None:
+        linux.unshare(linux.CLONE_NEWPID | linux.CLONE_NEWIPC)
+        ours, theirs = os.pipe()
+        pid = os.fork()  # the first after unshare, and so the new namespace's first process
+        if pid == 0:
+            _be_init(theirs, self._shell, self._processes)
+        os.close(theirs)
+        said = os.read(ours, 2000)
+        os.close(ours)
+        if said != b"ready":
+            os.waitpid(pid, 0)
+            raise OSError(f"the first process of a room failed: {said.decode(errors='replace')}")
+        self._init = pid
+
+    def _end(self) -> None:
+        """Kill every process of the room, and wait until they are gone."""
+        with suppress(ProcessLookupError):
+            os.kill(self._init, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while True:  # the namespace's last processes are children of this one or of its init
+                os.waitpid(-1, 0)
+        self._background.close()
+        if self._shell.own_proc:
+            linux.unmount(confine.PROC)
+
+    def _run(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        ended = command.run(
+            self._shell,
+            command.Command(**request["command"]),
+            init=self._init,
+            channel=self._channel,
+            memory_mb=self._memory_mb,
+            background=self._background,
+        )
+        return _told(ended), ended.stdout + ended.stderr
+
+
+def _told(ended: Ended) -> dict[str, Any]:
+    return {
+        "exit": ended.exit_code,
+        "killed": ended.killed,
+        "failed": ended.failed,
+        "stdout": len(ended.stdout),
+        "lost": [ended.stdout_lost, ended.stderr_lost],
+    }
+
+
+def _raise_loopback() -> None:
+    """Servers of a task talk to their clients on this."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16xh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[0]
+        request = struct.pack("16sh14x", b"lo", flags | _IFF_UP)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
+
+
+def _be_init(ready: int, shell: Shell, most_processes: int) -> NoReturn:
+    """The first process of a PID namespace: reaps what others leave, until it is killed."""
+    try:
+        linux.die_with_parent().make()
+        linux.own_proc_entries()
+        os.dup2(ready, 0)
+        if shell.bounds_processes:
+            launch.bound_processes(most_processes)
+        _forget_arguments(shell.proc)
+        if shell.own_proc:
+            root.mount_proc()
+        linux.close_from(1).make()
+        linux.drop_capabilities().make()
+        linux.no_new_privileges().make()
+        linux.hide_memory()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        os.write(0, b"ready")
+        os.close(0)
+        while True:
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                pass
+            signal.sigwait({signal.SIGCHLD})
+    except BaseException as error:  # noqa: BLE001 - told to the steward, which raises
+        with suppress(OSError):
+            os.write(0, f"{type(error).__name__}: {error}".encode())
+    finally:
+        os._exit(1)
+
+
+def _forget_arguments(proc: int) -> None:
+    """What `ps` would show of the first process: the host's paths."""
+    fd = os.open("self/stat", os.O_RDONLY, dir_fd=proc)
+    fields = os.read(fd, 4096).rpartition(b")")[2].split()
+    start, end = map(int, fields[_ARGUMENTS])
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, b"init", 4)

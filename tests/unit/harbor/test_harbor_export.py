@@ -1,0 +1,208 @@
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.data.governance import Role
+from coding_model_project.data.loaders import load, mbpp
+from coding_model_project.data.loaders.base import Part
+from coding_model_project.data.problems import read_problems
+from coding_model_project.data.training.training_files import Plan, write_training_files
+from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.export.exporting import export
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.types import Call, Checker, Limits, Problem, Stdin, Test
+from tests.unit.harbor.folders import folder
+
+LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64)
+TUPLES = (
+    'def f(xs, *, k=2):\n    """It\'s \\"quoted\\" $HOME `x`"""\n    return {"n": (len(xs), k)}\n'
+)
+CALLS = Problem(
+    id="mine/train/1",
+    split="train",
+    statement="Count.",
+    limits=LIMITS,
+    gold=(TUPLES,),
+    tests=(
+        Test(input=Call(function="f", args=([1],)), expected={"n": (1, 2)}, public=True),
+        Test(input=Call(function="f", args=([1, 2],)), expected={"n": (2, 2)}),
+        Test(input=Call(function="f", args=([],)), expected={"n": (0, 2)}),
+    ),
+)
+SCRIPT = Problem(
+    id="mine/2",
+    split="train",
+    statement="Add.",
+    limits=LIMITS,
+    gold=("import sys\nprint(sum(map(int, sys.stdin.read().split())))\n",),
+    tests=(
+        Test(input=Stdin("1 2\n"), expected="3\n"),
+        Test(input=Stdin("4040 0"), expected="4040"),
+    ),
+)
+PAIRS = mbpp._full(
+    {
+        "task_id": 601, "text": "Find the longest chain.", "test_setup_code": "",
+        "code": "class Pair:\r\n  def __init__(self, a, b):\r\n    self.a = a\r\n    self.b = b\r\n"
+        "def chain(arr, n):\r\n  return n + arr[0].a\r\n",
+        "test_list": ["assert chain([Pair(5, 24)], 4) == 9", "assert chain([Pair(1, 2)], 1) == 2"],
+        "challenge_test_list": [],
+    },
+    Part(split=None, files=()), 0,
+)  # fmt: skip
+
+
+def graded(problem: Problem, tmp_path: Path, program: str | None = None):
+    """The rewards of a program, or of the reference solution: solve.sh and test.sh run by bash."""
+    (task,) = export([problem], tmp_path / "tasks").tasks
+    (tmp_path / "app").mkdir()
+    for script in (task / "solution" / "solve.sh", task / "tests" / "test.sh"):
+        text = script.read_text().replace("/app/", f"{tmp_path}/app/")
+        script.write_text(text.replace("/logs/verifier", f"{tmp_path}/logs"))
+    if program is None:
+        subprocess.run(["bash", task / "solution" / "solve.sh"], check=True)
+        assert (tmp_path / "app" / "solution.py").read_text() == problem.gold[0]
+    else:
+        (tmp_path / "app" / "solution.py").write_text(program)
+    done = subprocess.run(
+        ["bash", task / "tests" / "test.sh"], capture_output=True, text=True, check=False
+    )
+    print(done.stdout, done.stderr)
+    reward = json.loads((tmp_path / "logs" / "reward.json").read_text())
+    assert float((tmp_path / "logs" / "reward.txt").read_text()) == reward["reward"]
+    return reward["reward"], reward["pass_rate"]
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("problem", [CALLS, SCRIPT, PAIRS], ids=lambda problem: problem.id)
+def test_the_oracle_earns_everything(problem, tmp_path):
+    assert graded(problem, tmp_path) == (1.0, 1.0)
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("problem", "program", "pass_rate"),
+    [
+        (CALLS, "def f(xs):\n    return {'n': [2, 2]}\n", 0.5),
+        (SCRIPT, "print(3)\n", 0.5),
+        (SCRIPT, "print(3)\nraise SystemExit(1)\n", 0.0),
+        (PAIRS, PAIRS.gold[0].replace("n + ", "9 + 0 * n + 0 * "), 0.5),
+        (CALLS, "def f(xs:\n", 0.0),
+        (CALLS, "def f(xs):\n    while True: pass\n", 0.0),
+        (SCRIPT, "while True: print('x' * 1000)\n", 0.0),
+        (CALLS, "class E:\n    def __eq__(s, o): return True\ndef f(xs): return E()\n", 0.0),
+        (PAIRS, "import os\nos._exit(0)\n", 0.0),
+        (
+            CALLS,
+            "import subprocess\nsubprocess.Popen(['bash', '-c', 'setsid sh -c \"while :; do echo "
+            '{\\\\"reward\\\\": 9} > LOGS/reward.json; sleep 0.01; done" &\'])\ndef f(xs): return 0\n',
+            0.0,
+        ),
+    ],
+)
+def test_others_earn_what_they_pass(problem, program, pass_rate, tmp_path):
+    (tmp_path / "logs").mkdir()
+    program = program.replace("LOGS", f"{tmp_path}/logs")
+    assert graded(problem, tmp_path, program) == (0.0, pass_rate)
+
+
+@pytest.mark.sandbox
+def test_no_program_earns_nothing_and_the_cases_are_gone_before_one_runs(tmp_path):
+    spy = f"import glob\nprint(len(glob.glob('{tmp_path}/tasks/*/tests/cases.json')))\n"
+    seen = Problem(
+        id="mine/3", split="train", statement="", limits=LIMITS, gold=(spy,),
+        tests=(Test(input=Stdin(""), expected="0"),),
+    )  # fmt: skip
+    assert graded(seen, tmp_path) == (1.0, 1.0)
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "app").mkdir()
+    (task,) = export([SCRIPT], tmp_path / "none" / "tasks").tasks
+    arguments = [task / "tests" / "judge.zip", task / "tests" / "cases.json", "nowhere", tmp_path]
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "from coding_model_project.harbor.export.verifier import main; main(sys.argv[2:])"
+    )
+    subprocess.run(["python3", "-I", "-c", code, *arguments], check=True)
+    assert json.loads((tmp_path / "reward.json").read_text())["reward"] == 0.0
+
+
+def test_an_instruction_names_what_the_reference_defines_and_shows_no_test(tmp_path):
+    exported = export([CALLS, SCRIPT, PAIRS], tmp_path)
+    texts = {path.name: load_task(path).instruction for path in exported.tasks}
+    assert texts["mine-train-1"].endswith("that defines `f(xs, *, k=2)`.\n")
+    assert "class Pair(a, b)` and `chain(arr, n)" in texts["mbpp-601"]
+    assert "standard input" in texts["mine-2"]
+    for path in exported.tasks:
+        outside = [one for one in path.rglob("*") if one.is_file() and "tests" not in one.parts]
+        assert not any("4040" in one.read_text() or "assert" in one.read_text() for one in outside)
+
+
+def test_the_same_problems_give_the_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        export([CALLS, PAIRS], tmp_path / name)
+    files = [
+        one.relative_to(tmp_path / "a") for one in (tmp_path / "a").rglob("*") if one.is_file()
+    ]
+    assert len(files) == 16
+    for one in files:
+        assert (tmp_path / "a" / one).read_bytes() == (tmp_path / "b" / one).read_bytes()
+
+
+def test_what_cannot_be_a_task_is_set_aside_with_its_reason(tmp_path):
+    odd = [
+        replace(SCRIPT, id="x/1", language="cpp"),
+        replace(SCRIPT, id="x/2", gold=()),
+        replace(SCRIPT, id="x/3", comparison="checker", checker=Checker(source="")),
+        replace(SCRIPT, id="x/4", comparison="math"),
+        replace(SCRIPT, id="x/5", gold=("def (",)),
+        replace(CALLS, id="x/6", tests=CALLS.tests[:1]),
+    ]
+    exported = export([*odd, SCRIPT], tmp_path)
+    assert [path.name for path in exported.tasks] == ["mine-2"]
+    assert list(exported.set_aside) == [problem.id for problem in odd]
+    assert "cpp" in exported.set_aside["x/1"]
+    assert "checker" in exported.set_aside["x/3"]
+
+
+def test_tasks_are_problems_that_their_verifier_judges(tmp_path):
+    export([CALLS, SCRIPT], tmp_path / "tasks")
+    folder(tmp_path / "tasks" / "plain")
+    folder(tmp_path / "tasks" / "steps", '[[steps]]\nname = "a"', steps__a__instruction_md="x")
+    folder(tmp_path / "tasks" / "bad", "a =")
+    loaded = load("tasks", path=tmp_path / "tasks")
+    assert [problem.id for problem in loaded.problems] == ["mine/2", "mine/train/1", "tasks/plain"]
+    assert [Path(one.where).name for one in loaded.set_aside] == ["bad", "steps"]
+    second, plain = loaded.problems[1:]
+    assert (second.split, second.language, plain.language) == ("train", "python", "bash")
+    assert load_task(str(second.task)).instruction == second.statement
+    write_training_files(loaded.problems, tmp_path / "rows", Plan())
+    kept = read_problems(tmp_path / "rows" / "problems.jsonl")
+    assert {problem.task for problem in kept} == {problem.task for problem in loaded.problems}
+
+
+def test_a_file_that_names_tasks_names_them_from_its_own_folder(tmp_path):
+    task = folder(tmp_path / "mine" / "tasks" / "plain")
+    row = {"id": "plain", "split": "train", "statement": "Do.", "language": "bash"}
+    file = tmp_path / "mine" / "problems.jsonl"
+    file.write_text(json.dumps({**row, "grader": "harbor", "task": "tasks/plain"}) + "\n")
+    loaded = load("mine", path=file)
+    write_training_files(loaded.problems, tmp_path / "rows", Plan())
+    for kept in (loaded.problems, read_problems(tmp_path / "rows" / "problems.jsonl")):
+        assert [str(Path(problem.task).resolve()) for problem in kept] == [str(task.resolve())]
+
+
+def test_tasks_that_are_test_only_make_no_training_rows(tmp_path):
+    export([replace(SCRIPT, id="humaneval/1", split="test")], tmp_path / "tasks")
+    folder(tmp_path / "tasks" / "b", '[task]\nname = "org/HumanEval-fixed"')
+    folder(tmp_path / "tasks" / "human-eval-7")
+    loaded = load("tasks", path=tmp_path / "tasks")
+    assert [problem.split for problem in loaded.problems] == ["test"] * 3
+    written = write_training_files(
+        loaded.problems, tmp_path / "rows", Plan(use=Role.validation)
+    ).rows
+    assert written == {"rl_validation": 3}
+    with pytest.raises(ConfigError, match="test only"):
+        write_training_files(loaded.problems, tmp_path / "rows", Plan())
