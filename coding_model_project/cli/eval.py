@@ -38,7 +38,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Compare evaluations problem by problem: differences, how sure they are, what changed, cost."""
-    from coding_model_project.evaluation.comparison import paired, read_side, unlike
+    from coding_model_project.evaluation.comparison import compare as compare_sides
+    from coding_model_project.evaluation.comparison import read_side, unlike
 
     if len(sides) < 2:
         raise ConfigError("eval compare: one side has nothing to be compared with; give two")
@@ -55,7 +56,7 @@ def compare(
     for one in (one for side in read for one in side.seeds):
         if unfinished := _unfinished(one.path):
             print(f"note: {one.path} {unfinished}; what it has so far is compared", file=sys.stderr)
-    result = paired(read, k=k)
+    result = compare_sides(read, k=k)
     if plot is not None:
         from coding_model_project.reports.comparison_page import write_plot
 

@@ -185,14 +185,14 @@ def serve(
         token=token,
         bounds=Bounds(memory_mb=memory_mb),
     )
-    listening = listening.listen(host, port)
-    address = f"http://{host}:{listening.getsockname()[1]}"
+    sock = listening.listen(host, port)
+    address = f"http://{host}:{sock.getsockname()[1]}"
 
     def started() -> None:
         print(f"serving on {address} ({sandbox.identity}, {at_once} programs at once)", flush=True)
 
-    with listening:
-        listening.serve(create_app(sandbox, settings), sandbox, listening, started)
+    with sock:
+        listening.serve(create_app(sandbox, settings), sandbox, sock, started)
     return 0
 
 

@@ -63,6 +63,8 @@ class GraderByProblem:
     async def _harbor_grader(self) -> CodeGrader:
         if self._harbor is None:
             grader_class = resolve_name("coding_model_project.harbor.grader:HarborGrader")
-            self._harbor = grader = grader_class(limiter=self._limiter, breaker=self._breaker)
+            grader = grader_class(limiter=self._limiter, breaker=self._breaker)
+            self._harbor = grader
             await self._stack.enter_async_context(grader)
+            return grader
         return self._harbor

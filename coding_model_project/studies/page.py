@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison import Side, paired, unlike
+from coding_model_project.evaluation.comparison import Side, compare, unlike
 from coding_model_project.evaluation.comparison.paired import Comparison, Score
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.reports import write_report
@@ -124,7 +124,7 @@ def _compared(study: Study, done: Sequence[Member]) -> Comparison | None:
         return None
     if how := unlike(sides):
         raise ConfigError(how)
-    return paired(sides, k=study.k)
+    return compare(sides, k=study.k)
 
 
 def _result(study: Study, every: Sequence[Member], comparison: Comparison | None) -> Iterator[str]:

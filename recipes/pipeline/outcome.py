@@ -17,7 +17,7 @@ import jinja2
 from rich.table import Table
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison import Comparison, Pair, Side, paired
+from coding_model_project.evaluation.comparison import Comparison, Pair, Side, compare
 from coding_model_project.evaluation.comparison.budgets import at_budgets
 from coding_model_project.evaluation.comparison.paired import Score
 from coding_model_project.evaluation.results import METRICS, read_evaluation
@@ -91,7 +91,7 @@ def table_rows(phases: Sequence[Phase]) -> list[Row]:
     sides = [Side(name=phase.name, seeds=(read_evaluation(phase.evaluation),)) for phase in phases]
     if len(sides) < 2:
         raise ConfigError("phases=[baseline]: recipes.baseline evaluates a model; add a phase")
-    pairs = [paired([first, second]).pairs[0] for first, second in pairwise(sides)]
+    pairs = [compare([first, second]).pairs[0] for first, second in pairwise(sides)]
     corrected = holm([pair.p for pair in pairs])
     pairs = [replace(pair, corrected_p=p) for pair, p in zip(pairs, corrected, strict=True)]
     scores = [pairs[0].first_score, *(pair.second_score for pair in pairs)]

@@ -7,7 +7,7 @@ says. Tests may be ours, or in one of the forms public sets use: {inputs, output
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from coding_model_project.types import Asserts, Problem, Test
 NEEDED = ("statement", "tests")
 
 
-def parse_map(given: list[str] | None) -> dict[str, str]:
+def parse_map(given: Sequence[str] | None) -> dict[str, str]:
     """`--map FIELD=COLUMN`, each given once.
 
     Raises:

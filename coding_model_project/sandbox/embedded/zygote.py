@@ -83,7 +83,7 @@ def main() -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             if server is not None and alone is not None:
-                outcome = server.listening(alone)
+                outcome = server.serve(alone)
                 if outcome == TEST:
                     _alone(server, alone, confinement)
                 if outcome == ASTRAY:
@@ -175,7 +175,7 @@ def _program(
         compiled = _compile(channel, ready, head, n)
         while compiled is not None:
             served = ready.served
-            if server is not None and served is not None and server.listening(served) == TEST:
+            if server is not None and served is not None and server.serve(served) == TEST:
                 compiled.confined.close()
                 one_test.of_test(compiled.code, served)
             head, data = frames.receive(channel)
