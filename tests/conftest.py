@@ -58,7 +58,8 @@ def _no_judge_is_left_in_the_background():
 @pytest.fixture(scope="session")
 def cpu_platform():
     """verl on its CPU platform, as a recipe would set it up."""
-    from coding_model_project.verl_ext.platform import check_cpu_plugin, prepare_environment
+    from coding_model_project.launch.device import prepare_environment
+    from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
     prepare_environment("cpu")
     check_cpu_plugin()

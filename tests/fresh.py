@@ -17,7 +17,12 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-IMPORTED = ("pytest", "tests.composed_recipes", "recipes.run", "coding_model_project.evaluation")
+IMPORTED = (
+    "pytest",
+    "tests.composed_recipes",
+    "coding_model_project.launch.run",
+    "coding_model_project.evaluation",
+)
 TIMEOUT_S = 100
 
 

@@ -26,12 +26,12 @@ from coding_model_project.cli.common import (
     embedded_sandbox,
     given_dataset,
 )
+from coding_model_project.cli.data_export_harbor import export_harbor
 from coding_model_project.cli.data_list import list_sets
-from coding_model_project.cli.harbor_tasks import export_harbor
-from coding_model_project.cli.pairs import pairs
-from coding_model_project.cli.repair_traces import repair_traces
-from coding_model_project.cli.select_tests import select_tests
-from coding_model_project.cli.sft_rows import sft_rows
+from coding_model_project.cli.data_pairs import pairs
+from coding_model_project.cli.data_repair_traces import repair_traces
+from coding_model_project.cli.data_select_tests import select_tests
+from coding_model_project.cli.data_sft_rows import sft_rows
 from coding_model_project.errors import ConfigError
 from coding_model_project.progress import progress_bar
 

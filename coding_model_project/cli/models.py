@@ -57,7 +57,7 @@ def serve(
     What this command does not know is handed on to `vllm serve`: --max-model-len 4096.
     """
     from coding_model_project.handover import export as exporting
-    from coding_model_project.verl_ext.platform import count_gpus, prepare_environment
+    from coding_model_project.launch.device import count_gpus, prepare_environment
 
     if (checkpoint is None) == (latest is None):
         raise ConfigError("serve: name a checkpoint, or a run by --latest RUN")

@@ -251,7 +251,7 @@ class RolloutsConfig:
 
 
 class DPOLoss(Enum):
-    """What a preference pair costs (`verl_ext.dpo_loss`)."""
+    """What a preference pair costs (`verl_ext.dpo.dpo_loss`)."""
 
     sigmoid = "sigmoid"
     ipo = "ipo"

@@ -22,7 +22,7 @@ print(f"torch {torch.__version__}, a matrix product on {device}")
 """
 
 _PLUGIN = """
-from coding_model_project.verl_ext.platform import check_cpu_plugin
+from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 check_cpu_plugin()
 from verl.plugin.platform import get_platform
 print("verl runs on", get_platform().device_name)
@@ -42,7 +42,7 @@ def imports() -> Iterator[Finding]:
     device = "cpu" if kind() == "cpu" else "cuda"
     programs = PROGRAMS | ({"cpu plugin": _PLUGIN} if device == "cpu" else {})
     # As a recipe sets it up: the environment chooses verl's and vLLM's platform as they are imported.
-    first = "from coding_model_project.verl_ext.platform import prepare_environment as prepare\n"
+    first = "from coding_model_project.launch.device import prepare_environment as prepare\n"
     for name, program in programs.items():
         yield run(f"import {name}", f"{first}prepare({device!r})\n{program}")
 

@@ -16,11 +16,11 @@ from coding_model_project.doctor.software import version
 from coding_model_project.errors import SandboxError
 from coding_model_project.install import how_to_install
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.launch.device import default_hardware
 from coding_model_project.program import program
 from coding_model_project.runs import provenance
 from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.tiers import strongest, why_not
-from coding_model_project.verl_ext.platform import default_hardware
 
 MEMORY_GB = {"cpu": 9, "gpu_1x": 48, "gpu_8x": 200}
 """GiB that GRPO's hardware profiles need free, their coding.min_memory_gb (a test compares)."""

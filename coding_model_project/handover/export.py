@@ -23,7 +23,7 @@ from coding_model_project.runs.folder import RunFolder, write_json, write_text
 from coding_model_project.runs.inputs import fingerprint
 
 CARD = "README.md"
-_MERGE_ADAPTER = "coding_model_project.verl_ext.adapters"
+_MERGE_ADAPTER = "coding_model_project.verl_ext.trainers.adapters"
 _SAFETENSORS_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
 _TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 

@@ -35,7 +35,7 @@ from coding_model_project.api import Judge
 from coding_model_project.background import Background
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
-from coding_model_project.integrations.problems import Problems, by_id, named
+from coding_model_project.integrations.given_problems import Problems, by_id, named
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import Execution, Limits, Problem, Program, Status, Stdin
 

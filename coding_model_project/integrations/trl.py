@@ -17,7 +17,7 @@ from coding_model_project.grading.base import Outcome
 from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.grading.rewards import REWARDS
-from coding_model_project.integrations.problems import Problems, by_id, named
+from coding_model_project.integrations.given_problems import Problems, by_id, named
 from coding_model_project.types import Problem
 
 _log = logging.getLogger(__name__)

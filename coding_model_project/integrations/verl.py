@@ -21,7 +21,7 @@ from coding_model_project.data.loaders.base import Unusable
 from coding_model_project.data.loaders.cases import columns, lines_call
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.rewards import REWARDS
-from coding_model_project.integrations.problems import by_id, named
+from coding_model_project.integrations.given_problems import by_id, named
 from coding_model_project.types import ERROR_GROUPS, Asserts, Limits, Problem, Test
 
 _LIMITS = Limits(cpu_s=10.0, wall_s=30.0, output_kb=16_384)

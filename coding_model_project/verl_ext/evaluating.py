@@ -15,8 +15,8 @@ from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.evaluate import evaluate
 from coding_model_project.evaluation.settings import Settings, simple_backend
 from coding_model_project.isolation import processes
-from coding_model_project.verl_ext import checks
-from coding_model_project.verl_ext.platform import count_gpus, prepare_environment
+from coding_model_project.launch.checks import checks
+from coding_model_project.launch.device import count_gpus, prepare_environment
 
 
 def run(

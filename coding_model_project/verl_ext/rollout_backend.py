@@ -16,8 +16,9 @@ from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
 from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
-from coding_model_project.verl_ext.grpo import start_ray
-from coding_model_project.verl_ext.platform import check_cpu_plugin, count_gpus
+from coding_model_project.launch.device import count_gpus
+from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
+from coding_model_project.verl_ext.trainers.grpo import start_ray
 
 _ON_CPU = (
     "actor_rollout_ref.rollout.enforce_eager=true",

@@ -23,13 +23,13 @@ Results: outputs/baseline/{metrics.json, results.jsonl, completions.jsonl, qa_lo
 
 from pathlib import Path
 
-from recipes.program import run_main
+from coding_model_project.launch.recipe import run_main
 
 
 def carry_out(config, command, _repeats):  # type: ignore[no-untyped-def]
+    from coding_model_project.launch.run import make_absolute
     from coding_model_project.synthetic.prepare import prepare
     from coding_model_project.verl_ext import evaluating
-    from recipes.run import make_absolute
 
     make_absolute(config)
     model, server = config.coding.evaluation.model, config.coding.evaluation.base_url

@@ -23,7 +23,7 @@ if __name__ == "__main__":
         with reader_may_leave():
             print((__doc__ or "").strip())
         raise SystemExit(0)
-    from recipes.demo import demo  # not for --help
+    from coding_model_project.launch.demo import demo  # not for --help
 
     try:
         raise SystemExit(demo.main())

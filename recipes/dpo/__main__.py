@@ -20,12 +20,12 @@ val/dpo/... at validation. Every `coding:` key: docs/configuration.md.
 Results: outputs/dpo/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
 """
 
-from coding_model_project.verl_ext.advice import MAKE_PAIRS
-from recipes.program import Recipe, run_recipe
+from coding_model_project.launch.checks.advice import MAKE_PAIRS
+from coding_model_project.launch.recipe import Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
-    from coding_model_project.verl_ext import dpo
+    from coding_model_project.verl_ext.dpo import dpo
 
     dpo.train(config)
 

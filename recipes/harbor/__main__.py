@@ -19,12 +19,12 @@ What an episode is and what ends it: docs/harbor.md. Every `coding:` key: docs/c
 Results: outputs/harbor/{config.yaml, metrics.jsonl, rollouts.jsonl, gain.json, checkpoints/}.
 """
 
-from recipes.program import Recipe, run_recipe
+from coding_model_project.launch.recipe import Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
     from coding_model_project.evaluation.gain import say_gain
-    from coding_model_project.verl_ext import grpo
+    from coding_model_project.verl_ext.trainers import grpo
 
     grpo.train(config)
     say_gain(config.coding.run_dir, print)

@@ -18,11 +18,11 @@ A step is done once for each content of what it reads and each setting; run the 
 to see the table again. Results: outputs/pipeline/{summary.json, report.html, PHASE/STEP-HASH/}.
 """
 
-from recipes.program import run_main
+from coding_model_project.launch.recipe import run_main
 
 
 def carry_out(config, _command, _repeats):  # type: ignore[no-untyped-def]
-    from recipes.pipeline import pipeline
+    from coding_model_project.launch.pipeline import pipeline
 
     pipeline.main(config)
 

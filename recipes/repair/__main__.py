@@ -18,11 +18,11 @@ What is shown, and what ends an episode: docs/repair.md. Every `coding:` key: do
 Results: outputs/repair/{config.yaml, metrics.jsonl, rollouts.jsonl, checkpoints/}.
 """
 
-from recipes.program import Recipe, run_recipe
+from coding_model_project.launch.recipe import Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
-    from coding_model_project.verl_ext import grpo
+    from coding_model_project.verl_ext.trainers import grpo
 
     grpo.train(config)
 

@@ -18,11 +18,11 @@ Every `coding:` key: docs/configuration.md (its presets, experiment=NAME, are fo
 Results: outputs/sft/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.
 """
 
-from recipes.program import Recipe, run_recipe
+from coding_model_project.launch.recipe import Recipe, run_recipe
 
 
 def train(config):  # type: ignore[no-untyped-def]
-    from coding_model_project.verl_ext import sft
+    from coding_model_project.verl_ext.trainers import sft
 
     sft.train(config)
 

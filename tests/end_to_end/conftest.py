@@ -11,8 +11,8 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training.pairs import Candidate, Pair, pair_rows
 from coding_model_project.data.training.rows import rl_rows, sft_rows, write_rows
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.types import Call, ErrorType, Problem, Test
-from recipes.compose import compose_recipe
 
 N_PROBLEMS = 4
 
@@ -54,8 +54,8 @@ def ray_session(cpu_platform):
     """One Ray session for every training in this process: starting it takes as long as a short run."""
     import ray
 
-    from coding_model_project.verl_ext import forkserver
-    from coding_model_project.verl_ext.grpo import plain, start_ray
+    from coding_model_project.verl_ext.cluster import forkserver
+    from coding_model_project.verl_ext.trainers.grpo import plain, start_ray
 
     with forkserver.running() as python:
         start_ray(plain(compose_recipe("grpo", ["hardware=cpu"])), python)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from recipes.compose import compose_recipe
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.run import carry_out
 from recipes.dpo.__main__ import RECIPE
-from recipes.run import carry_out
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(300)]
 
@@ -38,7 +38,7 @@ def alone(cpu_platform):
         initialize_global_process_group,
     )
 
-    from coding_model_project.verl_ext.ranks import be_the_only_rank
+    from coding_model_project.verl_ext.trainers.ranks import be_the_only_rank
 
     be_the_only_rank()
     initialize_global_process_group()
@@ -65,8 +65,8 @@ def test_losses_and_gradients_are_those_of_trl(world, tmp_path, alone):
     import torch
     from verl.utils import tensordict_utils as tu
 
-    from coding_model_project.verl_ext.dpo_data import PairCollator
-    from coding_model_project.verl_ext.dpo_trainer import DPOTrainer, engine_loss, total
+    from coding_model_project.verl_ext.dpo.dpo_data import PairCollator
+    from coding_model_project.verl_ext.dpo.dpo_trainer import DPOTrainer, engine_loss, total
 
     policy = another(world.root / "model", tmp_path / "policy")
     shared = [*world.overrides(tmp_path / "run", "dpo"), "data.max_length=128"]

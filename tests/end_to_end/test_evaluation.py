@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.data.problems import read_problems, write_problems
-from recipes.demo import demo
+from coding_model_project.launch.demo import demo
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -68,7 +68,14 @@ def test_the_demo_evaluates_all_its_models_with_one_engine(world, tmp_path):
     write_problems(tmp_path / "problems.jsonl", problems)
     out = tmp_path / "evaluation.json"
     models = [f"{name}={world.root}/model" for name in ("one", "same")]
-    evaluate = [sys.executable, "-m", "recipes.demo.evaluate", str(tmp_path), str(out), *models]
+    evaluate = [
+        sys.executable,
+        "-m",
+        "coding_model_project.launch.demo.demo_evaluation",
+        str(tmp_path),
+        str(out),
+        *models,
+    ]
     subprocess.run(evaluate, check=True)
     found = json.loads(out.read_text())
     assert found["problems"] == [problem.id for problem in problems]

@@ -12,13 +12,13 @@ import pytest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training.rows import rl_rows, write_rows
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.synthetic.tinyshell import generate, trace
 from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
-from recipes.compose import compose_recipe
 from recipes.harbor.__main__ import RECIPE
-from recipes.run import carry_out
 from tests.end_to_end.conftest import N_PROBLEMS
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.sandbox, pytest.mark.timeout(600)]

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.data.problems import write_problems
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
-from recipes.compose import compose_recipe
 from recipes.repair.__main__ import RECIPE
-from recipes.run import carry_out
 from tests.end_to_end.conftest import N_PROBLEMS, problem
 
 pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.timeout(600)]

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
-from recipes.compose import compose_recipe
-from recipes.run import carry_out
 from tests.processes import command_line
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(400)]
@@ -151,7 +151,7 @@ def test_a_plugin_that_does_not_load_says_why(monkeypatch):
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     from verl.plugin.platform.platform_manager import PlatformRegistry
 
-    from coding_model_project.verl_ext.platform import check_cpu_plugin
+    from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
     monkeypatch.setattr(PlatformRegistry, "get", classmethod(lambda *_: None))
     monkeypatch.setitem(__import__("sys").modules, "coding_model_project.verl_ext.cpu", None)

@@ -9,7 +9,7 @@ from coding_model_project.configs.reference import presets
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import GREEDY
 from coding_model_project.evaluation.settings import Settings
-from recipes.compose import compose_recipe
+from coding_model_project.launch.compose import compose_recipe
 
 PROFILES = ["cpu", "gpu_1x", "gpu_8x"]
 RECIPES = ["sft", "dpo", "grpo", "repair", "harbor"]
@@ -177,7 +177,7 @@ def test_verl_validates(hardware, recipe, preset, cpu_platform):
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-    from coding_model_project.verl_ext.grpo import plain
+    from coding_model_project.verl_ext.trainers.grpo import plain
 
     config = plain(composed(recipe, f"hardware={hardware}", f"experiment={preset}"))
     validate_config(

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.errors import ConfigError
-from recipes.compose import compose_recipe
-from recipes.pipeline import outcome
-from recipes.pipeline.settings import Settings
-from recipes.pipeline.steps import Phase, Step, carry_out
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.pipeline import outcome
+from coding_model_project.launch.pipeline.pipeline_settings import Settings
+from coding_model_project.launch.pipeline.steps import Phase, Step, carry_out
 from tests.synthetic_evaluations import write_evaluation
 
 

@@ -6,9 +6,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.verl_ext import relations, rules
-from coding_model_project.verl_ext.checks import check_values
-from recipes.compose import compose_recipe
+from coding_model_project.launch.checks import relations, rules
+from coding_model_project.launch.checks.checks import check_values
+from coding_model_project.launch.compose import compose_recipe
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 RECIPES = ["baseline", "sft", "dpo", "grpo", "repair", "harbor", "pipeline"]

@@ -5,9 +5,9 @@ from omegaconf import OmegaConf
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
+from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import FusionSandbox
-from recipes.compose import compose_recipe
 
 URLS = "coding.sandbox.urls=[http://one:8080,http://two:8080]"
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from coding_model_project.errors import ConfigError
-from recipes import sweep
+from coding_model_project.launch import sweep
 
 
 def test_members_are_named_by_what_is_swept_only():

@@ -45,7 +45,7 @@ def test_names_and_numbers_are_those_of_the_merged_model(exported):
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
-    from coding_model_project.verl_ext.adapters import merge_exports
+    from coding_model_project.verl_ext.trainers.adapters import merge_exports
 
     checkpoint, state, ids, logits = exported
     # in two files, as a large model is: an adapter need not lie where its weights lie
@@ -71,7 +71,7 @@ def test_what_the_merger_leaves_apart_is_merged_and_removed(exported):
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
-    from coding_model_project.verl_ext.adapters import merge_folder
+    from coding_model_project.verl_ext.trainers.adapters import merge_folder
 
     checkpoint, state, ids, logits = exported
     folder = checkpoint / "huggingface"
@@ -94,7 +94,7 @@ def test_what_the_merger_leaves_apart_is_merged_and_removed(exported):
 def test_an_adapter_of_something_else_is_refused(exported):
     from safetensors.torch import save_file
 
-    from coding_model_project.verl_ext.adapters import merge_exports
+    from coding_model_project.verl_ext.trainers.adapters import merge_exports
 
     checkpoint, state, _, _ = exported
     odd = {"base_model.model.model.embed_tokens.lora_embedding_A": state[next(iter(state))].clone()}

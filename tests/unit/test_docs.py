@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from coding_model_project.cli import app
 from coding_model_project.errors import ConfigError
+from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoints import write_manifest
-from recipes.compose import compose_recipe
 from tests import docs
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import training, training_metrics, write_run

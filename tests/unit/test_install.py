@@ -4,7 +4,7 @@ import pytest
 
 from coding_model_project import install
 from coding_model_project.errors import ConfigError
-from recipes import compose
+from coding_model_project.launch import compose
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_only_the_last_answer_of_a_conversation_is_trained_on(tmp_path):
     from omegaconf import OmegaConf
 
     from coding_model_project.synthetic.tiny_model import train_tokenizer
-    from coding_model_project.verl_ext.last_answer import LastAnswerDataset
+    from coding_model_project.verl_ext.trainers.last_answer import LastAnswerDataset
 
     tokenizer = train_tokenizer(iter(["x"]), 300)
     content = ["Add 0.", "wrong", "told", "right"]

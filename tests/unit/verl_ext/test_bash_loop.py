@@ -11,9 +11,9 @@ import pytest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, GenerationError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
+from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.types import Problem
-from recipes.compose import compose_recipe
 from tests.processes import below
 from tests.unit.harbor.folders import folder
 from tests.unit.verl_ext.test_repair_loop import ROW, Model, a_loop, graded
@@ -38,7 +38,7 @@ def tokenizer():
 @pytest.fixture
 def config(tmp_path):
     """Of a run of `recipes.harbor` with any further overrides."""
-    from coding_model_project.verl_ext.grpo import plain
+    from coding_model_project.verl_ext.trainers.grpo import plain
 
     folder(tmp_path / "task", tests__test_sh=CHECK)
     (tmp_path / "task" / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
@@ -58,7 +58,7 @@ def config(tmp_path):
 
 async def episode(config, tokenizer, *replies, model=None):
     """An episode's output, and the model that it was had with."""
-    from coding_model_project.verl_ext import bash_loop
+    from coding_model_project.verl_ext.loops import bash_loop
 
     bash_loop._places.clear()
     model = model or Model(tokenizer, *replies)
@@ -151,7 +151,7 @@ async def test_a_rollout_that_cannot_be_reached_is_no_wrong_answer(config, token
     ],
 )
 def test_bad_input_is_named(config, wrong, named):
-    from coding_model_project.verl_ext.checks import check_values
+    from coding_model_project.launch.checks.checks import check_values
 
     roomy = "actor_rollout_ref.model.path=own/model"  # the tiny model's context is 512
     check_values(config(roomy))
@@ -160,7 +160,7 @@ def test_bad_input_is_named(config, wrong, named):
 
 
 def test_problems_without_a_task_are_refused(config):
-    from coding_model_project.verl_ext import bash_config
+    from coding_model_project.launch.checks import bash_config
     from tests.unit.verl_ext.test_repair_loop import PROBLEM as WITH_TESTS
 
     run = config()

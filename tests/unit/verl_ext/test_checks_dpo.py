@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.verl_ext.checks_dpo import check_dpo
-from recipes.compose import compose_recipe
+from coding_model_project.launch.checks.checks_dpo import check_dpo
+from coding_model_project.launch.compose import compose_recipe
 
 
 @pytest.fixture

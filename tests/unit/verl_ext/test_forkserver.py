@@ -13,7 +13,7 @@ import time
 import psutil
 import pytest
 
-from coding_model_project.verl_ext import forkserver
+from coding_model_project.verl_ext.cluster import forkserver
 
 SCRIPT = """
 import json, os, sys, time

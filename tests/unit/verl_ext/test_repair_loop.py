@@ -10,9 +10,9 @@ from omegaconf import OmegaConf
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.types import Call, Problem, Test
-from recipes.compose import compose_recipe
 
 pytestmark = [pytest.mark.verl, pytest.mark.sandbox]
 
@@ -41,7 +41,7 @@ def tokenizer():
 @pytest.fixture
 def config(tmp_path):
     """Of a run of `recipes.repair` with any further overrides."""
-    from coding_model_project.verl_ext.grpo import plain
+    from coding_model_project.verl_ext.trainers.grpo import plain
 
     write_problems(tmp_path / "problems.jsonl", [PROBLEM])
     overrides = [
@@ -101,8 +101,8 @@ ROW = {
 
 async def episode(config, tokenizer, *answers, judge=None):
     """An episode's output, and the model that it was had with."""
-    from coding_model_project.verl_ext import repair_loop
-    from coding_model_project.verl_ext.public_judge import _PublicJudge
+    from coding_model_project.verl_ext.loops import repair_loop
+    from coding_model_project.verl_ext.rewards.public_judge import _PublicJudge
 
     coding = OmegaConf.to_container(config.coding)
     # In a run it is the same object, in a process of its own.
@@ -119,7 +119,7 @@ async def graded(config, tokenizer, output):
     from tensordict import TensorDict
     from verl import DataProto
 
-    from coding_model_project.verl_ext.reward_manager import SAMPLE_KEY, CodeRewardManager
+    from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY, CodeRewardManager
 
     responses = torch.tensor([output.response_ids])
     prompts = torch.tensor([output.prompt_ids])
@@ -261,7 +261,7 @@ async def test_no_rounds_are_verls_own_single_turn(config, tokenizer):
     ],
 )
 def test_bad_input_is_named(config, wrong, named):
-    from coding_model_project.verl_ext.checks import check_values
+    from coding_model_project.launch.checks.checks import check_values
 
     check_values(config())
     with pytest.raises(ConfigError, match=named):
@@ -271,7 +271,7 @@ def test_bad_input_is_named(config, wrong, named):
 def test_data_without_public_tests_cannot_be_repaired(config):
     from dataclasses import replace
 
-    from coding_model_project.verl_ext import repair_config
+    from coding_model_project.launch.checks import repair_config
 
     run = config()
     write_problems(run.coding.problems[0], [replace(PROBLEM, tests=PROBLEM.hidden_tests)])

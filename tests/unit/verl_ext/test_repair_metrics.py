@@ -1,6 +1,6 @@
 import pytest
 
-from coding_model_project.verl_ext.metrics import repair_metrics
+from coding_model_project.verl_ext.trainers.step_metrics import repair_metrics
 
 
 def test_shares_are_of_all_samples_and_rise_to_the_accepted_share():

@@ -1,0 +1,62 @@
+"""`coding.bash` in a run's configuration: whether samples are the bash agent's episodes, their limits."""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig
+
+from coding_model_project.data.problems import HARBOR, read_problems
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.checks import repair_config
+
+
+def has_bash(config: DictConfig) -> bool:
+    """Whether samples are episodes of `bash_loop`."""
+    return config.coding.bash.turns > 0
+
+
+def reply_tokens(config: DictConfig) -> int:
+    """The longest reply of an episode."""
+    bash = config.coding.bash
+    return bash.reply_tokens or config.data.max_response_length // (bash.turns + 1)
+
+
+def check_values(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: names the key that makes no sense.
+    """
+    bash, data = config.coding.bash, config.data
+    if not has_bash(config):
+        return
+    for key, value in bash.items():
+        if value is not None and value <= 0:
+            raise ConfigError(f"coding.bash.{key}={value}: set it to a number above 0")
+    if repair_config.has_episodes(config):
+        raise ConfigError(
+            "coding.bash.turns and coding.repair: a sample is an episode of one or of the other; set "
+            "coding.repair.rounds=0 and coding.repair.attempt_tokens=null"
+        )
+    if config.coding.reward.shaping.format_weight:
+        raise ConfigError(
+            "coding.reward.shaping.format_weight: an episode of the bash agent has no one right form; "
+            "set it to 0"
+        )
+    if not 1 <= reply_tokens(config) <= data.max_response_length:
+        raise ConfigError(
+            f"coding.bash.reply_tokens={bash.reply_tokens}: set it to at most the whole episode's "
+            f"data.max_response_length={data.max_response_length}"
+        )
+
+
+def check_problems(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: a problem is not one of the bash agent's.
+    """
+    if not has_bash(config):
+        return
+    for path in config.coding.problems:
+        for problem in read_problems(path):
+            if problem.task is None:
+                raise ConfigError(
+                    f"{path}: {problem.id} names no Harbor task (grader: {HARBOR}), and the bash agent "
+                    "of coding.bash works on nothing else"
+                )

@@ -1,0 +1,218 @@
+"""Refusals before verl is imported: values first, then paths and data roles, then the files' content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psutil
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.data.governance import refuse_test_only
+from coding_model_project.data.problems import read_problems
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.judge import make_sandbox
+from coding_model_project.grading.shaping import Shaping
+from coding_model_project.launch.checks import bash_config, repair_config
+from coding_model_project.launch.checks.relations import is_embedded_model
+from coding_model_project.launch.checks.rules import check_rules
+
+LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
+"""Top-level keys that verl 0.9 accepts and then ignores, in favour of `reward.*`."""
+
+
+def check_values(config: DictConfig) -> None:
+    """Check what needs nothing but the configuration, before anything is prepared. For every recipe.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    refuse_legacy_keys(config)
+    check_rules(config)
+    coding: Any = OmegaConf.to_container(config.coding, resolve=True, enum_to_str=True)
+    make_sandbox(coding["sandbox"])
+    if "actor_rollout_ref" in config:
+        _check_grpo_values(config, coding)
+    if "engine" in config:
+        _check_sft_values(config)
+
+
+def _check_grpo_values(config: DictConfig, coding: Any) -> None:
+    """Raises:
+    ConfigError: names the key and the way out.
+    """
+    Shaping.of(coding, max_tokens=config.data.max_response_length)
+    repair_config.check_values(config)
+    bash_config.check_values(config)
+    _check_divides(
+        config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
+    )
+    if config.trainer.max_actor_ckpt_to_keep == 1:
+        raise ConfigError(
+            "trainer.max_actor_ckpt_to_keep=1: verl deletes the old checkpoint before the new one is "
+            "complete, and a kill in between would leave none: set it to 2 or more"
+        )
+    if config.actor_rollout_ref.actor.checkpoint.async_save:
+        raise ConfigError(
+            "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint is recorded once it is "
+            "written: set it to false"
+        )
+
+
+def _check_sft_values(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: names the key and the way out.
+    """
+    if config.trainer.nnodes > 1:
+        raise ConfigError(
+            f"trainer.nnodes={config.trainer.nnodes}: SFT and DPO run on one node; set trainer.nnodes=1"
+        )
+    if not config.data.use_dynamic_bsz:
+        ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+        _check_divides(config, "data.train_batch_size", "data.micro_batch_size_per_gpu", ranks)
+
+
+def check(
+    config: DictConfig, model_key: str, make_data: str = "", *, prepared: bool = True
+) -> None:
+    """Check the files that every training names.
+
+    Args:
+        model_key: verl's key of the starting model, e.g. "actor_rollout_ref.model.path".
+        make_data: how one makes a file of data that is missing; {} stands for its path.
+        prepared: whether the embedded task set and model have been made; until then they may be missing.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    model = OmegaConf.select(config, model_key)
+    if prepared or not model or not is_embedded_model(config, model):
+        check_model(model_key, model)
+    judges = "actor_rollout_ref" in config  # SFT and DPO judge nothing while they train
+    for path in config.coding.problems if judges else ():
+        if not Path(path).is_file() and (prepared or not _is_embedded(config, path)):
+            raise ConfigError(
+                f"coding.problems: no file {path}; set coding.problems=[FILE] to your problems"
+            )
+    for key in ("data.train_files", "data.val_files"):
+        for path in files(config, key):
+            if not Path(path).exists():
+                if not prepared and not make_data and _is_embedded(config, path):
+                    continue
+                refuse_test_only(path) if key == "data.train_files" else None
+                way = f"; {make_data.format(path)}" if make_data else ""
+                raise ConfigError(f"{key}: no file {path}{way or _set_it(key)}")
+            if key == "data.train_files":
+                refuse_test_only(path)
+    check_memory(config.coding.min_memory_gb)
+
+
+def _is_embedded(config: DictConfig, path: str) -> bool:
+    """Whether a file may be one of the embedded task set's, which a recipe makes if it is missing."""
+    coding = config.coding
+    folder = Path(coding.data_dir).expanduser().absolute()
+    return coding.dataset is not None and Path(path).expanduser().absolute().parent == folder
+
+
+def _set_it(key: str) -> str:
+    return f"; set {key} to a parquet file of rows"
+
+
+def check_sft(config: DictConfig) -> None:
+    """What verl's SFT trainer would find out late, or never say.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    check_values(config)
+    check_rows(config, "data.train_files", "data.val_files")
+
+
+def check_grpo(config: DictConfig) -> None:
+    """What verl's PPO trainer would find out late, or never say.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    for path in config.coding.problems:
+        try:
+            read_problems(path)
+        except DataError as error:  # the reward workers would find out, a minute later
+            raise ConfigError(f"coding.problems: {error}") from error
+    check_values(config)
+    repair_config.check_problems(config)
+    bash_config.check_problems(config)
+    check_rows(config, "data.train_files")
+
+
+def check_rows(config: DictConfig, *keys: str) -> None:
+    """Each key's files must fill a batch: verl drops what is left of one, and with it all of them."""
+    import pyarrow.parquet as pq
+
+    batch = config.data.train_batch_size
+    for key in keys:
+        paths = [path for path in files(config, key) if path.endswith(".parquet")]
+        n_rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        if paths and n_rows < batch:
+            raise ConfigError(
+                f"{key}: {n_rows} rows do not fill one batch of data.train_batch_size={batch}; "
+                "verl would drop them all: lower the batch size or add rows"
+            )
+
+
+def _check_divides(config: DictConfig, key: str, by: str, times: int) -> None:
+    """`key` must be a multiple of key `by`, `times` over."""
+    value, step = OmegaConf.select(config, key), OmegaConf.select(config, by) * times
+    if value % step:
+        ranks = f" × {times} ranks" if times > 1 else ""
+        near = max(step, round(value / step) * step)
+        raise ConfigError(f"{key}={value} is not a multiple of {by}{ranks}: set {key}={near}")
+
+
+def refuse_legacy_keys(config: DictConfig) -> None:
+    for key in LEGACY_KEYS:
+        if key in config and any(value is not None for value in _leaves(config[key])):
+            raise ConfigError(f"{key}.*: verl ignores this legacy key; set reward.* instead")
+
+
+def check_model(key: str, path: str | None) -> None:
+    """A model is a folder with a config.json, or a name on the hub ("owner/name")."""
+    if not path:
+        raise ConfigError(f"{key}: no model given; set {key}=PATH or a hub name owner/name")
+    local = Path(path).expanduser()
+    if (local / "config.json").exists():
+        return
+    if local.exists():
+        raise ConfigError(
+            f"{key}={path}: the folder has no config.json; is it a Hugging Face model?"
+        )
+    is_hub_name = len(Path(path).parts) == 2 and not path.startswith(
+        (".", "~", "/", "data", "outputs")
+    )
+    if not is_hub_name:
+        raise ConfigError(
+            f"{key}={path}: no such folder; set {key} to a model's folder or hub name"
+        )
+
+
+def check_memory(needed_gb: float) -> None:
+    available_gb = psutil.virtual_memory().available / 2**30
+    if available_gb < needed_gb:
+        raise ConfigError(
+            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free and this profile needs "
+            f"{needed_gb:g}; free some, or lower the batch and set coding.min_memory_gb"
+        )
+
+
+def files(config: DictConfig, key: str) -> list[str]:
+    """The value of a key that takes one path or a list of them."""
+    value = OmegaConf.select(config, key)
+    if value is None:
+        return []
+    return [str(value)] if isinstance(value, str) else [str(path) for path in value]
+
+
+def _leaves(node: Any) -> list[Any]:
+    if OmegaConf.is_dict(node):
+        return [leaf for value in node.values() for leaf in _leaves(value)]
+    return [node]

@@ -1,0 +1,90 @@
+"""What can be known to be wrong with a DPO run before verl is imported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from omegaconf import DictConfig
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.checks.advice import MAKE_PAIRS
+from coding_model_project.launch.checks.checks import check_rows, check_values, files
+from coding_model_project.runs.inputs import fingerprint
+
+COLUMNS = {"prompt", "chosen", "rejected"}
+_SHAPE = (
+    "architectures", "hidden_size", "intermediate_size", "num_hidden_layers",
+    "num_attention_heads", "num_key_value_heads", "vocab_size",
+)  # fmt: skip
+_TOKENIZER = "tokenizer.json"
+
+
+def check_dpo(config: DictConfig) -> None:
+    """What verl's SFT trainer would find out late, or never say.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    check_values(config)
+    for key in ("data.train_files", "data.val_files"):
+        for path in files(config, key):
+            _check_pairs(key, path)
+    check_rows(config, "data.train_files")
+    _check_validation(config)
+    if source := config.trainer.resume_from_path:
+        _check_checkpoint(Path(source) / "huggingface", Path(config.model.path))
+
+
+def _check_validation(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: there are not enough pairs to validate on.
+    """
+    paths = files(config, "data.val_files")
+    n_pairs = sum(pq.read_metadata(path).num_rows for path in paths)
+    ranks = config.trainer.n_gpus_per_node
+    if paths and n_pairs < ranks:
+        raise ConfigError(f"data.val_files: {n_pairs} pairs for {ranks} ranks: add some")
+
+
+def _check_pairs(key: str, path: str) -> None:
+    """Raises:
+    ConfigError: it is no file of pairs, or no pair in it says anything.
+    """
+    try:
+        names = set(pq.read_schema(path).names)
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        raise ConfigError(f"{key}: {path} is no parquet file; {MAKE_PAIRS.format(path)}") from error
+    if missing := COLUMNS - names:
+        raise ConfigError(
+            f"{key}: {path} has no column {min(missing)}: not pairs; {MAKE_PAIRS.format(path)}"
+        )
+    table = pq.read_table(path, columns=["chosen", "rejected"])
+    if all(row["chosen"] == row["rejected"] for row in table.to_pylist()):
+        what = "holds no pair" if not table.num_rows else "chosen equals rejected in every pair"
+        raise ConfigError(f"{key}: {path}: {what}; {MAKE_PAIRS.format(path)}")
+
+
+def _check_checkpoint(saved: Path, model: Path) -> None:
+    """Raises:
+    ConfigError: it is of another architecture than the starting model, or of another tokenizer.
+    """
+    if not (saved / "config.json").is_file() or not (model / "config.json").is_file():
+        return  # verl says what is missing; a model of the hub is not here yet
+    one, other = (_json(folder / "config.json") for folder in (saved, model))
+    for key in _SHAPE:
+        if one.get(key) != other.get(key):
+            raise ConfigError(
+                f"trainer.resume_from_path: {saved.parent} is of another architecture than "
+                f"model.path={model} ({key}: {one.get(key)} → {other.get(key)})"
+            )
+    if fingerprint(saved / _TOKENIZER) != fingerprint(model / _TOKENIZER):
+        raise ConfigError(
+            f"trainer.resume_from_path: {saved.parent} has another tokenizer than model.path={model}"
+        )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())

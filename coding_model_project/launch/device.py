@@ -1,0 +1,72 @@
+"""Chooses the device verl trains on, and what it reads from the environment, before it is imported."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+CPU_ENVIRONMENT = {
+    "VERL_PLATFORM": "cpu",
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    # Without this the first batch spends 20 s compiling for a model of a few million parameters.
+    "TORCH_COMPILE_DISABLE": "1",
+}
+
+QUIET_ENVIRONMENT = {
+    "HYDRA_FULL_ERROR": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Telemetry would look for a network that may not be there.
+    "VLLM_NO_USAGE_STATS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # setproctitle must leave /proc/PID/environ alone: `processes.sweep` finds a run's processes by it.
+    "SPT_NOENV": "1",
+}
+
+
+_OTHER_ENGINES = ("torchtitan", "veomni", "automodel", "mindspeed", "megatron")
+"""Engines that verl warns about in every process when they are not installed."""
+
+
+def count_gpus() -> int:
+    """GPUs the NVIDIA driver shows on this host, without importing torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    if visible is None:
+        return devices
+    return min(devices, len([d for d in visible.split(",") if d.strip() not in ("", "-1")]))
+
+
+def default_hardware() -> str:
+    """The hardware profile for this host: cpu, gpu_1x or gpu_8x."""
+    gpus = count_gpus()
+    return "cpu" if gpus == 0 else "gpu_8x" if gpus >= 8 else "gpu_1x"
+
+
+def prepare_environment(device: str) -> None:
+    """Set what verl, vLLM and Ray read from the environment. A variable already set is left alone."""
+    environment = dict(QUIET_ENVIRONMENT)
+    if device == "cpu":
+        environment |= CPU_ENVIRONMENT
+        environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
+    expected = [f"{name} engine is not available" for name in _OTHER_ENGINES]
+    environment["PYTHONWARNINGS"] = ",".join(f"ignore:{message}" for message in expected)
+    for name, value in environment.items():
+        os.environ.setdefault(name, value)
+    for message in expected:  # this process has read PYTHONWARNINGS already
+        warnings.filterwarnings("ignore", message=message)
+
+
+def log_into(run_dir: Path) -> None:
+    """Make the loggers of this process write into the run's folder.
+
+    W&B stays offline unless WANDB_MODE says otherwise.
+    """
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(run_dir / "metrics.jsonl")
+    os.environ["TENSORBOARD_DIR"] = str(run_dir / "tensorboard")
+    os.environ["WANDB_DIR"] = str(run_dir)
+    os.environ.setdefault("WANDB_MODE", "offline")

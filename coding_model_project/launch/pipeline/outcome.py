@@ -1,0 +1,233 @@
+"""What the phases came to: a table, summary.json and report.html.
+
+Each phase is held against the one before it, problem by problem; p-values are corrected for there being
+several such comparisons.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from rich.table import Table
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.comparison import Comparison, Pair, Side, compare
+from coding_model_project.evaluation.comparison.budgets import at_budgets
+from coding_model_project.evaluation.comparison.paired import Score
+from coding_model_project.evaluation.results import METRICS, read_evaluation
+from coding_model_project.evaluation.statistics.significance import ALPHA, holm
+from coding_model_project.launch.commands import console
+from coding_model_project.launch.pipeline.steps import Done, Phase
+from coding_model_project.reports import write_report
+from coding_model_project.reports.comparison_page import charts
+from coding_model_project.runs.folder import RunFolder, write_json, write_text
+
+EVALUATED = ("evaluation", "rounds")
+"""Steps that measure a model; the others make it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What some steps took."""
+
+    generated: int
+    """Tokens sampled from a model."""
+    trained: int
+    """Tokens trained on, each as often as it was seen."""
+    judge_s: float
+    """Wall seconds of programs in the sandbox."""
+    seconds: float
+    """Wall time, starting processes included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A phase in the table."""
+
+    phase: str
+    model: str
+    score: Score
+    errors: Mapping[str, float]
+    """Shares of all samples, by kind."""
+    gain: Pair | None
+    """Over the phase before; None for the first."""
+    making: Cost
+    measuring: Cost
+
+
+def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
+    """Print the table and write summary.json and report.html.
+
+    Args:
+        peak_gb: memory of all processes of this start.
+    """
+    rows = table_rows(phases)
+    runs = [run for phase in phases for done in phase.steps if (run := _run(done)) is not None]
+    write_report(runs, root / "runs.html")
+    lines = closing_lines(rows, peak_gb)
+    lines[-1:-1] = [rounds_line(phase.evaluation, phase.rounds) for phase in phases if phase.rounds]
+    content = {"phases": [asdict(row) for row in rows], "peak_memory_gb": round(peak_gb, 2)}
+    write_json(root / "summary.json", content)
+    write_text(root / "report.html", _page(rows, lines))
+    console.print(_table("phases", RESULT_COLUMNS, map(result_cells, rows)))
+    console.print(_table("what they cost", COST_COLUMNS, map(cost_cells, rows)))
+    for line in lines:
+        console.print(line, highlight=False)
+    console.print(f"{root / 'report.html'}: this, with charts; runs.html: curves and samples")
+
+
+def table_rows(phases: Sequence[Phase]) -> list[Row]:
+    """A row per phase, in their order.
+
+    Raises:
+        ConfigError: there is but one phase, which is no comparison.
+    """
+    sides = [Side(name=phase.name, seeds=(read_evaluation(phase.evaluation),)) for phase in phases]
+    if len(sides) < 2:
+        raise ConfigError("phases=[baseline]: recipes.baseline evaluates a model; add a phase")
+    pairs = [compare([first, second]).pairs[0] for first, second in pairwise(sides)]
+    corrected = holm([pair.p for pair in pairs])
+    pairs = [replace(pair, corrected_p=p) for pair, p in zip(pairs, corrected, strict=True)]
+    scores = [pairs[0].first_score, *(pair.second_score for pair in pairs)]
+    return [
+        Row(
+            phase=phase.name,
+            model=phase.model,
+            score=score,
+            errors=_errors(phase.evaluation),
+            gain=gain,
+            making=_cost([done for done in phase.steps if _verb(done) not in EVALUATED]),
+            measuring=_cost([done for done in phase.steps if _verb(done) in EVALUATED]),
+        )
+        for phase, score, gain in zip(phases, scores, [None, *pairs], strict=True)
+    ]
+
+
+def _verb(done: Done) -> str:
+    return done.name.partition("/")[2]
+
+
+def _run(done: Done) -> RunFolder | None:
+    """The step's folder, if it is a run's."""
+    run = RunFolder(Path(done.folder))
+    return run if run.run_json.exists() else None
+
+
+def _errors(evaluation: Path) -> dict[str, float]:
+    (metrics,) = json.loads((evaluation / METRICS).read_text()).values()
+    return metrics["errors"]
+
+
+def _cost(steps: Sequence[Done]) -> Cost:
+    summaries: list[dict[str, Any]] = [
+        json.loads(run.summary.read_text()) for done in steps if (run := _run(done)) is not None
+    ]
+    return Cost(
+        generated=sum(summary["tokens"]["generated"] for summary in summaries),
+        trained=sum(summary["tokens"]["trained"] for summary in summaries),
+        judge_s=round(sum(summary["judge_s"] for summary in summaries), 1),
+        seconds=round(sum(done.seconds for done in steps), 1),
+    )
+
+
+# ── for people ────────────────────────────────────────────────────────────────────────────────────
+
+RESULT_COLUMNS = ("phase", "pass@1", "95% interval", "gain", "95% interval", "p")
+COST_COLUMNS = ("phase", "tokens sampled", "tokens trained", "judge s", "minutes")
+
+
+def result_cells(row: Row) -> tuple[str, ...]:
+    """What a phase's model can do, by RESULT_COLUMNS."""
+    gain = row.gain
+    return (
+        row.phase,
+        f"{row.score.mean:.1%}",
+        f"{row.score.low:.1%} – {row.score.high:.1%}",
+        f"{gain.delta:+.1%}" if gain else "",
+        f"{gain.low:+.1%} to {gain.high:+.1%}" if gain else "",
+        f"{gain.corrected_p:.2g}" if gain else "",
+    )
+
+
+def cost_cells(row: Row) -> tuple[str, ...]:
+    """What it took to make that model, by COST_COLUMNS."""
+    cost = row.making
+    return (
+        row.phase,
+        f"{cost.generated:,}",
+        f"{cost.trained:,}",
+        f"{cost.judge_s:.0f}",
+        f"{cost.seconds / 60:.1f}",
+    )
+
+
+def closing_lines(rows: Sequence[Row], peak_gb: float) -> list[str]:
+    """What the table says in words, and how to read it."""
+    lines = [_verdict(row) for row in rows if row.gain is not None]
+    n = rows[-1].gain.n_problems if rows[-1].gain else 0
+    made, measured = (
+        sum(getattr(row, part).seconds for row in rows) / 60 for part in ("making", "measuring")
+    )
+    return [
+        *lines,
+        f"{n} held-out problems. Gain: over the phase before, paired by problem; p: permutation test, "
+        "corrected by Holm. One seed: nothing here says what another would give. Costs are of making "
+        "a phase's model.",
+        f"{made:.1f} minutes, and {measured:.1f} of measuring"
+        + (f"; peak memory {peak_gb:.1f} GB" if peak_gb else ""),
+    ]
+
+
+def rounds_line(single: Path, rounds: Path) -> str:
+    """What repair rounds solve against independent samples that cost as many tokens."""
+    points = at_budgets(read_evaluation(single), read_evaluation(rounds))
+    most = [point for point in points if point.kind == "tokens"][-1]
+    return (
+        f"With repairs {most.second:.1%} of the problems are solved in {most.budget:.0f} tokens each, "
+        f"by independent samples {most.first:.1%} ({most.delta:+.1%}, {most.low:+.1%} to "
+        f"{most.high:+.1%}, p = {most.p:.2g})"
+    )
+
+
+def _verdict(row: Row) -> str:
+    gain = row.gain
+    assert gain is not None
+    if gain.corrected_p >= ALPHA:
+        return (
+            f"{row.phase}: no difference from {gain.first} is shown ({gain.delta:+.1%}, "
+            f"p = {gain.corrected_p:.2g}; one of {gain.detectable:.1%} would be, in 80% of cases)"
+        )
+    what = "better" if gain.delta > 0 else "worse"
+    return f"{row.phase}: {what} than {gain.first} by {abs(gain.delta):.1%}, p = {gain.corrected_p:.2g}"
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(title=title)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _page(rows: Sequence[Row], lines: Sequence[str]) -> str:
+    pairs = tuple(row.gain for row in rows if row.gain is not None)
+    figure = charts(Comparison(k=1, pairs=pairs, notes=()))
+    template = jinja2.Environment(autoescape=True).from_string(
+        Path(__file__).with_name("report.html").read_text()
+    )
+    return template.render(
+        tables=[
+            (RESULT_COLUMNS, [result_cells(row) for row in rows]),
+            (COST_COLUMNS, [cost_cells(row) for row in rows]),
+        ],
+        errors={row.phase: row.errors for row in rows},
+        lines=lines,
+        chart=figure.to_html(full_html=False, include_plotlyjs=True),
+    )

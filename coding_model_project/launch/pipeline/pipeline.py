@@ -1,0 +1,246 @@
+"""The phases, each a few commands that a user could run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.evaluation.results import COMPLETIONS, RESULTS
+from coding_model_project.evaluation.watch.found import find
+from coding_model_project.isolation.processes import start_sentinel
+from coding_model_project.launch import commands
+from coding_model_project.launch.checks.checks import check_values
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.memory import PeakMemory
+from coding_model_project.launch.pipeline import outcome
+from coding_model_project.launch.pipeline.pipeline_settings import Settings
+from coding_model_project.launch.pipeline.steps import Done, Phase, Step, carry_out
+from coding_model_project.launch.run import make_absolute
+from coding_model_project.runs.folder import sole_writer
+from coding_model_project.synthetic.prepare import prepare
+
+_MODEL_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
+_SHOWN = {
+    "sft": "train/loss",
+    "dpo": "dpo/accuracy",
+    "grpo": "judge/accepted",
+    "repair": "judge/accepted",
+}
+"""The metric beside each training's bar."""
+_MODEL_KEYS = {
+    "sft": "model.path",
+    "dpo": "model.path",
+    "grpo": "actor_rollout_ref.model.path",
+    "repair": "actor_rollout_ref.model.path",
+}
+"""verl's key of the starting model."""
+
+
+def main(config: DictConfig) -> None:
+    """Carry out the phases, and print and write what they came to.
+
+    Raises:
+        ConfigError: a key is wrong, or a file of an earlier step is not what it was.
+        UngradableError: a command failed; the same command goes on from there.
+        KeyboardInterrupt: it was interrupted.
+    """
+    make_absolute(config)
+    chosen = HydraConfig.get()
+    settings = Settings.of(config, chosen.overrides.task, chosen.runtime.choices["hardware"])
+    _check_phases(settings)
+    prepare(config.coding, settings.model, say=print)
+    start_sentinel()
+    with sole_writer(settings.root, "pipeline"), PeakMemory() as memory:
+        phases: list[Phase] = []
+        model = settings.model
+        for name in settings.phases:
+            commands.console.rule(f"[bold]{name}")
+            phases.append(_PHASES[name](Work(settings, name, model)))
+            model = phases[-1].model
+        outcome.write(settings.root, phases, peak_gb=memory.peak_gb)
+
+
+def _check_phases(settings: Settings) -> None:
+    """Compose and check every phase's recipe, so that the last one is not refused after an hour.
+
+    Raises:
+        ConfigError: names the phase, and the key that is wrong.
+    """
+    tree = settings.tree
+    for about in ("evaluation", "sampling"):
+        overrides = [f"coding.evaluation.model={settings.model}", *tree[about]["overrides"]]
+        _check(about, "baseline", [*settings.common, *overrides])
+    for phase in settings.phases:
+        if phase != "baseline":
+            model = f"{_MODEL_KEYS[phase]}={settings.model}"
+            steps = f"trainer.total_training_steps={tree[phase]['steps']}"
+            rounds = [f"coding.repair.rounds={tree[phase]['rounds']}"] if phase == "repair" else []
+            _check(
+                phase, phase, [*settings.common, model, steps, *rounds, *tree[phase]["overrides"]]
+            )
+
+
+def _check(phase: str, recipe: str, overrides: list[str]) -> None:
+    try:
+        check_values(compose_recipe(recipe, overrides))
+    except ConfigError as error:
+        raise ConfigError(f"{phase}.overrides: {error}") from error
+
+
+class Work:
+    """A phase at work: the steps it takes from the model it starts with."""
+
+    def __init__(self, settings: Settings, phase: str, model: str) -> None:
+        self.settings = settings
+        self.phase = phase
+        self.start = model
+        self.done: list[Done] = []
+
+    def evaluate(self, verb: str, model: str, about: str, *overrides: str) -> Path:
+        """Sample a model on problems and judge what it writes; the evaluation's folder.
+
+        Args:
+            about: "evaluation" for the held-out problems, "sampling" for those to learn from.
+        """
+        tree = self.settings.tree
+        data = tree["data"]["test" if about == "evaluation" else "train"]
+        command = [
+            "recipes.baseline",
+            *self.settings.common,
+            f"coding.evaluation.model={model}",
+            f"coding.evaluation.datasets=['{data}']",
+            f"coding.evaluation.n={tree[about]['n']}",
+            f"coding.evaluation.limit={_said(tree[about]['limit'])}",
+            *tree[about]["overrides"],
+            *overrides,
+        ]
+        reads = (*_model_files(model), self.settings.problems)
+
+        def make(folder: Path) -> list[Path]:
+            commands.run([*command, f"coding.run_dir={folder}"])
+            return [folder / COMPLETIONS, folder / RESULTS]
+
+        return Path(self._do(verb, command, reads, make).folder)
+
+    def data(self, what: str, evaluation: Path, *options: str) -> tuple[Path, ...]:
+        """Files of training rows made by `data WHAT` from an evaluation's samples."""
+        command = ["coding_model_project", "data", what, str(evaluation)]
+        command += ["--problems", str(self.settings.problems), *options]
+        reads = (evaluation / COMPLETIONS, evaluation / RESULTS, self.settings.problems)
+
+        def make(folder: Path) -> list[Path]:
+            folder.mkdir(parents=True, exist_ok=True)
+            out = folder / f"{what}.parquet"
+            commands.run([*command, "--out", str(out)])
+            return sorted(folder.glob("*.parquet"))
+
+        return self._do(what, command, reads, make).files()
+
+    def train(self, *overrides: str, rows: Sequence[Path] = (), val: Sequence[Path] = ()) -> str:
+        """Run the phase's recipe; the folder of the model that it leaves.
+
+        Args:
+            rows: training files, if not the recipe's own.
+            val: files to validate on, if not the recipe's own.
+        """
+        own = self.settings.tree[self.phase]
+        given = {"data.train_files": rows, "data.val_files": val}
+        files = [f"{key}=[{','.join(map(str, paths))}]" for key, paths in given.items() if paths]
+        command = [
+            f"recipes.{self.phase}",
+            *self.settings.common,
+            f"{_MODEL_KEYS[self.phase]}={self.start}",
+            *files,
+            f"trainer.total_training_steps={own['steps']}",
+            *overrides,
+            *own["overrides"],
+        ]
+        reads = (*_model_files(self.start), *rows, *val, self.settings.problems)
+
+        def make(folder: Path) -> list[Path]:
+            shown = _SHOWN[self.phase]
+            commands.train(command, folder.absolute(), steps=own["steps"], shown=shown)
+            checkpoints = find([str(folder)])
+            if not checkpoints or not checkpoints[-1].is_merged:
+                raise TrainingError(f"{folder}: {self.phase} left no model; see {folder}/log.txt")
+            return list(_model_files(str(checkpoints[-1].model)))
+
+        return str(self._do("train", command, reads, make).files()[0].parent)
+
+    def ended(self, model: str, rounds: Path | None = None) -> Phase:
+        """The phase, once its model has been evaluated."""
+        evaluation = self.evaluate("evaluation", model, "evaluation")
+        return Phase(
+            name=self.phase,
+            model=model,
+            steps=tuple(self.done),
+            evaluation=evaluation,
+            rounds=rounds,
+        )
+
+    def _do(
+        self,
+        verb: str,
+        command: Sequence[str],
+        reads: Sequence[Path],
+        make: Callable[[Path], Sequence[Path]],
+    ) -> Done:
+        step = Step(phase=self.phase, verb=verb, command=tuple(command), reads=tuple(reads))
+        self.done.append(carry_out(step, self.settings.root, make))
+        return self.done[-1]
+
+
+def _said(value: object) -> str:
+    """As Hydra reads it."""
+    return "null" if value is None else str(value)
+
+
+def _model_files(model: str) -> tuple[Path, ...]:
+    """Of a folder; none of a name on the hub."""
+    folder = Path(model)
+    return tuple(sorted(path for form in _MODEL_FILES for path in folder.glob(form)))
+
+
+def _baseline(work: Work) -> Phase:
+    return work.ended(work.start)
+
+
+def _sft(work: Work) -> Phase:
+    samples = work.evaluate("samples", work.start, "sampling")
+    rows = list(work.data("sft-rows", samples))
+    if "repair" in work.settings.phases:
+        rows += work.data("repair-traces", samples)
+    if demonstrations := work.settings.tree["sft"]["demonstrations"]:
+        rows.insert(0, Path(demonstrations))
+    return work.ended(work.train(rows=rows))
+
+
+def _dpo(work: Work) -> Phase:
+    samples = work.evaluate("samples", work.start, "sampling")
+    rows, val = work.data("pairs", samples)  # in the order of their names
+    return work.ended(work.train(rows=[rows], val=[val]))
+
+
+def _grpo(work: Work) -> Phase:
+    return work.ended(work.train())
+
+
+def _repair(work: Work) -> Phase:
+    own = work.settings.tree["repair"]
+    n_rounds = own["rounds"]
+    model = work.train(f"coding.repair.rounds={n_rounds}")
+    with_rounds = [f"coding.evaluation.repair_rounds={n_rounds}", *own["evaluation"]]
+    return work.ended(model, work.evaluate("rounds", model, "evaluation", *with_rounds))
+
+
+_PHASES: dict[str, Callable[[Work], Phase]] = {
+    "baseline": _baseline,
+    "sft": _sft,
+    "dpo": _dpo,
+    "grpo": _grpo,
+    "repair": _repair,
+}

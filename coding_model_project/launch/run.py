@@ -1,0 +1,230 @@
+"""What every recipe does: composition, checks, the run's folder, exit codes.
+
+Heavy imports happen after the checks, so that a misspelt key or a missing file answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.configs import schema
+from coding_model_project.errors import INTERRUPTED, CodingModelError
+from coding_model_project.isolation import processes
+from coding_model_project.launch import sweep
+from coding_model_project.launch.arguments import Arguments, parse
+from coding_model_project.launch.checks import checks
+from coding_model_project.launch.compose import (
+    compose_recipe,
+    config_dir,
+    recorded_config,
+    search_path,
+)
+from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
+from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
+from coding_model_project.runs.console import output_copied_to, quiet_requests
+from coding_model_project.runs.folder import (
+    RunFolder,
+    State,
+    end_attempt,
+    refuse_unusable,
+    start_attempt,
+)
+from coding_model_project.runs.inputs import Inputs, inputs_of
+from coding_model_project.runs.provenance import command_line
+from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
+from coding_model_project.runs.stopping import StopSignal
+from coding_model_project.runs.summary import write_summary
+from coding_model_project.synthetic import prepare
+
+if TYPE_CHECKING:
+    from coding_model_project.launch.recipe import CarryOut, Recipe
+
+
+def main(name: str, carry_out: CarryOut) -> None:
+    """Run a recipe as a program; see `recipe.run_main`."""
+    argv, command = sys.argv[1:], command_line()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a run has a step to end
+    debug = "--debug" in argv
+    if not debug:
+        quiet_requests()
+    with _one_line_errors(debug):
+        arguments = parse(argv)
+        if arguments.recorded is not None:
+            config, recorded = _recorded(Path(arguments.recorded), arguments)
+            checks.check_values(config)
+            carry_out(config, command, recorded)
+            return
+        ours = _before_hydra(name, arguments)
+
+    def task(config: DictConfig) -> None:
+        if HydraConfig.get().mode is RunMode.MULTIRUN:
+            return sweep.run_member(name)
+        with _one_line_errors(debug):  # inside Hydra, which would print errors its own way
+            if arguments.elsewhere:  # else they were checked before Hydra made the run's folder
+                checks.check_values(config)
+            carry_out(config, command, None)
+        return None
+
+    # In front of all flags, since Hydra takes no overrides on both sides of one.
+    sys.argv = [f"recipes.{name}", *ours, *arguments.overrides, *arguments.hydra]
+    with _one_line_errors(debug):
+        hydra.main(version_base=None, config_path=str(config_dir(name)), config_name=name)(task)()
+
+
+def _before_hydra(name: str, arguments: Arguments) -> list[str]:
+    """Refuse what cannot work before Hydra makes the run's folder; return the overrides that we add.
+
+    Raises:
+        ConfigError: names the key that is wrong.
+    """
+    schema.register()
+    ours = [search_path(name), *_hardware(arguments)]
+    if arguments.sweeps:
+        sweep.check_members(name, arguments.overrides, ours)
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # a member's error comes to us as it is
+        return [*ours, *sweep.naming(arguments.overrides)]
+    if not arguments.elsewhere:
+        config = compose_recipe(name, [*arguments.overrides, *ours])
+        if not arguments.shows:
+            checks.check_values(config)
+            refuse_unusable("coding.run_dir", config.coding.run_dir)
+    return ours
+
+
+def carry_out(
+    recipe: Recipe,
+    config: DictConfig,
+    command: list[str] | None = None,
+    repeats: RunFolder | None = None,
+) -> None:
+    """Check, prepare what is missing, and train, recorded in the run's folder.
+
+    Args:
+        command: what started this process, if that is the run's own: its output is then copied to
+            the log, and SIGTERM ends it after a checkpoint. None inside of another program.
+        repeats: the run that is done again, by its own data and model.
+
+    Raises:
+        ConfigError: before anything is trained.
+        UngradableError: the infrastructure failed.
+        KeyboardInterrupt: the run was asked to stop.
+    """
+    checks.check_memory(config.coding.min_memory_gb)
+    make_absolute(config)
+    checks.check(config, recipe.model_key, recipe.make_data, prepared=False)
+    if config.coding.dataset is not None and not Path(config.coding.data_dir).exists():
+        refuse_unusable("coding.data_dir", config.coding.data_dir)
+    prepare.prepare(config.coding, OmegaConf.select(config, recipe.model_key), say=print)
+    checks.check(config, recipe.model_key, recipe.make_data)
+    inputs = inputs_of(config, recipe.model_key)
+    if repeats is not None:
+        refuse_other_inputs(repeats, inputs)
+    run = RunFolder(Path(config.coding.run_dir))
+    if run.attempts() and run.state is State.finished and not config.coding.force:
+        refuse_changes(run, config, inputs)
+        print(f"{run.path} has finished; for another run set coding.run_dir to a new folder")
+        return
+    with _attempt(recipe, config, inputs, command) as log_dir:
+        _prepare_resume(config)
+        prepare_environment(config.trainer.device)
+        log_into(Path(config.coding.run_dir))
+        processes.start_sentinel()
+        with StopSignal(log_dir, listen=command is not None):
+            recipe.train(config)
+
+
+def _prepare_resume(config: DictConfig) -> None:
+    """Leave verl only checkpoints that are whole, and fetch those that lie elsewhere."""
+    if config.trainer.resume_mode != "auto":
+        return
+    trainer = config.trainer
+    keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")
+    store = open_store(config, print)
+    prepare_resume(Path(trainer.default_local_dir), store, print, keep)
+
+
+@contextlib.contextmanager
+def _attempt(
+    recipe: Recipe, config: DictConfig, inputs: Inputs, command: list[str] | None
+) -> Iterator[Path]:
+    """The run's folder knows of this attempt, and how it ended. Gives the attempt's log folder."""
+    run = RunFolder(Path(config.coding.run_dir))
+    attempt = start_attempt(
+        run.path,
+        config,
+        inputs=inputs,
+        recipe=recipe.name,
+        command=command or [],
+        force=config.coding.force,
+        say=print,
+    )
+    log_dir = run.log_dir(attempt.number)
+    copied = output_copied_to(log_dir / "console.log") if command else contextlib.nullcontext()
+    try:
+        with copied:
+            yield log_dir
+        write_summary(run)
+    except BaseException as error:
+        end_attempt(run.path, attempt, error)
+        raise
+    end_attempt(run.path, attempt)
+
+
+@contextlib.contextmanager
+def _one_line_errors(debug: bool) -> Iterator[None]:
+    """Turn our errors into one line and an exit code; leave them whole with --debug."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("interrupted; run the same command again to resume", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
+    except CodingModelError as error:
+        if debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    except OSError as error:  # a full disk, a folder that may not be written
+        if debug:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(CodingModelError.exit_code) from None
+
+
+def _hardware(arguments: Arguments) -> list[str]:
+    if arguments.value("hardware") is not None:
+        return []
+    chosen = default_hardware()
+    if not arguments.shows:  # what is printed then is to be read by programs, too
+        why = "no accelerator found" if chosen == "cpu" else "accelerator found"
+        print(f"hardware={chosen} ({why}; choose another with hardware=cpu|gpu_1x|gpu_8x)")
+    return [f"hardware={chosen}"]
+
+
+def _recorded(path: Path, arguments: Arguments) -> tuple[DictConfig, RunFolder]:
+    """`--config=RUN/config.yaml coding.run_dir=NEW`: RUN's configuration for a new folder, and RUN."""
+    run_dir = arguments.value("coding.run_dir") or "outputs/rerun"
+    refuse_unusable("coding.run_dir", run_dir)
+    return recorded_config(path, run_dir), RunFolder(path.parent)
+
+
+def make_absolute(config: DictConfig) -> None:
+    """Ray's workers run elsewhere: the paths of `coding:`, which others refer to, become absolute."""
+    for key in ("run_dir", "data_dir"):
+        config.coding[key] = _absolute(config.coding[key])
+    config.coding.problems = [_absolute(path) for path in config.coding.problems]
+
+
+def _absolute(path: str) -> str:
+    return os.fspath(Path(path).expanduser().absolute())

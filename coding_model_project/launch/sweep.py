@@ -1,0 +1,104 @@
+"""A sweep (-m): each member is a process of its own with a folder of its own, named by what is swept.
+
+So that one that fails or is killed leaves the others alone, and the same command goes on: members
+that have finished are passed over, and the others resume.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import OverrideParseException
+
+from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
+from coding_model_project.isolation.linux import die_with_parent, end_unless_child_of
+from coding_model_project.launch.checks import checks
+from coding_model_project.launch.compose import UNREADABLE, compose_recipe
+from coding_model_project.runs.folder import refuse_unusable
+
+_NAMES = "hydra.job.config.override_dirname"
+_SEPARATOR = "__"
+"""Between the parts of a member's name: a comma would part folders for `eval compare`."""
+
+
+def naming(given: Sequence[str]) -> list[str]:
+    """Overrides of Hydra's by which members are named by what is swept, and by nothing else."""
+    fixed = [one.key_or_group for one in _parsed(given) if not one.is_sweep_override()]
+    excluded = ",".join(["hardware", *dict.fromkeys(fixed)])
+    return [f"{_NAMES}.item_sep={_SEPARATOR}", f"{_NAMES}.exclude_keys=[{excluded}]"]
+
+
+def check_members(name: str, given: Sequence[str], overrides: Sequence[str]) -> None:
+    """Compose and check every member before the first one starts.
+
+    Args:
+        given: overrides, some of several values.
+        overrides: ours, the same for all members.
+
+    Raises:
+        ConfigError: names the key that is wrong.
+    """
+    for batch in BasicSweeper.split_arguments(_parsed(given), None):
+        for member in batch:
+            keys = [one for one in member if not one.startswith("hydra")]
+            config = compose_recipe(name, [*keys, *overrides])
+            checks.check_values(config)
+            refuse_unusable("coding.run_dir", config.coding.run_dir)
+
+
+def _parsed(given: Sequence[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(list(given))
+    except OverrideParseException as error:
+        raise ConfigError(f"{error.override}: {UNREADABLE}") from error
+
+
+def run_member(name: str) -> None:
+    """Run the member that Hydra is at, and wait for it.
+
+    Raises:
+        TrainingError: it failed; said at once too, since Hydra first goes through the others.
+        KeyboardInterrupt: it was asked to stop, and with it the sweep.
+    """
+    current = HydraConfig.get()
+    folder = Path(current.runtime.output_dir)
+    keys = [one for one in current.overrides.task if not one.startswith("coding.run_dir=")]
+    quoted = str(folder).replace("'", "\\'")
+    command = [sys.executable, "-m", f"recipes.{name}", *keys, f"coding.run_dir='{quoted}'"]
+    print(f"{folder.name}: in {folder}", flush=True)
+    code = _run(command)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code:
+        how = f"was killed (signal {-code})" if code < 0 else f"failed with exit code {code}"
+        said = f"{folder.name} {how}; the same command goes on with it"
+        print(f"error: {said}", file=sys.stderr, flush=True)
+        raise TrainingError(said)
+
+
+def _run(command: Sequence[str]) -> int:
+    """The exit code of a process that gets the signals that this one gets, and does not outlive it."""
+    me = os.getpid()
+
+    def die_with_sweep() -> None:
+        die_with_parent().make()
+        end_unless_child_of(me)
+
+    # In a session of its own, or a terminal's Ctrl-C would reach it twice.
+    process = subprocess.Popen(command, preexec_fn=die_with_sweep, start_new_session=True)
+    forwarded = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(one, lambda n, _: process.send_signal(n)) for one in forwarded]
+    try:
+        return process.wait()
+    finally:
+        for number, handler in zip(forwarded, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,135 @@
+"""Ray workers forked from one process that has imported, once for all, what takes long of verl's imports.
+
+verl starts seven workers, one after another, and each spends six to twelve seconds of one core on the
+same imports: without an accelerator half of the time until the first step. Forked ones also share the
+memory of what was imported. Ray runs `forkserver_client` in the place of Python (`py_executable` of its
+runtime environment); it asks here for a process, and is a plain Python where there is nobody to ask.
+
+    python -m coding_model_project.verl_ext.cluster.forkserver SOCKET MODULE,MODULE,…  (the server)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import random
+import runpy
+import select
+import shlex
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+SLOW_IMPORTS = (
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.utils.tensorboard",
+    "tensordict",
+    "datasets",
+    "peft",
+    "torchdata.stateful_dataloader",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.qwen2.modeling_qwen2",
+    "vllm.engine.arg_utils",
+    "vllm.entrypoints.openai.chat_completion.protocol",
+)
+"""Not Ray, nor what imports it: it reads a worker's environment when it is imported."""
+
+TAKEN = b"."
+"""Sent to a client once its process is there."""
+_REAP_EVERY_S = 1.0
+
+
+@contextlib.contextmanager
+def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
+    """The server, as long as this context or process lasts; gives what to run in the place of Python."""
+    with tempfile.TemporaryDirectory(prefix="fork-") as folder:
+        path = f"{folder}/socket"
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path)
+            listening.listen(128)  # who asks before the imports are done waits
+            server = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(listening.fileno()), ",".join(imports)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,  # what fails is tried again, and said, by a plain Python
+                stderr=subprocess.DEVNULL,
+                pass_fds=[listening.fileno()],
+                start_new_session=True,  # Ctrl-C is for the run's main process
+            )
+        client = Path(__file__).with_name("forkserver_client.py")
+        try:
+            yield shlex.join([sys.executable, "-S", "-E", str(client), path])
+        finally:
+            server.kill()
+            server.communicate()
+
+
+def main() -> None:
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    for name in filter(None, sys.argv[2].split(",")):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a forked process would write to, and so copy, all it shares
+    while True:
+        ready, _, _ = select.select([listening, sys.stdin], [], [], _REAP_EVERY_S)
+        if sys.stdin in ready:  # closed: its parent has ended
+            return
+        if listening in ready:
+            connection, _ = listening.accept()
+            if os.fork() == 0:
+                listening.close()
+                _become(connection)
+            connection.close()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _become(connection: socket.socket) -> NoReturn:
+    """Be the process that is asked for: its files, environment, folder, priority and arguments.
+
+    The connection stays open until this process ends, which ends the client.
+    """
+    asked, descriptors = _received(connection)
+    connection.sendall(TAKEN)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["folder"])
+    os.setpriority(os.PRIO_PROCESS, 0, asked["nice"])
+    Path("/proc/self/oom_score_adj").write_text(asked["oom_score_adj"])
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    sys.argv[:] = asked["arguments"]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.exit()
+
+
+def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """What `forkserver_client` sends.
+
+    Raises:
+        struct.error, ValueError: it ended before it had sent all.
+    """
+    head, descriptors, _, _ = socket.recv_fds(connection, struct.calcsize("I"), 3)
+    (size,) = struct.unpack("I", head)
+    body = bytearray()
+    while len(body) < size and (part := connection.recv(size - len(body))):
+        body += part
+    return json.loads(body), descriptors
+
+
+if __name__ == "__main__":
+    main()

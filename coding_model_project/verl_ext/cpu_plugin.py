@@ -1,0 +1,39 @@
+"""Whether verl has found the CPU platform, which `cpu` adds through verl's entry point for plugins."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.install import checkout, how_to_install
+
+
+def check_cpu_plugin() -> None:
+    """Make sure that verl knows the CPU platform.
+
+    verl logs a plugin that fails to import at debug level only; it would show much later as
+    "Unknown platform 'cpu'".
+
+    Raises:
+        ConfigError: the plugin is not installed, or why it does not load.
+    """
+    if os.environ.get("VERL_PLATFORM") != "cpu":
+        return
+    try:
+        from verl.plugin.platform.platform_manager import PlatformRegistry
+
+        registered = PlatformRegistry.get("cpu") is not None
+        if not registered:
+            importlib.import_module("coding_model_project.verl_ext.cpu")
+    except Exception as error:
+        raise ConfigError(
+            f"the CPU platform for verl does not load: {type(error).__name__}: {error}; "
+            f"run `{how_to_install()}` to install the pinned versions"
+        ) from error
+    if not registered:
+        itself = "-e ." if checkout() else "coding-model-project"
+        raise ConfigError(
+            "verl did not load the CPU platform through its entry point `verl.plugins`: install this "
+            f"package (`pip install --no-deps {itself}`), or unset VERL_USE_EXTERNAL_PLUGINS"
+        )

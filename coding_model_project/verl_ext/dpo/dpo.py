@@ -1,0 +1,39 @@
+"""DPO on verl's engines: its SFT trainer with pairs for rows and a loss on pairs.
+
+torchrun -m coding_model_project.verl_ext.dpo.dpo CONFIG.yaml      (what `train` starts for several ranks)
+
+    dpo_data.py       pairs as verl's data set: two tokenised conversations each
+    dpo_reference.py  what the starting model thinks of them, computed once and kept
+    dpo_loss.py       the losses; torch alone
+    dpo_trainer.py    the trainer
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omegaconf import DictConfig
+
+from coding_model_project.launch.checks.checks_dpo import check_dpo
+from coding_model_project.verl_ext.trainers import ranks
+
+
+def train(config: DictConfig) -> None:
+    """Train, resuming if there is something to resume from.
+
+    Raises:
+        ConfigError: keys, pairs or a checkpoint that do not work out; see `ranks.train`.
+        TrainingError: a training process failed.
+    """
+    check_dpo(config)
+    ranks.train(config, "coding_model_project.verl_ext.dpo.dpo", _trainer, "DPO")
+
+
+def _trainer(config: DictConfig) -> Any:
+    from coding_model_project.verl_ext.dpo.dpo_trainer import DPOTrainer
+
+    return DPOTrainer(config)
+
+
+if __name__ == "__main__":
+    ranks.main(_trainer)

@@ -1,0 +1,201 @@
+"""verl's SFT trainer, on pairs: their data set, their loss, and the reference before the first step."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from torch.utils.data import DataLoader
+from verl.trainer import sft_trainer
+from verl.utils import tensordict_utils as tu
+from verl.utils.tracking import Tracking
+
+from coding_model_project.configs.schema import DPOLoss
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.checks.checks import files
+from coding_model_project.verl_ext.dpo.dpo_data import PairCollator, PairDataset
+from coding_model_project.verl_ext.dpo.dpo_loss import pair_losses, pair_metrics, pair_scores
+from coding_model_project.verl_ext.dpo.dpo_reference import reference_log_probs, reference_path
+
+PREFIX = "dpo/"
+
+Validation = dict[str, list[tuple[int, float]]]
+"""Of each metric, the batches so far: their pairs (of each rank), and the mean over these."""
+
+
+def engine_loss(
+    model_output: dict[str, Any], data: Any, dp_group: Any = None, *, settings: DictConfig
+) -> tuple[torch.Tensor, dict[str, float]]:
+    """A micro-batch's part of the loss and of the metrics, as verl's engines call it.
+
+    Args:
+        data: `global_batch_size` counts pairs, of all micro-batches and ranks together.
+        settings: as `schema.DPOConfig`.
+
+    Returns:
+        What adds up, over micro-batches and ranks, to means over the pairs of the batch. The loss
+        is multiplied by the number of ranks, because gradients are averaged over these.
+    """
+    scores = pair_scores(model_output["log_probs"], data["loss_mask"], data["reference"])
+    losses = pair_losses(
+        scores,
+        kind=DPOLoss[settings.loss],
+        beta=settings.beta,
+        label_smoothing=settings.label_smoothing,
+    )
+    n_pairs = data["global_batch_size"]
+    values = {"loss": losses.detach(), **pair_metrics(scores, beta=settings.beta)}
+    metrics = {PREFIX + name: (value.sum() / n_pairs).item() for name, value in values.items()}
+    return losses.sum() / n_pairs * data["dp_size"], metrics
+
+
+class DPOTrainer(sft_trainer.SFTTrainer):
+    """Batches and micro-batches are counted in pairs, and a pair is never parted."""
+
+    def _build_engine(self) -> None:
+        super()._build_engine()
+        loss = functools.partial(engine_loss, settings=self.config.coding.dpo)
+        self.training_client.set_loss_fn(loss)
+
+    def _build_dataset(self) -> None:
+        self.train_dataset = self._pairs("data.train_files")
+        self.val_dataset = self._pairs("data.val_files") if self.config.data.val_files else None
+
+    def _pairs(self, key: str) -> PairDataset:
+        names = files(self.config, key)
+        dataset = PairDataset(names, self.model_config.tokenizer, self.config)
+        if self.rank == 0:
+            aside = [f"{n} set aside ({why})" for why, n in dataset.set_aside.items() if n]
+            print(", ".join([f"{key}: {len(dataset)} pairs", *aside]))  # noqa: T201
+        batch, known = self.config.data.train_batch_size, self.model_config.hf_config.vocab_size
+        if len(dataset) < batch and key == "data.train_files":
+            raise ConfigError(
+                f"{key}: {len(dataset)} pairs that can be used do not fill one batch of "
+                f"data.train_batch_size={batch}: lower it, or add pairs"
+            )
+        if dataset.max_token >= known:
+            raise ConfigError(
+                f"model.path={self.config.model.path}: its tokenizer gives token {dataset.max_token}, "
+                f"and the model knows {known}: model and tokenizer do not belong together"
+            )
+        return dataset
+
+    def _build_dataloader(self) -> None:
+        super()._build_dataloader()
+        collate = PairCollator(self.config.data.pad_mode)
+        self.train_dataloader.collate_fn = collate
+        if self.val_dataset is not None:  # verl's would drop what does not fill a batch
+            self.val_dataloader = DataLoader(
+                self.val_dataset,
+                batch_size=self.train_batch_size_per_dp,
+                sampler=self.val_sampler,
+                collate_fn=collate,
+                num_workers=self.config.data.num_workers,
+            )
+
+    def _init_engine(self) -> None:
+        super()._init_engine()  # loads the starting model; a checkpoint comes later
+        data = self.config.data
+        step = (
+            self.train_batch_size_per_dp if data.use_dynamic_bsz else data.micro_batch_size_per_gpu
+        )
+        for dataset in (self.train_dataset, self.val_dataset):
+            if dataset is None:
+                continue
+            path = reference_path(self.config, dataset)
+            dataset.reference, known = reference_log_probs(
+                self.training_client, dataset, self._meta(), path, pairs_per_call=step
+            )
+            if self.rank == 0:
+                what = "read from" if known else "computed, kept in"
+                print(f"reference log-probabilities of {len(dataset)} pairs: {what} {path}")  # noqa: T201
+        self.validation: Validation = defaultdict(list)
+        client = self.training_client
+        client.train_batch = _together(client.train_batch)
+        client.infer_batch = self._noted(client.infer_batch)
+
+    def _meta(self) -> dict[str, Any]:
+        """What the engine is told with a batch; `fit` tells the same in training."""
+        data = self.config.data
+        return {
+            "use_remove_padding": self.config.model.use_remove_padding,
+            "use_dynamic_bsz": data.use_dynamic_bsz,
+            "max_token_len_per_gpu": data.max_token_len_per_gpu,
+            "temperature": 1.0,
+            "pad_mode": data.pad_mode,
+            "pad_token_id": self.model_config.tokenizer.pad_token_id,
+            "force_group_size": 2,
+        }
+
+    def _noted(self, infer_batch: Callable[..., Any]) -> Callable[..., Any]:
+        """`fit` takes only the loss of a validation batch; the other metrics are logged beside it.
+
+        The last batch has fewer pairs than `fit` tells the engine.
+        """
+        micro, ranks = (
+            self.config.data.micro_batch_size_per_gpu,
+            self.engine.get_data_parallel_size(),
+        )
+
+        def infer_and_note(data: Any) -> Any:
+            n = len(data) // 2
+            tu.assign_non_tensor(
+                data,
+                force_group_size=2,
+                global_batch_size=n * ranks,
+                micro_batch_size_per_gpu=math.gcd(n, micro),
+            )
+            output = infer_batch(data)
+            for name, parts in tu.get(output, "metrics").items():
+                if name.startswith(PREFIX):
+                    self.validation[f"val/{name}"].append((n, total(parts)))
+            return output
+
+        return infer_and_note
+
+    def fit(self) -> None:
+        # `fit` makes its logger itself, by this name; SFT in the same process needs verl's own again.
+        module: Any = sft_trainer
+        plain = module.Tracking
+        module.Tracking = functools.partial(_PairTracking, self.validation)
+        try:
+            super().fit()
+        finally:
+            module.Tracking = plain
+
+
+class _PairTracking(Tracking):
+    """verl's loggers, given means over a batch's pairs instead of the parts they are made of."""
+
+    def __init__(self, validation: Validation, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._validation = validation
+
+    def log(self, data: dict[str, Any], step: int, backend: Any = None) -> None:
+        data = {k: total(v) if k.startswith(PREFIX) else v for k, v in data.items()}
+        if "val/loss" in data:
+            for name, batches in self._validation.items():
+                data[name] = sum(n * mean for n, mean in batches) / sum(n for n, _ in batches)
+            data["val/loss"] = data[f"val/{PREFIX}loss"]  # as a mean over pairs too
+            self._validation.clear()
+        super().log(data, step, backend)
+
+
+def total(parts: Any) -> float:
+    """The sum of nested lists: a list of micro-batches for each rank."""
+    return sum(map(total, parts)) if isinstance(parts, list) else float(parts)
+
+
+def _together(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Tell the engine to keep the rows of a pair in one micro-batch."""
+
+    def with_pairs(data: Any) -> Any:
+        tu.assign_non_tensor(data, force_group_size=2)
+        return call(data)
+
+    return with_pairs

@@ -1,0 +1,98 @@
+"""What an attempt's public tests say, for all agent-loop workers of a node: one process with one judge.
+
+Each worker could judge by itself, but verl starts several of them on a node, and each judge's limit on
+programs at once would be for itself. The hidden tests stay out of the workers, too: they send a
+completion and get back what the model may be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from coding_model_project.errors import CodingModelError, SandboxError
+from coding_model_project.grading.observation import can_repair, observation
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.verl_ext.rewards.judging import Bench
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What came of an attempt on the public tests."""
+
+    error: str | None
+    """The error's type; None if the attempt passes them all."""
+    message: dict[str, str] | None
+    """What the model is told; None if the episode ends here."""
+    judge_s: float
+
+
+class _PublicJudge:
+    """The process's side."""
+
+    def __init__(self, coding: Mapping[str, Any]) -> None:
+        self._bench = Bench(coding)
+        self._style = PromptStyle(coding["prompt"])
+        self._max_bytes = coding["repair"]["observation_bytes"]
+
+    async def look(self, problem_id: str, completion: str) -> Seen:
+        problem = self._bench.problem(problem_id)
+        if not can_repair(problem):
+            return Seen(error=None, message=None, judge_s=0.0)
+        judge = await self._bench.judge()
+        verdict = await judge.public.grade(problem, completion)
+        message = observation(problem, verdict, style=self._style, max_bytes=self._max_bytes)
+        error = verdict.error and str(verdict.error)
+        return Seen(error=error, message=message, judge_s=verdict.judge_s)
+
+
+class PublicJudge:
+    """A node's judge of public tests, as an agent-loop worker calls it; started by whoever is first.
+
+    Args:
+        coding: the resolved `coding:` subtree.
+    """
+
+    def __init__(self, coding: Mapping[str, Any]) -> None:
+        self._coding = coding
+        self._actor: Any = None
+
+    async def look(self, problem_id: str, completion: str) -> Seen:
+        """Judge an attempt.
+
+        Raises:
+            UngradableError: no truthful verdict can be given; nothing is told to the model then.
+        """
+        if self._actor is None:
+            self._actor = self._joined()
+        actor = self._actor
+        try:
+            return await actor.look.remote(problem_id, completion)
+        except RayTaskError as error:
+            if isinstance(error.cause, CodingModelError):
+                raise error.cause from None
+            raise
+        except RayActorError as error:
+            if self._actor is actor:
+                self._actor = None  # the next attempt starts another
+            raise SandboxError(
+                f"the process that judges public tests died: {str(error).splitlines()[0]}"
+            ) from None
+
+    def _joined(self) -> Any:
+        node = ray.get_runtime_context().get_node_id()
+        return (
+            ray.remote(_PublicJudge)
+            .options(
+                name=f"public judge of {self._coding['run_dir']} on {node}",
+                get_if_exists=True,
+                num_cpus=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            )
+            .remote(self._coding)
+        )

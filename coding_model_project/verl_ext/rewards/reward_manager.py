@@ -1,0 +1,237 @@
+"""completion → verdict → reward, inside verl's reward workers.
+
+verl starts `reward.num_workers` of these as Ray actors and calls `run_single` for each trajectory as
+soon as it is generated, while others still generate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from coding_model_project.errors import CodingModelError
+from coding_model_project.grading.rewards import REWARDS, discounted
+from coding_model_project.grading.shaping import Answer, Shaping, shaped
+from coding_model_project.harbor.bash_agent import Ending
+from coding_model_project.runs.rollouts import brief
+from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
+from coding_model_project.verl_ext.rewards.judging import (
+    ATTEMPTS,
+    EPISODE,
+    Bench,
+    leave_out,
+    verdict_of,
+)
+
+SAMPLE_KEY = "sample"
+"""The one key of `reward_extra_info` that is text: JSON for rollouts.jsonl, no metric."""
+
+
+class CodeRewardManager(RewardManagerBase):
+    """Rewards a completion by running it on its problem's hidden tests.
+
+    Of an episode with repairs each attempt is a completion; what the model was told is none of them.
+    `coding.repair.reward` says which is rewarded.
+
+    A row's `reward_model.ground_truth` is a problem's id; the problem, with its tests, comes from
+    the files `coding.problems`, read once per worker. What cannot be judged raises: verl then leaves
+    that session out of the batch, and its group trains on the samples that were judged. It is noted in
+    the run's ungradable.jsonl.
+    """
+
+    def __init__(
+        self,
+        config: DictConfig,
+        tokenizer: Any,
+        compute_score: Any = None,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+        **_: Any,
+    ) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        self._decode = tokenizer.decode
+        self._coding: dict[str, Any] = OmegaConf.to_container(config.coding, resolve=True)  # type: ignore[assignment]
+        self._bench = Bench(self._coding)
+        self._reward = REWARDS[self._coding["reward"]["kind"]]
+        self._shaping = Shaping.of(self._coding, max_tokens=config.data.max_response_length)
+        self._check_public = self._coding["reward"]["check_public"]
+        repair = self._coding["repair"]
+        self._rewards_best = repair["reward"] == "best"
+        self._discount: float = repair["discount"]
+        self._run_dir = Path(self._coding["run_dir"])
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Judge one trajectory.
+
+        Returns:
+            `reward_score`, and `reward_extra_info`: the same flat keys every time.
+
+        Raises:
+            UngradableError: no truthful verdict can be given.
+        """
+        generated_at = time.time()
+        item = cast(Any, data[-1:])[0]  # the last of several outputs
+        try:
+            return await self._judged(item, generated_at)
+        except CodingModelError as error:
+            leave_out(self._run_dir, item.non_tensor_batch, error)
+            # verl prints a traceback for each such sample: where it came from is in the message.
+            raise error.with_traceback(None) from None
+
+    async def _judged(self, item: Any, generated_at: float) -> dict[str, Any]:
+        about = item.non_tensor_batch
+        problem = self._bench.problem(about["reward_model"]["ground_truth"])
+        told = about.get("tool_extra_fields", {})
+        tokens = self._response(item)
+        if EPISODE in told:
+            return self._of_bash(problem, told[EPISODE], tokens, generated_at)
+        return await self._of_attempts(problem, told.get(ATTEMPTS, []), tokens, generated_at)
+
+    async def _of_attempts(
+        self, problem: Problem, attempts: list[dict[str, Any]], tokens: Any, generated_at: float
+    ) -> dict[str, Any]:
+        """Judge a response of one answer, or of several attempts."""
+        spans = [(attempt["start"], attempt["end"]) for attempt in attempts] or [(0, len(tokens))]
+        answers = [self._decode(tokens[a:b], skip_special_tokens=True) for a, b in spans]
+        judge = await self._bench.judge()
+        graded = self._graded(len(answers))
+        verdicts = await asyncio.gather(
+            *(judge.hidden.grade(problem, answers[number]) for number in graded)
+        )
+        rewards = [
+            self._worth(problem, verdict, answers[number], len(tokens), number)
+            for number, verdict in zip(graded, verdicts, strict=True)
+        ]
+        reward = max(reversed(rewards), key=lambda one: one.total)  # of equals the last
+        verdict = verdicts[-1]
+        public = await judge.passes_public(problem, verdict) if self._check_public else None
+        info = sample_info(verdict, reward, public, generated_at, time.time())
+        if not attempts:
+            return _found(problem, verdict, reward, info, spans, public=public)
+        shown = [a | {"completion": text} for a, text in zip(attempts, answers, strict=True)]
+        info |= episode_info(verdict, attempts)
+        return _found(problem, verdict, reward, info, spans, public=public, attempts=shown)
+
+    def _of_bash(
+        self, problem: Problem, episode: Mapping[str, Any], tokens: Any, generated_at: float
+    ) -> dict[str, Any]:
+        """Reward an episode of the bash agent by the verdict that it came with."""
+        replies = episode["replies"]
+        spans = [(reply["start"], reply["end"]) for reply in replies]
+        last = self._decode(tokens[slice(*spans[-1])], skip_special_tokens=True) if spans else ""
+        verdict = verdict_of(episode["verdict"])
+        reward = self._worth(problem, verdict, last, len(tokens), 0)
+        info = sample_info(verdict, reward, None, generated_at, time.time())
+        info |= bash_info(episode["ending"], replies)
+        shown = {"ending": episode["ending"], "replies": replies}
+        return _found(problem, verdict, reward, info, spans, **shown)
+
+    def _graded(self, n_attempts: int) -> range:
+        """Which attempts the hidden tests judge; always the last, which is what a run reports."""
+        return range(0 if self._rewards_best else n_attempts - 1, n_attempts)
+
+    def _worth(
+        self, problem: Problem, verdict: Verdict, answer: str, n_tokens: int, repairs: int
+    ) -> Reward:
+        """What an attempt is worth after so many repairs."""
+        reward = shaped(
+            self._reward(problem, verdict),
+            problem,
+            verdict,
+            Answer(completion=answer, tokens=n_tokens),
+            self._shaping,
+        )
+        return discounted(reward, self._discount**repairs) if self._rewards_best else reward
+
+    def _response(self, item: Any) -> Any:
+        """The response's token ids, observations included, without padding."""
+        responses = item.batch["responses"]
+        n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
+        return responses[:n_valid]
+
+
+def _found(
+    problem: Problem,
+    verdict: Verdict,
+    reward: Reward,
+    info: Mapping[str, float],
+    spans: Sequence[tuple[int, int]],
+    *,
+    public: bool | None = None,
+    **extra: Any,
+) -> dict[str, Any]:
+    """What verl takes, with the sample for rollouts.jsonl.
+
+    Args:
+        spans: of the model's own tokens.
+        extra: of an episode.
+    """
+    sample = {
+        "problem": problem.id,
+        "tokens": sum(b - a for a, b in spans),
+        "parts": dict(reward.parts),
+        "verdict": brief(verdict, problem.hidden_tests, public_passed=public),
+        "extra": extra,
+    }
+    return {
+        "reward_score": reward.total,
+        "reward_extra_info": {**info, SAMPLE_KEY: json.dumps(sample)},
+    }
+
+
+def bash_info(ending: str, replies: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What `sample_info` does not know of a bash agent's episode; `step_metrics.bash_metrics` reads it."""
+    commands = [reply for reply in replies if reply["command"] is not None]
+    return {
+        "bash_commands": float(len(commands)),
+        "bash_failed_commands": float(sum(reply["exit_code"] != 0 for reply in commands)),
+        "bash_command_s": sum(reply["command_s"] for reply in commands),
+        **{f"bash_ended_{name}": float(ending == name) for name in Ending},
+    }
+
+
+def episode_info(verdict: Verdict, attempts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What `sample_info` does not know: an episode's repairs, as flat numbers.
+
+    Args:
+        verdict: of the last attempt.
+    """
+    repairs = len(attempts) - 1
+    return {
+        "repairs": float(repairs),
+        "repaired": float(verdict.passed and repairs > 0),
+        "public_judge_s": sum(attempt["judge_s"] for attempt in attempts),
+    }
+
+
+def sample_info(
+    verdict: Verdict,
+    reward: Reward,
+    public_passed: bool | None,
+    generated_at: float,
+    graded_at: float,
+) -> dict[str, float]:
+    """What travels with a sample, as flat numbers; `ppo_trainer` makes each step's metrics of it.
+
+    Times are seconds since the epoch, so that they compare across processes of a node.
+    """
+    error = verdict.error
+    return {
+        "acc": float(verdict.passed),
+        "pass_fraction": verdict.pass_fraction,
+        **{f"reward_{part}": value for part, value in reward.parts.items()},
+        **{str(group): float(error is not None and error.group is group) for group in ERROR_GROUPS},
+        "public_pass_hidden_fail": float(not verdict.passed and public_passed is True),
+        "judge_s": verdict.judge_s,
+        "cached": float(verdict.cached),
+        "generated_at": generated_at,
+        "graded_at": graded_at,
+    }

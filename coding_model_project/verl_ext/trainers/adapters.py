@@ -1,0 +1,103 @@
+"""LoRA's weights merged into the model's, so that an export is a model like any other.
+
+verl's `hf_model` export of a model with adapters has PEFT's names for its weights. Loaders pass such
+names over: what they load then is a model with random weights. `verl.model_merger` leaves the
+adapter in a folder of its own, `lora_adapter`.
+
+python -m coding_model_project.verl_ext.trainers.adapters FOLDER  (what `export` starts last)
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.errors import CheckpointError
+
+_META = "lora_train_meta.json"
+_ADAPTER = "lora_adapter"
+_INDEX = "model.safetensors.index.json"
+
+
+def merge_exports(checkpoint: Path) -> None:
+    """Merge the adapters in all exports of a checkpoint (its own, or its `actor`'s).
+
+    Raises:
+        CheckpointError: an adapter that is not of linear layers.
+    """
+    for folder in (checkpoint, checkpoint / "actor"):
+        if (folder / _META).exists():
+            meta = json.loads((folder / _META).read_text())
+            merge(folder / "huggingface", scale=meta["lora_alpha"] / meta["r"])
+
+
+def merge(export: Path, *, scale: float, adapter: Path | None = None) -> None:
+    """Merge adapters in a folder's weights: W + scale · B · A, in the precision of W.
+
+    Args:
+        adapter: its file, if it is not among the weights. Without one anywhere nothing is done.
+
+    Raises:
+        CheckpointError: an adapter that is not of linear layers.
+    """
+    from safetensors.torch import load_file, save_file
+
+    files = sorted(export.glob("*.safetensors"))
+    state: dict[str, Any] = {}
+    of_file: dict[str, Path] = {}
+    for file in [*files, *([adapter] if adapter else [])]:
+        loaded = {_plain(name): tensor for name, tensor in load_file(file).items()}
+        state |= loaded
+        of_file |= dict.fromkeys(loaded, file)
+    adapters = {name for name in state if ".lora_" in name}
+    if not adapters:
+        return
+    used = set()
+    for name in sorted(state.keys() - adapters):
+        layer = name.removesuffix(".weight")
+        a, b = f"{layer}.lora_A.weight", f"{layer}.lora_B.weight"
+        if a in adapters and b in adapters:
+            weight = state[name]
+            update = scale * (state[b].float() @ state[a].float())
+            state[name] = (weight.float() + update).to(weight.dtype)
+            used |= {a, b}
+    if unused := sorted(adapters - used):
+        raise CheckpointError(f"{export}: {unused[0]} is no adapter of a linear layer's weights")
+    kept = {name: file for name, file in of_file.items() if name not in adapters}
+    for file in files:
+        own = {name: state[name].contiguous() for name, of in kept.items() if of == file}
+        partial = file.with_suffix(".partial")
+        save_file(own, partial, metadata={"format": "pt"})
+        partial.replace(file)
+    if (export / _INDEX).exists():
+        index = json.loads((export / _INDEX).read_text())
+        index["weight_map"] = {name: file.name for name, file in sorted(kept.items())}
+        (export / _INDEX).write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _plain(name: str) -> str:
+    """A weight's name without PEFT's additions."""
+    name = name.removeprefix("base_model.model.")
+    return name.replace(".base_layer.", ".").replace(".default.weight", ".weight")
+
+
+def merge_folder(export: Path) -> None:
+    """Merge the adapter that `verl.model_merger` has left in its target; nothing without one.
+
+    Raises:
+        CheckpointError: as `merge`.
+    """
+    folder = export / _ADAPTER
+    if not folder.exists():
+        return
+    config = json.loads((folder / "adapter_config.json").read_text())
+    scale = config["lora_alpha"] / config["r"]
+    merge(export, scale=scale, adapter=folder / "adapter_model.safetensors")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    merge_folder(Path(sys.argv[1]))

@@ -1,0 +1,143 @@
+"""Runs a trainer of verl's SFT family from a composed configuration: here, or on ranks by torchrun."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.errors import CodingModelError, TrainingError
+from coding_model_project.runs.folder import RunFolder, full_disk
+from coding_model_project.runs.stopping import stop_requested
+from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
+
+MakeTrainer = Callable[[DictConfig], Any]
+"""A `verl.trainer.sft_trainer.SFTTrainer`, or one that is derived from it."""
+
+
+def train(config: DictConfig, module: str, make_trainer: MakeTrainer, what: str) -> None:
+    """Train until `trainer.total_training_steps`, resuming from the last checkpoint if there is one.
+
+    One rank trains in this process, several under torchrun.
+
+    Args:
+        module: which torchrun starts as a program; it calls `main`.
+        what: is trained, for messages.
+
+    Raises:
+        ConfigError: verl's CPU platform does not load, or what is found out with the model at hand.
+        TrainingError: a training process failed.
+    """
+    ranks = config.trainer.n_gpus_per_node
+    run_dir = Path(config.coding.run_dir)
+    if ranks > 1:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += [f"--nproc_per_node={ranks}", "-m", module, str(run_dir / "config.yaml")]
+        if subprocess.run(command, check=False).returncode:
+            raise TrainingError(f"{what} on {ranks} ranks failed; the first rank's error is above")
+        return
+    be_the_only_rank()
+    try:
+        run_rank(config, make_trainer)
+    except (RuntimeError, OSError) as error:
+        traceback.print_exc()
+        reason = " ".join(str(error).split())
+        raise TrainingError(f"{what} failed: {reason}{full_disk(run_dir)}") from error
+
+
+def be_the_only_rank() -> None:
+    """Set what torchrun would for a single rank."""
+    os.environ.update(
+        RANK="0",
+        LOCAL_RANK="0",
+        WORLD_SIZE="1",
+        LOCAL_WORLD_SIZE="1",
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(_free_port()),
+    )
+
+
+def main(make_trainer: MakeTrainer) -> None:
+    """What torchrun starts: one rank's work, by the configuration that the command line names."""
+    try:
+        run_rank(OmegaConf.load(sys.argv[1]), make_trainer)  # type: ignore[arg-type]
+    except CodingModelError as error:
+        print("error:", error, file=sys.stderr, flush=True)  # noqa: T201
+        raise SystemExit(error.exit_code) from None
+
+
+def run_rank(config: DictConfig, make_trainer: MakeTrainer) -> None:
+    """One rank's work; torchrun's environment variables say which."""
+    check_cpu_plugin()
+    import torch
+    from torch import distributed
+    from verl.utils.distributed import (
+        destroy_global_process_group,
+        initialize_global_process_group,
+    )
+
+    from coding_model_project.verl_ext.trainers.loggers import prepare_loggers
+    from coding_model_project.verl_ext.trainers.verl_checkpoints import SavedCheckpoints, wrap_save
+
+    config = DictConfig(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    initialize_global_process_group()
+    if distributed.get_rank() == 0:
+        prepare_loggers(config)
+    torch.manual_seed(config.trainer.seed)  # LoRA's first weights
+    trainer = make_trainer(config)
+    begin_epoch_anew(trainer)
+    trainer.train_sampler.seed = config.trainer.seed  # which verl's trainer does not read
+    _stop_when_asked(trainer, config)
+    saved = SavedCheckpoints(config, print) if distributed.get_rank() == 0 else None
+    if saved is not None:
+        wrap_save(trainer.ckpt_handler, saved.saved)
+    trainer.fit()
+    if saved is not None:
+        saved.finish()
+    destroy_global_process_group()
+
+
+def begin_epoch_anew(trainer: Any) -> None:
+    """Give a trainer that resumes at an epoch's end a loader that has an epoch before it.
+
+    The state saved with such a checkpoint is that of a loader at its end: restored, it has nothing
+    for the next epoch, which verl would count as done. Call it once the checkpoint is loaded.
+    """
+    step = trainer.resume_global_step
+    if step and step % trainer.steps_per_epoch == 0:
+        trainer._build_dataloader()
+        trainer.ckpt_handler.train_dataloader = trainer.train_dataloader
+
+
+def _stop_when_asked(trainer: Any, config: DictConfig) -> None:
+    """Make the trainer's current step its last, once the run is asked to stop: verl then saves."""
+    import torch
+    from torch import distributed
+
+    run = RunFolder(Path(config.coding.run_dir))
+    log_dir = run.log_dir(len(run.attempts()))
+    train_batch = trainer.training_client.train_batch
+
+    def train_batch_then_look(*args: Any, **kwargs: Any) -> Any:
+        output = train_batch(*args, **kwargs)
+        # All ranks must agree, or some would wait for a step that the others do not take.
+        asked = torch.tensor(int(stop_requested(log_dir)), device=trainer.device_name)
+        distributed.all_reduce(asked, distributed.ReduceOp.MAX)
+        if asked.item():
+            trainer.total_training_steps = 0
+        return output
+
+    trainer.training_client.train_batch = train_batch_then_look
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
