@@ -185,11 +185,12 @@ def embedded_sandbox(workers: int | None, min_tier: str) -> Sandbox:
         ConfigError: no such tier.
     """
     from coding_model_project.grading.judge import make_sandbox
+    from coding_model_project.isolation.confine import Tier
+    from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
-    tiers = ("rlimit", "seccomp", "namespaces")
-    if min_tier not in tiers:
-        raise ConfigError(f"--min-tier={min_tier}: choose one of {', '.join(tiers)}")
-    return make_sandbox({"name": "embedded", "workers": workers, "min_tier": min_tier})
+    if min_tier not in tuple(Tier):
+        raise ConfigError(f"--min-tier={min_tier}: choose one of {', '.join(Tier)}")
+    return make_sandbox(SandboxConfig(workers=workers, min_tier=Tier(min_tier)))
 
 
 def existing_file(path: Path, option: str) -> Path:

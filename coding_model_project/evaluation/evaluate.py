@@ -28,7 +28,7 @@ from coding_model_project.evaluation.results import (
     read_results,
 )
 from coding_model_project.evaluation.runner import Known, Runner, read_known
-from coding_model_project.evaluation.settings import Settings, judge_config
+from coding_model_project.evaluation.settings import Settings
 from coding_model_project.evaluation.tables import budget_table, metrics_table
 from coding_model_project.extras import NotInstalledError
 from coding_model_project.grading.judge import make_sandbox, open_judge
@@ -49,13 +49,18 @@ Say = Callable[[str], None]
 
 
 def evaluate(
-    config: DictConfig, backend: Backend, *, command: Sequence[str], say: Say
+    settings: Settings,
+    backend: Backend,
+    *,
+    config: DictConfig,
+    command: Sequence[str],
+    say: Say,
 ) -> dict[str, Any]:
     """Evaluate a model, or go on with what an earlier attempt has left.
 
     Args:
-        config: as `schema.BaselineConfig` describes its `coding:` subtree.
         backend: what generates; started only if something is missing.
+        config: where the settings come from, for the record.
         command: what started this, for the record.
         say: told a line now and then.
 
@@ -68,8 +73,7 @@ def evaluate(
         GenerationError, SandboxError, StorageError: infrastructure failed. All that was made is kept,
             and the same command goes on.
     """
-    settings = Settings.of(config)
-    make_sandbox(judge_config(config, settings.protocol)["sandbox"])  # is it known?
+    make_sandbox(settings.sandbox)  # is it known?
     run = RunFolder(settings.run_dir)
     with sole_writer(run.path, "evaluation"):
         datasets = load_datasets(
@@ -80,7 +84,7 @@ def evaluate(
         )
         versions = {f"data set {data.name}": data.version for data in datasets}
         inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}
-        if run.attempts() and run.state is State.finished and not config.coding.force:
+        if run.attempts() and run.state is State.finished and not settings.force:
             refuse_changes(run, config, inputs)
             metrics = orjson.loads((run.path / METRICS).read_bytes())
             say(metrics_table(metrics, settings.protocol.ks))
@@ -95,11 +99,11 @@ def evaluate(
             recipe=RECIPE,
             inputs=inputs,
             command=list(command),
-            force=config.coding.force,
+            force=settings.force,
             say=say,
         )
         try:
-            metrics = asyncio.run(_evaluate(config, settings, datasets, backend, say))
+            metrics = asyncio.run(_evaluate(settings, datasets, backend, say))
         except BaseException as error:
             end_attempt(run.path, attempt, error)
             raise
@@ -114,7 +118,6 @@ def evaluate(
 
 
 async def _evaluate(
-    config: DictConfig,
     settings: Settings,
     datasets: Sequence[DataSet],
     backend: Backend,
@@ -135,7 +138,7 @@ async def _evaluate(
         if any(n_known):
             say(f"going on with {n_known[0]} completions and {n_known[1]} verdicts")
         if n_known[1] < len(planned):
-            await _run(config, settings, planned, backend, known, completions, results)
+            await _run(settings, planned, backend, known, completions, results)
     judged = _joined(folder, planned)
     with storage_errors(folder):
         metrics = outputs.write_metrics(folder, [one[2] for one in judged], datasets, protocol)
@@ -152,7 +155,6 @@ async def _evaluate(
 
 
 async def _run(
-    config: DictConfig,
     settings: Settings,
     planned: Sequence[Sample],
     backend: Backend,
@@ -161,9 +163,14 @@ async def _run(
     results: Journal,
 ) -> None:
     n_known = len(known.generated), len(known.judged)
-    judging = judge_config(config, settings.protocol)
+    opened = open_judge(
+        settings.sandbox,
+        style=settings.protocol.prompt,
+        stop_early=settings.protocol.stop_early,
+        stop_on_timeout=True,
+    )
     async with AsyncExitStack() as stack:
-        judge = await stack.enter_async_context(open_judge(judging, stop_on_timeout=True))
+        judge = await stack.enter_async_context(opened)
         if n_known[0] < len(planned):
             await stack.enter_async_context(backend)
         progress = stack.enter_context(evaluation_bar(len(planned), *n_known))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import orjson
-from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, RUN_INFO
@@ -14,19 +13,18 @@ from coding_model_project.evaluation.settings import Settings
 from coding_model_project.runs.folder import write_json
 
 
-def gather(config: DictConfig, folders: Sequence[Path], *, say: Callable[[str], None]) -> None:
+def gather(settings: Settings, folders: Sequence[Path], *, say: Callable[[str], None]) -> None:
     """Make the evaluation's folder of those of its shards; evaluating there then does the rest.
 
     What a shard has not finished is done then, and nothing twice. Does nothing if the evaluation has
     begun.
 
     Args:
-        config: of the whole: as the shards', without `shard` and with a folder of its own.
+        settings: of the whole: as the shards', without `shard` and with a folder of its own.
 
     Raises:
         ConfigError: a folder is none of a shard, or they are not shards of one evaluation.
     """
-    settings = Settings.of(config)
     target = settings.run_dir
     if settings.shard.of > 1:
         raise ConfigError("--shard goes with a part, --merge with the whole")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.breaker import CircuitBreaker
@@ -16,33 +15,35 @@ from coding_model_project.grading.by_problem import GraderByProblem
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, Problem, Verdict
 
 MAX_FAILURE_RATE = 0.2
 """The share of programs that the sandbox may fail to run before judging stops (`breaker`)."""
 
 
-def make_sandbox(config: Mapping[str, Any]) -> Sandbox:
+def make_sandbox(config: SandboxConfig) -> Sandbox:
     """The sandbox that `coding.sandbox` describes, not yet started.
 
     Raises:
         ConfigError: `coding.sandbox.name` is neither known nor an importable "module:Class", or
             what else it needs is missing.
     """
-    name = str(config["name"])
+    name = config.name
     if name == "embedded":
         from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
-        return EmbeddedSandbox(workers=config["workers"], min_tier=str(config["min_tier"]))
+        return EmbeddedSandbox(workers=config.workers, min_tier=config.min_tier)
     if name == "fusion":
         from coding_model_project.sandbox.fusion import FusionSandbox
 
         return FusionSandbox(
-            config["urls"],
-            max_concurrency=config["max_concurrency"],
-            timeout_s=config["timeout_s"],
-            retry_s=config["retry_s"],
+            config.urls,
+            max_concurrency=config.max_concurrency,
+            timeout_s=config.timeout_s,
+            retry_s=config.retry_s,
         )
     module, _, attribute = name.partition(":")
     try:
@@ -52,7 +53,7 @@ def make_sandbox(config: Mapping[str, Any]) -> Sandbox:
             f'coding.sandbox.name={name}: neither "embedded" nor "fusion", and not importable as '
             f'"package.module:Class" ({error})'
         ) from error
-    return sandbox_class(**config["kwargs"])
+    return sandbox_class(**config.kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,10 @@ class Graders:
         return (await self.public.grade_code(problem, verdict.code)).passed
 
 
-def check_service(sandbox: Mapping[str, Any]) -> None:
+def check_service(sandbox: SandboxConfig) -> None:
     """Make sure, before anything expensive starts, that a service which is to judge is there.
 
     The embedded sandbox is not tried: it starts on the nodes that train, maybe not on this one.
-
-    Args:
-        sandbox: the resolved `coding.sandbox`.
 
     Raises:
         ConfigError: what answers there is no SandboxFusion, or one that cannot be used.
@@ -95,7 +93,7 @@ def check_service(sandbox: Mapping[str, Any]) -> None:
         async with make_sandbox(sandbox):
             pass
 
-    if sandbox["name"] == "fusion":
+    if sandbox.name == "fusion":
         asyncio.run(start_and_stop())
 
 
@@ -143,28 +141,32 @@ async def start_graders(
 
 @asynccontextmanager
 async def open_judge(
-    coding: Mapping[str, Any], *, stop_on_timeout: bool = False
+    sandbox: SandboxConfig,
+    *,
+    style: PromptStyle,
+    stop_early: bool,
+    stop_on_timeout: bool = False,
 ) -> AsyncIterator[Graders]:
-    """Start the graders that the resolved `coding:` subtree describes; stop them on leaving.
-
-    Sparse rewards need only know whether a program passes, so judging stops at the first failure;
-    dense ones run every hidden test, since stopping early would bias the pass fraction.
+    """Start the graders of a configuration; stop them on leaving.
 
     Args:
+        style: of the prompts that completions answer.
+        stop_early: as of `ExecutionGrader`. Sparse rewards need only know whether a program passes;
+            for dense ones every hidden test runs, since stopping would bias the pass fraction.
         stop_on_timeout: as of `start_graders`.
     """
     async with start_graders(
-        make_sandbox(coding["sandbox"]),
-        at_once=_programs_at_once(coding["sandbox"]),
-        bare=coding["prompt"] == "bare",
-        stop_early=coding["reward"]["kind"] == "sparse",
+        make_sandbox(sandbox),
+        at_once=_programs_at_once(sandbox),
+        bare=style is PromptStyle.bare,
+        stop_early=stop_early,
         stop_on_timeout=stop_on_timeout,
-        max_failure_rate=coding["sandbox"]["max_failure_rate"],
+        max_failure_rate=sandbox.max_failure_rate,
     ) as graders:
         yield graders
 
 
-def _programs_at_once(config: Mapping[str, Any]) -> int:
-    if config["name"] == "fusion":
-        return config["max_concurrency"]
-    return config["workers"] or len(os.sched_getaffinity(0))
+def _programs_at_once(config: SandboxConfig) -> int:
+    if config.name == "fusion":
+        return config.max_concurrency
+    return config.workers or len(os.sched_getaffinity(0))

@@ -6,26 +6,14 @@ Pure, and all off by default. Each addition is a part of the reward by its own n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import Rule, is_one_block
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.reward_config import LengthBonus, RewardConfig
 from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.types import Problem, Reward, Verdict
-
-
-class LengthBonus(StrEnum):
-    """Which programs are worth more for being short."""
-
-    accepted = "accepted"
-    """Accepted ones only: no short program that fails is worth more than a long one that passes."""
-    partial = "partial"
-    """All, in proportion to the share of hidden tests passed. A short program that fails some may then
-    be worth more than a long one that passes all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,33 +40,32 @@ class Shaping:
     overlong_weight: float = 1.0
 
     @classmethod
-    def of(cls, coding: Mapping[str, Any], *, max_tokens: int) -> Shaping:
-        """From the resolved `coding:` subtree.
+    def of(cls, reward: RewardConfig, *, style: PromptStyle, max_tokens: int) -> Shaping:
+        """From a configuration.
 
         Raises:
             ConfigError: names the key that makes no sense.
         """
-        reward = coding["reward"]
-        given = dict(reward["shaping"])
-        where = "coding.reward.shaping"
+        given, where = reward.shaping, "coding.reward.shaping"
         for name in ("length_weight", "format_weight", "overlong_buffer", "overlong_weight"):
-            if given[name] < 0:
-                raise ConfigError(f"{where}.{name}={given[name]}: at least 0, which is off")
-        if given["length_cap"] < 1:
-            raise ConfigError(f"{where}.length_cap={given['length_cap']}: at least 1")
-        if given["overlong_buffer"] > max_tokens:
+            if getattr(given, name) < 0:
+                raise ConfigError(
+                    f"{where}.{name}={getattr(given, name)}: at least 0, which is off"
+                )
+        if given.length_cap < 1:
+            raise ConfigError(f"{where}.length_cap={given.length_cap}: at least 1")
+        if given.overlong_buffer > max_tokens:
             raise ConfigError(
-                f"{where}.overlong_buffer={given['overlong_buffer']}: at most the longest response, "
+                f"{where}.overlong_buffer={given.overlong_buffer}: at most the longest response, "
                 f"data.max_response_length={max_tokens}"
             )
-        given["length_bonus"] = LengthBonus(given["length_bonus"])
-        partial = given["length_weight"] and given["length_bonus"] is LengthBonus.partial
-        if partial and reward["kind"] != RewardKind.dense:
+        partial = given.length_weight and given.length_bonus is LengthBonus.partial
+        if partial and reward.kind is not RewardKind.dense:
             raise ConfigError(
                 f"{where}.length_bonus=partial scales the share of tests passed, which only "
                 "coding.reward.kind=dense knows"
             )
-        return cls(style=PromptStyle(coding["prompt"]), max_tokens=max_tokens, **given)
+        return cls(style=style, max_tokens=max_tokens, **asdict(given))
 
 
 def shaped(

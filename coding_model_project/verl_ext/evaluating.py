@@ -9,11 +9,13 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from coding_model_project.configs.schema import EvaluationMode
+from coding_model_project.configs.schema import BaselineConfig
+from coding_model_project.configs.typed import coding_of, evaluation_settings
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.evaluate import evaluate
-from coding_model_project.evaluation.settings import Settings, simple_backend
+from coding_model_project.evaluation.evaluation_config import EvaluationMode
+from coding_model_project.evaluation.settings import simple_backend
 from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
@@ -30,22 +32,26 @@ def run(
     Raises:
         ConfigError: also if there is no such model.
     """
-    asked = config.coding.evaluation
+    coding = coding_of(config)
+    assert isinstance(coding, BaselineConfig)
+    asked = coding.evaluation
     if asked.base_url is None:
         checks.check_model("coding.evaluation.model", asked.model)
-    checks.check_memory(config.coding.min_memory_gb)
+    checks.check_memory(coding.min_memory_gb)
     prepare_environment("cpu" if count_gpus() == 0 else "cuda")
     processes.start_sentinel()
     # As Ctrl-C, which asyncio knows to turn into an orderly end.
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        return evaluate(config, _backend(config), command=command, say=say)
+        backend = _backend(config, coding)
+        settings = evaluation_settings(config)
+        return evaluate(settings, backend, config=config, command=command, say=say)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _backend(config: DictConfig) -> Backend:
-    if Settings.of(config).mode == EvaluationMode.verl.name:
+def _backend(config: DictConfig, coding: BaselineConfig) -> Backend:
+    if coding.evaluation.mode is EvaluationMode.verl:
         if find_spec("verl") is None:
             raise ConfigError(
                 "coding.evaluation.mode=verl: verl is not installed; run `make setup`, or name a server "
@@ -54,4 +60,4 @@ def _backend(config: DictConfig) -> Backend:
         from coding_model_project.verl_ext.rollout_backend import VerlBackend
 
         return VerlBackend(config)
-    return simple_backend(config, on_cpu=count_gpus() == 0)
+    return simple_backend(coding.evaluation, seed=coding.seed, on_cpu=count_gpus() == 0)

@@ -1,8 +1,8 @@
 """`sandbox=` chooses where programs run, in every recipe."""
 
 import pytest
-from omegaconf import OmegaConf
 
+from coding_model_project.configs.typed import coding_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.launch.compose import compose_recipe
@@ -14,8 +14,7 @@ URLS = "coding.sandbox.urls=[http://one:8080,http://two:8080]"
 
 def sandbox(recipe, *overrides):
     config = compose_recipe(recipe, ["hardware=cpu", *overrides])
-    resolved = OmegaConf.to_container(config.coding.sandbox, resolve=True, enum_to_str=True)
-    return make_sandbox(resolved)  # type: ignore[arg-type]
+    return make_sandbox(coding_of(config).sandbox)
 
 
 @pytest.mark.parametrize("recipe", ["sft", "grpo"])

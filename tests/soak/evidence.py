@@ -12,14 +12,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.problems import read_problems
 from coding_model_project.grading.judge import open_judge
-from coding_model_project.grading.rewards import REWARDS
+from coding_model_project.grading.rewards import REWARDS, RewardKind
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout, read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 _EPSILON = 1e-6
 """What GRPO adds to a group's standard deviation, in verl."""
@@ -88,14 +90,13 @@ async def evidence(run: RunFolder) -> list[Evidence]:
 
 async def _true_rewards(run: RunFolder, rows: Sequence[Rollout]) -> dict[tuple[str, str], float]:
     """By problem and completion, from the embedded sandbox."""
-    config = OmegaConf.load(run.config).coding
-    coding = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(coding, dict)
-    coding["sandbox"]["name"] = "embedded"
-    problems = {p.id: p for path in coding["problems"] for p in read_problems(path)}
-    reward = REWARDS[coding["reward"]["kind"]]
+    config = DictConfig(OmegaConf.load(run.config))
+    coding = coding_of(config)
+    problems = {p.id: p for path in coding.problems for p in read_problems(path)}
+    reward = REWARDS[coding.reward.kind]
     truth = {}
-    async with open_judge(coding) as judge:  # type: ignore[arg-type]
+    early = coding.reward.kind is RewardKind.sparse
+    async with open_judge(SandboxConfig(), style=coding.prompt, stop_early=early) as judge:
         for row in rows:
             problem = problems[row.problem]
             verdict = await judge.hidden.grade(problem, row.completion)

@@ -79,7 +79,7 @@ def _nearest(code: str, right: Sequence[str]) -> str:
 def trace_row(problem: Problem, trace: Trace, style: PromptStyle) -> dict[str, Any]:
     """A row for verl's SFT data set, as `rows.sft_row` makes them, so that files of both can be mixed.
 
-    verl's own data set would train on the wrong program, too: `verl_ext.trainers.last_answer` trains on the last
+    verl's own data set would train on the wrong program, too: `LastAnswerDataset` trains on the last
     answer only.
     """
     row = sft_row(problem, trace.right, style)

@@ -8,6 +8,8 @@ from typing import Any
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.configs.schema import CodingConfig
+from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
@@ -29,19 +31,19 @@ def check_values(config: DictConfig) -> None:
     """
     refuse_legacy_keys(config)
     check_rules(config)
-    coding: Any = OmegaConf.to_container(config.coding, resolve=True, enum_to_str=True)
-    make_sandbox(coding["sandbox"])
+    coding = coding_of(config)
+    make_sandbox(coding.sandbox)
     if "actor_rollout_ref" in config:
         _check_grpo_values(config, coding)
     if "engine" in config:
         _check_sft_values(config)
 
 
-def _check_grpo_values(config: DictConfig, coding: Any) -> None:
+def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
     """Raises:
     ConfigError: names the key and the way out.
     """
-    Shaping.of(coding, max_tokens=config.data.max_response_length)
+    Shaping.of(coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length)
     repair_config.check_values(config)
     bash_config.check_values(config)
     _check_divides(

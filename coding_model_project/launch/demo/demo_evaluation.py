@@ -12,9 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import UngradableError
 from coding_model_project.evaluation.backends.generation import Sampling, VllmGenerator
@@ -22,6 +19,7 @@ from coding_model_project.grading.batch import judge_completions
 from coding_model_project.grading.judge import open_judge
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.launch.device import prepare_environment
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem, Verdict
 
 N_PROBLEMS = 200
@@ -71,8 +69,7 @@ async def _judge(
     problems: list[Problem], texts: list[list[str]]
 ) -> tuple[list[float], dict[str, float]]:
     """Accepted share per problem, and the share of each error group over all samples."""
-    coding: Any = OmegaConf.to_container(OmegaConf.structured(CodingConfig), enum_to_str=True)
-    async with open_judge(coding | {"prompt": str(PromptStyle.bare)}) as judge:
+    async with open_judge(SandboxConfig(), style=PromptStyle.bare, stop_early=True) as judge:
         outcomes = await judge_completions(problems, texts, judge.hidden)
     graded = [[_graded(outcome) for outcome in group] for group in outcomes]
     flat = [verdict for group in graded for verdict in group]

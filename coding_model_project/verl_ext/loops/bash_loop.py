@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
+from coding_model_project.configs.typed import coding_of
 from coding_model_project.errors import (
     CodingModelError,
     DataError,
@@ -38,7 +39,12 @@ from coding_model_project.harbor.bash_agent import (
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.launch.checks.bash_config import reply_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
-from coding_model_project.verl_ext.rewards.judging import EPISODE, Bench, leave_out, plain_verdict
+from coding_model_project.verl_ext.rewards.judging import (
+    EPISODE,
+    JudgePool,
+    leave_out,
+    plain_verdict,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +63,17 @@ class _Place:
     """What the episodes of a worker share: problems, and rooms on this machine."""
 
     def __init__(self, config: DictConfig) -> None:
-        coding: Any = OmegaConf.to_container(config.coding, resolve=True)
-        self.bench = Bench(coding)
-        bash = coding["bash"]
+        coding = coding_of(config)
+        self.pool = JudgePool(coding)
+        bash = coding.bash
         self.limits = Limits(
-            turns=bash["turns"],
-            command_s=bash["command_s"],
-            total_s=bash["total_s"],
-            output_bytes=bash["output_bytes"],
+            turns=bash.turns,
+            command_s=bash.command_s,
+            total_s=bash.total_s,
+            output_bytes=bash.output_bytes,
         )
-        breaker = CircuitBreaker(max_rate=coding["sandbox"]["max_failure_rate"])
-        self.grader = HarborGrader(limiter=Limiter(bash["rooms"]), breaker=breaker)
+        breaker = CircuitBreaker(max_rate=coding.sandbox.max_failure_rate)
+        self.grader = HarborGrader(limiter=Limiter(bash.rooms), breaker=breaker)
 
 
 _places: dict[str, _Place] = {}
@@ -96,7 +102,7 @@ class BashLoop(AgentLoopBase):
     async def _run(
         self, place: _Place, sampling_params: dict[str, Any], row: Mapping[str, Any]
     ) -> AgentLoopOutput:
-        problem = place.bench.problem(str(row["reward_model"]["ground_truth"]))
+        problem = place.pool.problem(str(row["reward_model"]["ground_truth"]))
         model = _Policy(self, sampling_params, row)
         agent = BashAgent(model, place.limits)
 

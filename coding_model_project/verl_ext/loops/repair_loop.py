@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
+from coding_model_project.configs.typed import coding_of
 from coding_model_project.errors import CodingModelError
 from coding_model_project.launch.checks.repair_config import attempt_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
@@ -97,6 +97,5 @@ class RepairLoop(AgentLoopBase):
     def _judge(self) -> PublicJudge:
         run_dir = self.config.coding.run_dir
         if run_dir not in _judges:
-            coding: Any = OmegaConf.to_container(self.config.coding, resolve=True)
-            _judges[run_dir] = PublicJudge(coding)
+            _judges[run_dir] = PublicJudge(coding_of(self.config))
         return _judges[run_dir]

@@ -10,9 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import CodingModelError, DataError
 from coding_model_project.grading.judge import Graders, open_judge
+from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.runs.ungradable import Ungradable, note, reason_of
 from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 
@@ -25,17 +27,13 @@ EPISODE = "bash_episode"
 (`bash_loop.Told`) and verdict, as plain data."""
 
 
-class Bench:
-    """The problems of `coding.problems` by id, and the judge, started when it is first needed.
+class JudgePool:
+    """The problems of `coding.problems` by id, and the judge, started when it is first needed."""
 
-    Args:
-        coding: the resolved `coding:` subtree.
-    """
-
-    def __init__(self, coding: Mapping[str, Any]) -> None:
+    def __init__(self, coding: CodingConfig) -> None:
         self._coding = coding
         self._problems = {
-            problem.id: problem for path in coding["problems"] for problem in read_problems(path)
+            problem.id: problem for path in coding.problems for problem in read_problems(path)
         }
         self._stack = AsyncExitStack()
         self._starting: asyncio.Task[Graders] | None = None
@@ -53,9 +51,13 @@ class Bench:
     async def judge(self) -> Graders:
         """The judge; all who wait for a start that fails get its error, and the next tries anew."""
         if self._starting is None:
-            self._starting = asyncio.ensure_future(
-                self._stack.enter_async_context(open_judge(self._coding))
+            coding = self._coding
+            opened = open_judge(
+                coding.sandbox,
+                style=coding.prompt,
+                stop_early=coding.reward.kind is RewardKind.sparse,
             )
+            self._starting = asyncio.ensure_future(self._stack.enter_async_context(opened))
         starting = self._starting
         try:
             return await asyncio.shield(starting)

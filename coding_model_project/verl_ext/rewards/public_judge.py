@@ -7,7 +7,6 @@ completion and get back what the model may be told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +14,10 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.errors import CodingModelError, SandboxError
 from coding_model_project.grading.observation import can_repair, observation
-from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.verl_ext.rewards.judging import Bench
+from coding_model_project.verl_ext.rewards.judging import JudgePool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +34,16 @@ class Seen:
 class _PublicJudge:
     """The process's side."""
 
-    def __init__(self, coding: Mapping[str, Any]) -> None:
-        self._bench = Bench(coding)
-        self._style = PromptStyle(coding["prompt"])
-        self._max_bytes = coding["repair"]["observation_bytes"]
+    def __init__(self, coding: CodingConfig) -> None:
+        self._pool = JudgePool(coding)
+        self._style = coding.prompt
+        self._max_bytes = coding.repair.observation_bytes
 
     async def look(self, problem_id: str, completion: str) -> Seen:
-        problem = self._bench.problem(problem_id)
+        problem = self._pool.problem(problem_id)
         if not can_repair(problem):
             return Seen(error=None, message=None, judge_s=0.0)
-        judge = await self._bench.judge()
+        judge = await self._pool.judge()
         verdict = await judge.public.grade(problem, completion)
         message = observation(problem, verdict, style=self._style, max_bytes=self._max_bytes)
         error = verdict.error and str(verdict.error)
@@ -52,13 +51,9 @@ class _PublicJudge:
 
 
 class PublicJudge:
-    """A node's judge of public tests, as an agent-loop worker calls it; started by whoever is first.
+    """A node's judge of public tests, as an agent-loop worker calls it; started by whoever is first."""
 
-    Args:
-        coding: the resolved `coding:` subtree.
-    """
-
-    def __init__(self, coding: Mapping[str, Any]) -> None:
+    def __init__(self, coding: CodingConfig) -> None:
         self._coding = coding
         self._actor: Any = None
 
@@ -89,7 +84,7 @@ class PublicJudge:
         return (
             ray.remote(_PublicJudge)
             .options(
-                name=f"public judge of {self._coding['run_dir']} on {node}",
+                name=f"public judge of {self._coding.run_dir} on {node}",
                 get_if_exists=True,
                 num_cpus=0,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),

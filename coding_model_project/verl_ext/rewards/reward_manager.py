@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from coding_model_project.configs.typed import coding_of
+from coding_model_project.episodes.repair_config import RepairReward
 from coding_model_project.errors import CodingModelError
 from coding_model_project.grading.rewards import REWARDS, discounted
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
@@ -26,7 +28,7 @@ from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 from coding_model_project.verl_ext.rewards.judging import (
     ATTEMPTS,
     EPISODE,
-    Bench,
+    JudgePool,
     leave_out,
     verdict_of,
 )
@@ -58,15 +60,16 @@ class CodeRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self._decode = tokenizer.decode
-        self._coding: dict[str, Any] = OmegaConf.to_container(config.coding, resolve=True)  # type: ignore[assignment]
-        self._bench = Bench(self._coding)
-        self._reward = REWARDS[self._coding["reward"]["kind"]]
-        self._shaping = Shaping.of(self._coding, max_tokens=config.data.max_response_length)
-        self._check_public = self._coding["reward"]["check_public"]
-        repair = self._coding["repair"]
-        self._rewards_best = repair["reward"] == "best"
-        self._discount: float = repair["discount"]
-        self._run_dir = Path(self._coding["run_dir"])
+        coding = coding_of(config)
+        self._pool = JudgePool(coding)
+        self._reward = REWARDS[coding.reward.kind]
+        self._shaping = Shaping.of(
+            coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length
+        )
+        self._check_public = coding.reward.check_public
+        self._rewards_best = coding.repair.reward is RepairReward.best
+        self._discount = coding.repair.discount
+        self._run_dir = Path(coding.run_dir)
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Judge one trajectory.
@@ -88,7 +91,7 @@ class CodeRewardManager(RewardManagerBase):
 
     async def _judged(self, item: Any, generated_at: float) -> dict[str, Any]:
         about = item.non_tensor_batch
-        problem = self._bench.problem(about["reward_model"]["ground_truth"])
+        problem = self._pool.problem(about["reward_model"]["ground_truth"])
         told = about.get("tool_extra_fields", {})
         tokens = self._response(item)
         if EPISODE in told:
@@ -101,7 +104,7 @@ class CodeRewardManager(RewardManagerBase):
         """Judge a response of one answer, or of several attempts."""
         spans = [(attempt["start"], attempt["end"]) for attempt in attempts] or [(0, len(tokens))]
         answers = [self._decode(tokens[a:b], skip_special_tokens=True) for a, b in spans]
-        judge = await self._bench.judge()
+        judge = await self._pool.judge()
         graded = self._graded(len(answers))
         verdicts = await asyncio.gather(
             *(judge.hidden.grade(problem, answers[number]) for number in graded)
@@ -188,7 +191,7 @@ def _found(
 
 
 def bash_info(ending: str, replies: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What `sample_info` does not know of a bash agent's episode; `step_metrics.bash_metrics` reads it."""
+    """What `sample_info` does not know of a bash agent's episode, for `step_metrics.bash_metrics`."""
     commands = [reply for reply in replies if reply["command"] is not None]
     return {
         "bash_commands": float(len(commands)),

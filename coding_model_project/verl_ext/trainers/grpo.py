@@ -12,6 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.configs.typed import coding_of
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.grading.judge import check_service
 from coding_model_project.launch.checks.bash_config import has_bash
@@ -41,7 +42,7 @@ def train(config: DictConfig) -> None:
         TrainingError: a worker died, a weight sync failed, or the judge is out of order.
     """
     check_grpo(config)
-    check_service(plain(config).coding.sandbox)
+    check_service(coding_of(config).sandbox)
     with forkserver.running() if _forks_workers(config) else contextlib.nullcontext() as python:
         _train(config, python)
 

@@ -1,7 +1,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.configs.schema import RewardKind as ConfiguredKind
 from coding_model_project.grading.rewards import RewardKind, reward
 from coding_model_project.types import ErrorType, TestResult, Verdict
 from tests.fakes import stdin_problem
@@ -40,7 +39,3 @@ def test_no_code_and_tests_that_did_not_run_earn_nothing():
     for kind in RewardKind:
         assert reward(kind)(stdin_problem(), verdict([], 3, code=None)).total == 0.0
     assert reward(RewardKind.sparse)(stdin_problem(), verdict([None], 3)).total == 0.0
-
-
-def test_the_configurations_kinds_are_these():
-    assert {kind.value for kind in ConfiguredKind} == {kind.value for kind in RewardKind}

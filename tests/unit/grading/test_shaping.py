@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.reward_config import LengthBonus, RewardConfig, ShapingConfig
 from coding_model_project.grading.rewards import RewardKind, reward
 from coding_model_project.grading.shaping import (
     Answer,
-    LengthBonus,
     Shaping,
     length_factor,
     overlong,
@@ -136,34 +136,18 @@ def test_the_format_reward_is_for_exactly_one_block(completion, clean):
     assert value(by, completion, None, None).parts["format"] == (0.1 if clean else 0.0)
 
 
-CODING = {
-    "prompt": "fenced",
-    "reward": {
-        "kind": "sparse",
-        "shaping": {
-            "length_weight": 0.0,
-            "length_cap": 2.0,
-            "length_bonus": "accepted",
-            "format_weight": 0.0,
-            "overlong_buffer": 0,
-            "overlong_weight": 1.0,
-        },
-    },
-}
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
         {"length_weight": -1.0},
         {"length_cap": 0.5},
         {"overlong_buffer": 101},
-        {"length_bonus": "partial", "length_weight": 1.0},
+        {"length_bonus": LengthBonus.partial, "length_weight": 1.0},
     ],
 )
 def test_shaping_that_makes_no_sense_is_refused_by_its_key(wrong):
-    assert Shaping.of(CODING, max_tokens=100) == OFF
-    keys = CODING["reward"]["shaping"] | wrong
-    coding = {**CODING, "reward": {"kind": "sparse", "shaping": keys}}
+    usual = RewardConfig()
+    assert Shaping.of(usual, style=PromptStyle.fenced, max_tokens=100) == OFF
+    given = RewardConfig(shaping=ShapingConfig(**wrong))
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        Shaping.of(coding, max_tokens=100)
+        Shaping.of(given, style=PromptStyle.fenced, max_tokens=100)

@@ -28,6 +28,7 @@ from coding_model_project.sandbox.fusion import (
 )
 from coding_model_project.sandbox.fusion.capabilities import Facts
 from coding_model_project.sandbox.fusion.client import TOKEN_VARIABLE
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.types import (
     Asserts,
@@ -385,7 +386,7 @@ async def test_the_token_comes_from_the_environment(monkeypatch):
 
 @pytest.mark.parametrize("urls", [[], ["localhost:8080"], ["ftp://a"], ["http://"]])
 def test_addresses_are_checked(urls):
-    config = {"name": "fusion", "urls": urls, "max_concurrency": 1, "timeout_s": 1, "retry_s": 1}
+    config = SandboxConfig(name="fusion", urls=urls)
     with pytest.raises(ConfigError, match=r"coding\.sandbox\.urls"):
         make_sandbox(config)
 

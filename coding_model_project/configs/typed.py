@@ -1,0 +1,81 @@
+"""A composed configuration's `coding:` subtree as one typed object, from the schema to the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf, SCMode
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from coding_model_project.configs.schema import BaselineConfig, CodingConfig, PreferenceConfig
+from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.settings import Settings
+
+
+def coding_of(config: DictConfig) -> CodingConfig:
+    """The `coding:` subtree: a `BaselineConfig` or `PreferenceConfig` where it has their keys.
+
+    Args:
+        config: as a recipe composed it, or as a run's folder or Ray keep it, in plain containers;
+            keys that an older run did not have get their defaults.
+
+    Raises:
+        ConfigError: a key has no value or a wrong one, or an interpolation leads nowhere.
+    """
+    given = config.coding
+    roots = {"evaluation": BaselineConfig, "dpo": PreferenceConfig}
+    root = next((roots[name] for name in roots if name in given), CodingConfig)
+    try:
+        plain = OmegaConf.to_container(given, resolve=True, enum_to_str=True)
+        whole = OmegaConf.merge({"coding": OmegaConf.structured(root)}, {"coding": plain})
+        typed = OmegaConf.to_container(whole.coding, structured_config_mode=SCMode.INSTANTIATE)
+    except MissingMandatoryValue as error:
+        raise ConfigError(f"{error.full_key}: no value given") from error
+    except OmegaConfBaseException as error:
+        raise ConfigError(
+            f"{error.full_key}: {' '.join(str(error).split('full_key')[0].split())}; write \\${{ for "
+            "${ in a text"
+        ) from error
+    return cast(CodingConfig, typed)
+
+
+def evaluation_settings(config: DictConfig) -> Settings:
+    """The settings of an evaluation.
+
+    Raises:
+        ConfigError: names the key that makes no sense.
+    """
+    coding = coding_of(config)
+    assert isinstance(coding, BaselineConfig)
+    return Settings.of(
+        coding.evaluation,
+        run_dir=Path(coding.run_dir),
+        seed=coding.seed,
+        prompt=coding.prompt,
+        observation_bytes=coding.repair.observation_bytes,
+        sandbox=coding.sandbox,
+        force=coding.force,
+    )
+
+
+def new_config(coding: Mapping[str, Any], evaluation: Mapping[str, Any]) -> DictConfig:
+    """A configuration as `recipes.baseline` composes it, without Hydra.
+
+    Args:
+        coding: values of keys of `coding:`.
+        evaluation: values of keys of `coding.evaluation`; None leaves the default.
+
+    Raises:
+        ConfigError: a key or value that the schema does not have.
+    """
+    given = {name: value for name, value in evaluation.items() if value is not None}
+    try:
+        schema = OmegaConf.structured(BaselineConfig)
+        return OmegaConf.create(
+            {"coding": OmegaConf.merge(schema, dict(coding), {"evaluation": given})}
+        )
+    except OmegaConfBaseException as error:
+        text = " ".join(str(error).split("full_key")[0].split())
+        raise ConfigError(f"coding.{error.full_key}: {text}") from error

@@ -1,0 +1,1 @@
+"""Samples of several answers: how an episode goes on, whoever generates its answers."""

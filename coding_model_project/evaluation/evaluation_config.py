@@ -1,0 +1,124 @@
+"""`coding.evaluation`: what is evaluated, and how."""
+
+# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from coding_model_project.config_key import key
+
+
+class EvaluationMode(StrEnum):
+    """What generates in an evaluation."""
+
+    simple = "simple"
+    verl = "verl"
+
+
+class TokenLimitField(StrEnum):
+    """The field of a request that holds the longest completion."""
+
+    max_tokens = "max_tokens"
+    max_completion_tokens = "max_completion_tokens"
+
+
+@dataclass
+class EvaluationConfig:
+    """Of `recipes.baseline` only."""
+
+    model: str = key(
+        "???",
+        "The model: a folder or a hub name; with `base_url`, the name it is served by.",
+    )
+    datasets: list[str] = key(
+        ["tinycode_test"],
+        "Data sets by name (`humaneval`, `mbpp_reg`, `codecontests_valid`), as `NAME=PATH`, or as the "
+        "path of a file of problems.",
+    )
+    data_dir: str | None = key(
+        None,
+        "Where to look for data sets by name. null: the environment variable `CODING_DATA_DIR`, else "
+        "`./data`.",
+    )
+    protocol: str = key(
+        "greedy",
+        "How is sampled: `greedy` (EVAL@1), `sampled` (EVAL@k: 16 samples) or `budget` (EVAL@budget: "
+        "32 samples). The next four keys change it, and with it the hash that is compared.",
+    )
+    n: int | None = key(None, "Samples per problem. null: the protocol's.", unit="samples")
+    temperature: float | None = key(
+        None, "Sampling temperature; 0 is greedy. null: the protocol's.", unit="1"
+    )
+    top_p: float | None = key(
+        None, "Sample from the likeliest tokens of this mass. null: the protocol's.", unit="share"
+    )
+    max_tokens: int | None = key(None, "Longest completion. null: the protocol's.", unit="tokens")
+    system_prompt: str | None = key(
+        None, "System message before each problem, part of the hash. null: none is sent."
+    )
+    repair_rounds: int = key(
+        0,
+        "How often an answer that fails a public test may be repaired within its sample; its tokens and "
+        "judge-seconds are those of all its attempts. How much the model is shown: "
+        "`coding.repair.observation_bytes`.",
+        unit="rounds",
+    )
+    stop_early: bool = key(
+        False,
+        "Judge a program until its first failing test only: much faster where problems have many slow "
+        "tests, but there is no pass ratio.",
+    )
+    limit: int | None = key(None, "Only the first problems of each data set.", unit="problems")
+    max_tests: int | None = key(
+        None, "Judge by at most this many hidden tests of each problem.", unit="tests"
+    )
+    mode: EvaluationMode = key(
+        EvaluationMode.simple,
+        "What generates: `simple` is vLLM in this process, or the server at `base_url`; `verl` is "
+        "verl's standalone rollout.",
+    )
+    base_url: str | None = key(
+        None,
+        "An OpenAI-compatible server, such as `http://localhost:8000/v1`. With one, `recipes.baseline` "
+        "has the defaults of chat models on any hardware: `coding.prompt=fenced` and the protocol's "
+        "`max_tokens`.",
+    )
+    api_key_env: str = key(
+        "OPENAI_API_KEY", "Environment variable that holds the key for that server."
+    )
+    send_seeds: bool = key(
+        True, "Send that server each sample's seed; false for one that refuses the field."
+    )
+    token_limit_field: TokenLimitField = key(
+        TokenLimitField.max_tokens,
+        "Field of the request that holds `max_tokens`: hosted reasoning models take "
+        "`max_completion_tokens` only.",
+    )
+    extra_body: dict[str, Any] = key(
+        {},
+        "More fields of each request to that server: `+coding.evaluation.extra_body.top_k=20`; null "
+        "leaves a field out (`temperature`). Part of the hash.",
+    )
+    timeout_s: float = key(600.0, "How long that server may take for an answer.", unit="s")
+    retry_s: float = key(
+        300.0,
+        "How long a request that it failed to answer is tried again before the evaluation ends, to be "
+        "resumed.",
+        unit="s",
+    )
+    concurrency: int | None = key(
+        None, "Requests at once. null: 256, or 32 to a server.", unit="requests"
+    )
+    max_model_len: int | None = key(
+        None, "Tokens of prompt and completion together. null: the model's limit.", unit="tokens"
+    )
+    dtype: str = key("auto", "Of the model's weights in vLLM: `auto`, `float32`, `bfloat16`.")
+    shard: str | None = key(
+        None, "Only a part of the problems: `0/4` is the first of four parts. null: all."
+    )
+    wandb: bool = key(
+        False, "Log metrics and a table of samples to W&B (offline unless `WANDB_MODE` says else)."
+    )

@@ -1,0 +1,61 @@
+"""`coding.sandbox`: where programs run."""
+
+# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coding_model_project.config_key import key
+from coding_model_project.isolation.confine import Tier
+
+
+@dataclass
+class SandboxConfig:
+    name: str = key(
+        "embedded",
+        "`embedded`, `fusion` for SandboxFusion servers (`sandbox=fusion`), or "
+        "`package.module:Class` for a Sandbox of your own.",
+    )
+    workers: int | None = key(
+        None,
+        "Programs judged at once, per node, by `embedded`. null: one per CPU core.",
+        unit="programs",
+    )
+    min_tier: Tier = key(
+        Tier.seccomp,
+        "Refuse to start `embedded` below this isolation; strongest last. Does not apply to `fusion`, "
+        "which confines programs as strongly as its servers allow and says how in each verdict.",
+    )
+    urls: list[str] = key(
+        [],
+        "SandboxFusion servers for `fusion`, all alike: `coding.sandbox.urls=[http://host:8080]`. "
+        "A token they ask for is read from the environment variable `CODING_SANDBOX_TOKEN`.",
+    )
+    max_concurrency: int = key(
+        32,
+        "Requests to those servers at once, from each node (there is one judge per node); a request "
+        "is a program with all its tests. About four per CPU core of the servers.",
+        unit="requests",
+    )
+    timeout_s: float = key(
+        30.0,
+        "How much longer than the programs in it may take a request may take, queueing included.",
+        unit="s",
+    )
+    retry_s: float = key(
+        180.0,
+        "How long a request that a server failed to answer is tried again before its sample counts "
+        "as ungradable. Once nothing has worked for so long, further ones are tried once.",
+        unit="s",
+    )
+    max_failure_rate: float = key(
+        0.5,
+        "A larger share of ungradable samples in a training step stops the run; in the last 200 "
+        "programs it stops the judge, and so the run.",
+        unit="share",
+    )
+    kwargs: dict[str, Any] = key(
+        {}, "Keyword arguments for a Sandbox of your own: `+coding.sandbox.kwargs.url=http://...`."
+    )
