@@ -17,7 +17,7 @@ from fsspec.utils import get_protocol
 from omegaconf import DictConfig
 
 from coding_model_project.errors import CheckpointError, ConfigError
-from coding_model_project.retrying import Service, announced
+from coding_model_project.http import Service, announced
 from coding_model_project.runs.checkpoints import (
     FOLDER,
     MANIFEST,

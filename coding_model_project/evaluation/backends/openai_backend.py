@@ -31,8 +31,7 @@ from coding_model_project.evaluation.backends.openai_errors import (
     no_such_model,
     not_found,
 )
-from coding_model_project.retry_after import retry_after_s
-from coding_model_project.retrying import Service, announced, reason
+from coding_model_project.http import Service, announced, reason, retry_after_s
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 TOKEN_LIMIT_FIELD = "max_tokens"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.retry_after import retry_after_s
-from coding_model_project.retrying import Service, reason
+from coding_model_project.http import Service, reason, retry_after_s
 from coding_model_project.sandbox.fusion import wire
 
 _PING_S = 5.0

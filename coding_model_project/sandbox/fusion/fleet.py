@@ -16,7 +16,7 @@ import httpx
 import stamina
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.retrying import announced
+from coding_model_project.http import announced
 from coding_model_project.sandbox.fusion import wire
 from coding_model_project.sandbox.fusion.endpoint import Endpoint, NotSandboxFusion, Unavailable
 

@@ -5,7 +5,7 @@ import time
 import pytest
 import stamina
 
-from coding_model_project.retrying import Service, announced, reason
+from coding_model_project.http import Service, announced, reason
 
 
 @pytest.fixture

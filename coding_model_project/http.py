@@ -6,15 +6,16 @@ call `Service.worked` after each answer.
 
 from __future__ import annotations
 
+import email.utils
 import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from stamina.instrumentation import (
     RetryDetails,
@@ -86,7 +87,7 @@ class _Bound:
     end: str
 
 
-_bound: ContextVar[_Bound | None] = ContextVar("coding_model_project.retrying", default=None)
+_bound: ContextVar[_Bound | None] = ContextVar("coding_model_project.http", default=None)
 
 
 @contextmanager
@@ -147,3 +148,17 @@ def _announce(details: RetryDetails) -> None:
 
 def _for_others(hook: RetryHook) -> RetryHook:
     return lambda details: hook(details) if _bound.get() is None else None
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The Retry-After header's seconds, or seconds until its date; None without a sensible one."""
+    value = headers.get("retry-after", "")
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+        return max(0.0, (when - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):  # no date, or one without a time zone
+        return None
