@@ -1,5 +1,7 @@
 """Advice to install something fits how this package was installed."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from coding_model_project import install
@@ -28,7 +30,9 @@ def test_from_a_wheel_it_is_an_extra(wheel):
 
 @pytest.mark.usefixtures("wheel")
 def test_a_recipe_without_verl_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(compose, "find_spec", lambda name: None)
+    monkeypatch.setattr(
+        compose, "find_spec", lambda name: None if name == "verl" else find_spec(name)
+    )
     with pytest.raises(ConfigError) as caught:
         compose.compose_recipe("grpo", ["hardware=cpu"])
     assert "run `pip install 'coding-model-project[train]'`" in str(caught.value)
@@ -36,6 +40,8 @@ def test_a_recipe_without_verl_says_what_to_install(monkeypatch):
 
 @pytest.mark.usefixtures("wheel")
 def test_an_evaluation_needs_no_trainer(monkeypatch):
-    monkeypatch.setattr(compose, "find_spec", lambda name: None)
+    monkeypatch.setattr(
+        compose, "find_spec", lambda name: None if name == "verl" else find_spec(name)
+    )
     config = compose.compose_recipe("baseline", ["hardware=cpu", "coding.evaluation.n=2"])
     assert config.coding.evaluation.n == 2

@@ -32,10 +32,10 @@ def check(user: str, refused: str, *options: str) -> tuple[int, str]:
     if tiers.why_not(Tier.seccomp, sys.executable):
         pytest.skip("no Landlock here")
     program = (
-        "import sys; from coding_model_project.sandbox.embedded import probe;"
+        "import sys; from coding_model_project.sandbox.embedded import tiers;"
         "from coding_model_project.isolation.confine import Tier;"
         "from coding_model_project.errors import SandboxError\n"
-        "try: print(probe.strongest(Tier(sys.argv[1]), sys.executable))\n"
+        "try: print(tiers.strongest(Tier(sys.argv[1]), sys.executable))\n"
         "except SandboxError as error: print(error); sys.exit(3)"
     )
     command = [sys.executable, POORER, user, refused, sys.executable, "-c", program, *options]

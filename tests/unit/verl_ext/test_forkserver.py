@@ -101,7 +101,7 @@ def test_without_a_server_it_is_a_plain_python(script):
 def test_the_server_ends_with_its_parent():
     code = """
 import time
-from coding_model_project.verl_ext import forkserver
+from coding_model_project.verl_ext.cluster import forkserver
 import psutil
 with forkserver.running([]):
     print(psutil.Process().children()[0].pid, flush=True)
