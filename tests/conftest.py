@@ -17,19 +17,22 @@ hypothesis.settings.load_profile("any machine")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-_TOGETHER = ("verl", "browser")
-"""Markers whose tests one process of `pytest -n` runs in order: torch, verl, a browser and Ray's session
-start once, and never more than one GRPO training needs memory."""
+def _shared(item: pytest.Item) -> str | None:
+    """What a test shares with others, which one process of `pytest -n` runs in order: Ray, verl's
+    imports, a browser. Then each starts once, and at most two trainings need memory."""
+    if "in_ray" in getattr(item, "fixturenames", ()):
+        return "ray"
+    return next((name for name in ("verl", "browser") if item.get_closest_marker(name)), None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Give tests that share something slow to one process, and run those in Ray's session last."""
+    """Give tests that share something slow to one process, and begin with what takes longest."""
     for item in items:
-        for marker in _TOGETHER:
-            if item.get_closest_marker(marker):
-                item.add_marker(pytest.mark.xdist_group(marker))
-    items.sort(key=lambda item: "in_ray" in getattr(item, "fixturenames", ()))
+        if (shared := _shared(item)) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(shared))
+    longest_first = ("ray", "verl")
+    items.sort(key=lambda item: (*longest_first, _shared(item)).index(_shared(item)))
     yield
     # xdist 3.8 writes the group where pytest 9.2 no longer looks for a test's name.
     for item in items:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,26 +50,31 @@ class World:
         ]
 
 
-@pytest.fixture(scope="session")
-def ray_session(cpu_platform):
-    """One Ray session for every training in this process: starting it takes as long as a short run."""
+_ray = ExitStack()
+"""Ends the shared session; empty while there is none."""
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End Ray's session after the last test in it: other tests count this process's children."""
+    if "in_ray" not in getattr(nextitem, "fixturenames", ()):
+        _ray.close()
+
+
+@pytest.fixture
+def in_ray(cpu_platform):
+    """One Ray session for all trainings that follow each other here: starting it takes as long as a short
+    run. Afterwards the training rank's slot is free for the next one."""
     import ray
+    from ray.util import placement_group_table, remove_placement_group
+    from ray.util.placement_group import PlacementGroup
 
     from coding_model_project.verl_ext.cluster import forkserver
     from coding_model_project.verl_ext.trainers.grpo import plain, start_ray
 
-    with forkserver.running() as python:
+    if not ray.is_initialized():
+        python = _ray.enter_context(forkserver.running())
         start_ray(plain(compose_recipe("grpo", ["hardware=cpu"])), python)
-        yield
-        ray.shutdown()
-
-
-@pytest.fixture
-def in_ray(ray_session):
-    """The shared session; afterwards the training rank's slot is free for the next run."""
-    from ray.util import placement_group_table, remove_placement_group
-    from ray.util.placement_group import PlacementGroup
-
+        _ray.callback(ray.shutdown)
     yield
     for key, group in placement_group_table().items():
         if group["state"] != "REMOVED":

@@ -14,6 +14,8 @@ import yaml
 from coding_model_project.program import RECIPES
 from tests import fresh
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {"torch", "verl", "ray", "vllm", "transformers"}
 
 

@@ -11,6 +11,8 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import GREEDY
 from coding_model_project.launch.compose import compose_recipe
 
+pytestmark = pytest.mark.slow
+
 PROFILES = ["cpu", "gpu_1x", "gpu_8x"]
 RECIPES = ["sft", "dpo", "grpo", "repair", "harbor"]
 PRESETS = [preset.name for preset in presets()]

@@ -8,6 +8,8 @@ import pytest
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch import sweep
 
+pytestmark = pytest.mark.slow
+
 
 def test_members_are_named_by_what_is_swept_only():
     names = sweep.naming(["experiment=dense,sparse", "coding.seed=1,2", "trainer.nnodes=1"])

@@ -18,6 +18,8 @@ from tests import docs
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import training, training_metrics, write_run
 
+pytestmark = pytest.mark.slow
+
 WITH_BLOCKS = [
     page for page in docs.PAGES if any(b.executed and not b.soak for b in docs.blocks(page))
 ]

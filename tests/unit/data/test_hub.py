@@ -17,6 +17,8 @@ from coding_model_project.data.loaders import LOADERS
 from coding_model_project.data.loaders.remote import hub_patterns
 from tests.unit.data.rows import published as rows
 
+pytestmark = pytest.mark.slow
+
 SHA = "4bb6404fdc6cacfda99d4ac4205087b89d32030c"
 FILE = "full/train-00000-of-00001.parquet"
 WITHOUT_DATASETS = (

@@ -9,6 +9,8 @@ from coding_model_project.evaluation.backends.generation import Completion, Samp
 from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
 from tests.completion_server import CompletionServer, serving
 
+pytestmark = pytest.mark.slow
+
 ASK = [{"role": "user", "content": "one two"}]
 SAMPLING = Sampling(temperature=0.5, max_tokens=7)
 

@@ -18,6 +18,8 @@ from coding_model_project.evaluation.statistics.significance import (
     welch,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (3, 3), (2, 9), (9, 2), (40, 21)])
 def test_mcnemar_is_the_count_of_all_ways_to_toss(gained, lost):

@@ -22,6 +22,8 @@ from coding_model_project.runs.metrics_log import read_metrics
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 EVALUATE = """
 import json, os, shutil, sys, time

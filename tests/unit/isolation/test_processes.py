@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RUN = """
 import subprocess, sys, tempfile, time
 from coding_model_project.isolation.processes import start_sentinel

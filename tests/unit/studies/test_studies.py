@@ -10,6 +10,8 @@ from coding_model_project.studies import curves
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
 
+pytestmark = pytest.mark.slow
+
 DEFINITION = """
 question: Does it?
 expected: It does.

@@ -20,7 +20,7 @@ from coding_model_project.synthetic.tinycode.noise import spoil
 from coding_model_project.synthetic.tinycode.parts import MistakeKind
 from coding_model_project.types import Call, Stdin
 
-pytestmark = pytest.mark.xdist_group("tinycode")  # generated once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tinycode")]  # generated once
 
 SPLITS = ("train", "validation", "test")
 N_SAMPLED = 200

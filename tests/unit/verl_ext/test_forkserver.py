@@ -15,6 +15,8 @@ import pytest
 
 from coding_model_project.verl_ext.cluster import forkserver
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import json, os, sys, time
 print(json.dumps({
