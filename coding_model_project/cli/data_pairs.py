@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,6 @@ from coding_model_project.cli.common import (
     PerProblem,
     ProblemsFile,
     Seed,
-    existing_file,
     given_problems,
 )
 from coding_model_project.errors import ConfigError
@@ -124,47 +123,24 @@ def _read(
         DataError: a file is damaged.
     """
     from coding_model_project.data.training.pairs import Candidate, Judged
-    from coding_model_project.evaluation.accepted import asked
-    from coding_model_project.evaluation.results import (
-        COMPLETIONS,
-        read_completions,
-        read_evaluation,
-    )
-    from coding_model_project.grading.prompts import PromptStyle
+    from coding_model_project.evaluation.judged import one_style, read_judged
     from coding_model_project.types import ErrorType
 
     candidates: dict[str, list[Candidate]] = defaultdict(list)
-    ungradable: dict[str, int] = defaultdict(int)
-    truncated: dict[str, int] = defaultdict(int)
-    styles: dict[str, Path] = {}
-    for folder in folders:
-        evaluation = read_evaluation(folder)
-        asked(evaluation, problems)
-        file = existing_file(folder / COMPLETIONS, "data pairs")
-        texts = {
-            (one.dataset, one.problem, one.sample): one.completion for one in read_completions(file)
-        }
-        styles.setdefault(str(evaluation.settings.get("prompt", "")), folder)
-        for result in evaluation.results:
-            key = result.dataset, result.problem, result.sample
-            if key not in texts:
-                raise ConfigError(
-                    f"{folder / COMPLETIONS}: sample {result.sample} of {result.problem} is missing"
-                )
-            usable = candidates[result.problem]
-            if result.passed is None:
-                ungradable[result.problem] += 1
-            elif result.truncated:
-                truncated[result.problem] += 1
-            else:
-                error = None if result.error is None else ErrorType(result.error).group
-                usable.append(Candidate(completion=texts[key], error=error, tokens=result.tokens))
-    if len(styles) > 1:
-        (one, first), (other, second) = list(styles.items())[:2]
-        raise ConfigError(f"{first} has prompt={one} and {second} prompt={other}: use one of them")
-    style = next(iter(styles), "")
-    if style not in tuple(PromptStyle):
-        raise ConfigError(f"{folders[0]}: its prompts are {style!r}, not one of ours")
+    ungradable: Counter[str] = Counter()
+    truncated: Counter[str] = Counter()
+    read = [read_judged(folder, problems) for folder in folders]
+    for generated, result in (sample for one in read for sample in one.samples):
+        usable = candidates[result.problem]
+        if result.passed is None:
+            ungradable[result.problem] += 1
+        elif result.truncated:
+            truncated[result.problem] += 1
+        else:
+            error = None if result.error is None else ErrorType(result.error).group
+            usable.append(
+                Candidate(completion=generated.completion, error=error, tokens=result.tokens)
+            )
     judged = [
         Judged(
             problem=problems[name],
@@ -177,7 +153,7 @@ def _read(
     ]
     if not judged:
         raise ConfigError(f"{', '.join(map(str, folders))}: no judged sample in it")
-    return judged, PromptStyle(style)
+    return judged, one_style(read)
 
 
 def _say(report: dict[str, Any]) -> None:

@@ -56,18 +56,16 @@ def repair_traces(
     """
     from coding_model_project.data.training.repair_traces import choose_traces, trace_row
     from coding_model_project.data.training.rows import write_rows
-    from coding_model_project.evaluation.accepted import read_accepted, read_rejected, styles
+    from coding_model_project.evaluation.judged import one_style, read_judged
 
     if out.suffix != ".parquet":
         raise ConfigError(f"--out={out}: name it .parquet")
     known = given_problems(problems, dataset, data_dir)
-    read = [read_accepted(path, known) for path in evaluations]
-    style, *others = styles(read)
-    if others:
-        raise ConfigError(f"the evaluations have different prompts: {style} and {others[0]}")
-    rejected = [one for path in evaluations for one in read_rejected(path, known)]
+    read = [read_judged(path, known) for path in evaluations]
+    style = one_style(read)
+    rejected = [one for each in read for one in each.rejected_programs()]
     right: dict[str, list[str]] = defaultdict(list)
-    for one in (one for each in read for one in each.programs):
+    for one in (one for each in read for one in each.accepted_programs()):
         right[one.problem].append(one.code)
     for problem in known.values():
         if problem.id not in right and problem.gold:

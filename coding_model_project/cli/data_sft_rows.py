@@ -30,7 +30,7 @@ from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
     from coding_model_project.data.training.sft_rows import Candidate, Counts
-    from coding_model_project.evaluation.accepted import Accepted
+    from coding_model_project.evaluation.judged import JudgedSamples
     from coding_model_project.types import Problem
 
 GOLD = ("missing", "only")
@@ -74,14 +74,14 @@ def sft_rows(
     from coding_model_project.data.training.rows import sft_row, write_rows
     from coding_model_project.data.training.sft_rows import Choose
     from coding_model_project.data.training.sft_rows import choose as chosen_of
-    from coding_model_project.evaluation.accepted import read_accepted
+    from coding_model_project.evaluation.judged import read_judged
 
     _check(evaluations or [], out, choose, gold)
     known = given_problems(problems, dataset, data_dir)
-    read = [read_accepted(path, known) for path in evaluations or []]
+    read = [read_judged(path, known) for path in evaluations or []]
     style = _style(prompt, read)
-    asked = list({one.id: one for each in read for one in each.problems}.values())
-    candidates = [] if gold == "only" else [c for each in read for c in each.programs]
+    asked = list({name: one for each in read for name, one in each.problems.items()}.values())
+    candidates = [] if gold == "only" else [c for each in read for c in each.accepted_programs()]
     rejected: tuple[str, ...] = ()
     if gold is not None:
         asked = asked or _training(known.values())
@@ -121,20 +121,18 @@ def _check(evaluations: Sequence[Path], out: Path, choose: str, gold: str | None
         raise ConfigError("data sft-rows: name evaluations to take programs from, or --gold only")
 
 
-def _style(given: str | None, read: Sequence[Accepted]) -> Any:
+def _style(given: str | None, read: Sequence[JudgedSamples]) -> Any:
     """The prompts' style: as given, else the evaluations' own."""
-    from coding_model_project.evaluation.accepted import styles
+    from coding_model_project.evaluation.judged import one_style
     from coding_model_project.grading.prompts import PromptStyle
 
     if given is not None:
         if given not in tuple(PromptStyle):
             raise ConfigError(f"--prompt={given}: choose one of {', '.join(PromptStyle)}")
         return PromptStyle(given)
-    found = styles(read)
-    if len(found) != 1:
-        why = f"the evaluations have {' and '.join(found)}" if found else "no evaluation says it"
-        raise ConfigError(f"--prompt: {why}; give fenced or bare")
-    return found[0]
+    if not read:
+        raise ConfigError("--prompt: no evaluation says it; give fenced or bare")
+    return one_style(read)
 
 
 def _training(problems: Iterable[Problem]) -> list[Problem]:
@@ -173,7 +171,7 @@ def _gold(
 
 
 def _report(
-    read: Sequence[Accepted],
+    read: Sequence[JudgedSamples],
     counts: Counts,
     rejected: Sequence[str],
     kept: Sequence[Candidate],
@@ -186,7 +184,7 @@ def _report(
             {
                 "path": str(one.path),
                 "problems": len(one.problems),
-                "samples": one.samples,
+                "samples": len(one.samples),
                 "accepted": one.accepted,
                 "cut_off": one.cut_off,
                 "ungradable": one.ungradable,

@@ -56,8 +56,8 @@ def evaluate(
 
     The last line is JSON. Exit code 3 if an outage ended trials: the same command tries those again.
     """
+    from coding_model_project.episodes.bash import Limits
     from coding_model_project.evaluation.backends.generation import Sampling
-    from coding_model_project.harbor.bash_agent import Limits
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.recording import CONTAINERS, EMBEDDED
     from coding_model_project.runs.folder import sole_writer

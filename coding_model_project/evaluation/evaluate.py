@@ -24,8 +24,7 @@ from coding_model_project.evaluation.results import (
     METRICS,
     RESULTS,
     RUN_INFO,
-    Generated,
-    read_results,
+    read_samples,
 )
 from coding_model_project.evaluation.runner import Known, Runner, read_known
 from coding_model_project.evaluation.settings import Settings
@@ -139,7 +138,8 @@ async def _evaluate(
             say(f"going on with {n_known[0]} completions and {n_known[1]} verdicts")
         if n_known[1] < len(planned):
             await _run(settings, planned, backend, known, completions, results)
-    judged = _joined(folder, planned)
+    by_key = read_samples(folder)
+    judged = [(sample, *by_key[sample.key]) for sample in planned]
     with storage_errors(folder):
         metrics = outputs.write_metrics(folder, [one[2] for one in judged], datasets, protocol)
         outputs.write_rollouts(folder, judged, protocol)
@@ -257,18 +257,6 @@ def _check_same(path: Path, info: Mapping[str, Any]) -> None:
                 f"{path.parent}: began with another {key} ({before[key]} → {info[key]}), maybe "
                 "because problems or the grader have changed; choose another folder"
             )
-
-
-def _joined(folder: Path, planned: Sequence[Sample]) -> list[outputs.Judged]:
-    """Every sample with its completion and result, in the planned order."""
-    by_key = {
-        (result.dataset, result.problem, result.sample): result
-        for result in read_results(folder / RESULTS)
-    }
-    with (folder / COMPLETIONS).open("rb") as lines:
-        generated = (Generated(**orjson.loads(line)) for line in lines)
-        known = {(one.dataset, one.problem, one.sample): one for one in generated}
-    return [(sample, known[sample.key], by_key[sample.key]) for sample in planned]
 
 
 def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:

@@ -45,8 +45,8 @@ class Generated:
     at: float
     """When it ended, in seconds since the epoch."""
     attempts: Sequence[Mapping[str, Any]] = ()
-    """Of a protocol with repair, as `repair_rounds.Attempt` has them: `completion` is the last one's,
-    `tokens` are of all."""
+    """Of a protocol with repair, as `repair_rounds.Episode.plain` gives them: `completion` is the last
+    one's, `tokens` are of all."""
 
     @property
     def public_judge_s(self) -> float:
@@ -156,6 +156,31 @@ def _read(path: Path, kind: type[_Row]) -> Iterator[_Row]:
             except (ValueError, TypeError) as error:
                 what = "a result" if kind is Result else "a completion"
                 raise DataError(f"{path}, line {number}: not {what} ({error})") from error
+
+
+def read_samples(folder: Path) -> dict[tuple[str, str, int], tuple[Generated, Result]]:
+    """All judged samples of an evaluation's folder with their completions, in the order of judging.
+
+    Returns:
+        By data set, problem and number.
+
+    Raises:
+        DataError: a file is damaged, or a verdict's completion is missing.
+    """
+    generated = {
+        (one.dataset, one.problem, one.sample): one
+        for one in read_completions(folder / COMPLETIONS)
+    }
+    found = {}
+    for result in read_results(folder / RESULTS):
+        key = result.dataset, result.problem, result.sample
+        if key not in generated:
+            raise DataError(
+                f"{folder}: sample {result.sample} of {result.problem} has a verdict, but no completion "
+                f"in {COMPLETIONS}"
+            )
+        found[key] = generated[key], result
+    return found
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -151,8 +151,8 @@ class Runner:
         attempts: list[dict[str, Any]] = []
         try:
             episode = await self._episodes.generate(sample)
-            text, tokens = episode.attempts[-1].completion, episode.tokens
-            truncated = episode.truncated
+            text, tokens = episode.completion.text, episode.tokens
+            truncated = episode.completion.truncated
             attempts = episode.plain() if self._protocol.repair_rounds else []
         except PromptError as error:
             refused = f"{type(error).__name__}: {error}"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from coding_model_project.episodes.bash import ContextOverflow, Message, Reply
 from coding_model_project.errors import GenerationError, HarborError, PromptError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
-from coding_model_project.harbor.bash_agent import ContextOverflow, Message, Reply
 
 _TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens", re.IGNORECASE)
 """In what a server says of a conversation that has no room for an answer."""
@@ -29,7 +29,7 @@ class ModelRefused(HarborError):
 
 
 class BackendModel:
-    """See `bash_agent.Model`. One for each trial, since it counts.
+    """See `episodes.bash.Model`. One for each trial, since it counts.
 
     Args:
         attempt: which of a task's attempts this is; its turns have seeds of their own.

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import coding_model_project
 from coding_model_project.codec import to_json
 from coding_model_project.data.loaders.mbpp import without_tests
 from coding_model_project.errors import ConfigError, DataError
@@ -35,19 +34,13 @@ from coding_model_project.harbor.format.task_config import (
 )
 from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.harbor.loader import EXPORTED
+from coding_model_project.isolation.carried_source import carried
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 
 IMAGE = "python:3.11-slim"
 PROGRAM = "/app/solution.py"
-JUDGE = (
-    "__init__", "codec", "errors", "types",
-    "grading/__init__", "grading/compare",
-    "harbor/__init__", "harbor/export/__init__", "harbor/export/inner", "harbor/export/verifier",
-    "sandbox/__init__", "sandbox/embedded/__init__", "sandbox/embedded/asserts",
-    "sandbox/embedded/answers", "sandbox/embedded/callee", "sandbox/embedded/crossing",
-    "sandbox/embedded/run_program",
-)  # fmt: skip
-"""The modules of this package that judge; they import no others and nothing but the standard library."""
+_JUDGE = "coding_model_project.harbor.export.verifier"
+"""It imports nothing but this package's rules and the standard library."""
 
 _START_S, _SPARE_S, _MOST_S = 1.0, 60.0, 3600.0
 """Of a test's start; besides all tests; at most for all of them."""
@@ -192,12 +185,11 @@ def _case(test: Test) -> dict[str, Any]:
 
 def _judge() -> bytes:
     """The judging modules as an archive that Python imports from; the same for the same sources."""
-    root = Path(coding_model_project.__path__[0])
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in JUDGE:
-            entry = zipfile.ZipInfo(f"{root.name}/{name}.py")  # of 1980, whoever makes it and when
-            archive.writestr(entry, (root / f"{name}.py").read_bytes(), zipfile.ZIP_DEFLATED)
+        for path, source in carried(_JUDGE).items():
+            entry = zipfile.ZipInfo(path)  # of 1980, whoever makes it and when
+            archive.writestr(entry, source, zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from coding_model_project import codec, types
 from coding_model_project.harbor.rooms.root import BASE
 from coding_model_project.isolation import linux
-from coding_model_project.sandbox.embedded import asserts, callee, crossing
+from coding_model_project.isolation.carried_source import carried
 
 _GUARD = Path(__file__).parent / "_harbor_guard"
 _LAYER = "/guard"
@@ -21,8 +19,12 @@ _FOLDERS = (
 )
 """Where interpreters look for files that end in .pth."""
 
-_LIBRARY = (asserts, callee, crossing, codec, types)
-"""Of this project, what the guard uses, too."""
+_LIBRARY = "_harbor_guard.library"
+"""What the guard uses of this project is there by that name: a task may install the package itself."""
+_USED = (
+    "coding_model_project.sandbox.embedded.asserts",
+    "coding_model_project.sandbox.embedded.callee",
+)
 
 
 def sources() -> dict[str, str]:
@@ -30,19 +32,7 @@ def sources() -> dict[str, str]:
     files = {f"{_GUARD.name}.pth": f"import {_GUARD.name}\n"}
     for path in _GUARD.glob("*.py"):
         files[f"{_GUARD.name}/{path.name}"] = path.read_text()
-    for module in _LIBRARY:
-        assert module.__file__ is not None
-        path = Path(module.__file__)
-        files[f"{_GUARD.name}/library/{path.name}"] = _at_home(path.read_text())
-    return files | {f"{_GUARD.name}/library/__init__.py": ""}
-
-
-def _at_home(text: str) -> str:
-    """A module's source, with what it imports of this project imported from the library."""
-    names = "|".join(module.__name__.rpartition(".")[2] for module in _LIBRARY)
-    package = r"from coding_model_project(?:\.\w+)*"
-    text = re.sub(rf"{package}\.({names}) import", r"from .\1 import", text)
-    return re.sub(rf"{package} import ({names})\b", r"from . import \1", text)
+    return files | carried(*_USED, as_package=_LIBRARY)
 
 
 def lay(files: dict[str, str]) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 import zlib
 from functools import lru_cache
-from importlib.resources import files
 
-_PACKAGE = "coding_model_project"
-_ENTRY = f"{_PACKAGE}.sandbox.fusion.driver"
+from coding_model_project.isolation.carried_source import PACKAGE, carried
+
+_ENTRY = f"{PACKAGE}.sandbox.fusion.driver"
 
 MARK = "# coding_model_project.driver/1\n"
 """The text's first line. A server that confines programs itself knows the driver by it, and does
@@ -63,36 +62,10 @@ def driver_code(tier: str) -> str:
 
 @lru_cache
 def _sources() -> str:
-    """The driver's module and all of the package that it imports, compressed."""
-    found: dict[str, tuple[bool, str]] = {}
-    pending = [_ENTRY]
-    while pending:
-        name = pending.pop()
-        if name in found:
-            continue
-        source = _source(name)
-        if source is None:  # a name inside of a module, not a module
-            continue
-        found[name] = source
-        pending += [name.rpartition(".")[0]] if "." in name else []
-        pending += _imports(source[1])
+    """The driver's module and all of the package that it imports, compressed: by name, whether it is a
+    package, and its source."""
+    found = {}
+    for path, source in carried(_ENTRY).items():
+        name = path.removesuffix(".py").replace("/", ".")
+        found[name.removesuffix(".__init__")] = (name.endswith(".__init__"), source)
     return base64.b85encode(zlib.compress(json.dumps(found).encode(), 9)).decode()
-
-
-def _source(module: str) -> tuple[bool, str] | None:
-    """Whether a module is a package, and its source; None if it is no module of this package."""
-    *folders, name = module.split(".")[1:] or [""]
-    folder = files(_PACKAGE).joinpath(*folders)
-    for is_package, file in ((True, f"{name}/__init__.py"), (False, f"{name}.py")):
-        if (path := folder.joinpath(*filter(None, file.split("/")))).is_file():
-            return is_package, path.read_text("utf-8")
-    return None
-
-
-def _imports(source: str) -> list[str]:
-    """Names of this package that a module imports as it is imported itself."""
-    names: list[str] = []
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PACKAGE):
-            names += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return names

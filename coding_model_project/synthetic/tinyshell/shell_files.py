@@ -21,8 +21,8 @@ from typing import Any
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
 from coding_model_project.data.training.training_files import write_manifest
+from coding_model_project.episodes.bash import opening
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.harbor.bash_agent import opening
 from coding_model_project.harbor.format.task import RANGE_KEY
 from coding_model_project.harbor.format.task_config import Package, TaskConfig, VerifierConfig
 from coding_model_project.harbor.format.writing import write_task

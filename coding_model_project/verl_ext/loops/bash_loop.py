@@ -1,4 +1,4 @@
-"""An episode of the bash agent on a Harbor task as verl's agent loop; `harbor.bash_agent` has its rules.
+"""An episode of the bash agent on a Harbor task as verl's agent loop; `episodes.bash` has its rules.
 
     prompt | reply with a command | what came of it | reply … | last reply
     mask     1 1 1 1 1 1 1 1 1 1    0 0 0 0 0 0 0 0   1 1 1     1 1 1 1 1
@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from coding_model_project.configs.typed import coding_of
+from coding_model_project.episodes.bash import ContextOverflow, Episode, Limits, Message, Reply
 from coding_model_project.errors import (
     CodingModelError,
     DataError,
@@ -28,14 +29,7 @@ from coding_model_project.errors import (
 )
 from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.grading.limiter import Limiter
-from coding_model_project.harbor.bash_agent import (
-    BashAgent,
-    ContextOverflow,
-    Episode,
-    Limits,
-    Message,
-    Reply,
-)
+from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.launch.checks.bash_config import reply_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
@@ -149,7 +143,7 @@ def _only(agent: BashAgent, problem_id: str) -> Episode:
 
 
 class _Policy:
-    """The model that is trained, as the bash agent asks it. See `bash_agent.Model`."""
+    """The model that is trained, as the bash agent asks it. See `episodes.bash.Model`."""
 
     def __init__(
         self, loop: AgentLoopBase, sampling: dict[str, Any], row: Mapping[str, Any]
@@ -162,7 +156,7 @@ class _Policy:
         """Of each reply's tokens."""
 
     async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
-        """See `bash_agent.Model.reply`.
+        """See `episodes.bash.Model.reply`.
 
         Raises:
             GenerationError: the rollout could not be asked. An OSError would pass for one of the room's.
@@ -172,7 +166,7 @@ class _Policy:
         except OSError as error:
             raise GenerationError(f"the rollout gave no answer: {error}") from error
         self.spans.append((answer.start, answer.end))
-        return Reply(text=answer.text, tokens=answer.tokens, cut=answer.cut)
+        return Reply(text=answer.text, tokens=answer.tokens, cut=answer.truncated)
 
     async def _answer(self, messages: Sequence[Message], max_tokens: int | None) -> Answer:
         if self._talk is None:

@@ -30,7 +30,7 @@ class Answer:
     text: str
     start: int
     end: int
-    cut: bool
+    truncated: bool
     """Ended by its limit and not by the model."""
 
     @property
@@ -106,8 +106,8 @@ class Conversation:
         tokenizer, tokens = self._loop.tokenizer, output.token_ids
         text = tokenizer.decode(tokens, skip_special_tokens=True)
         self._messages.append({"role": "assistant", "content": text})
-        cut = len(tokens) >= max_tokens and tokens[-1] != tokenizer.eos_token_id
-        return Answer(text=text, start=start, end=len(self._mask), cut=cut)
+        truncated = len(tokens) >= max_tokens and tokens[-1] != tokenizer.eos_token_id
+        return Answer(text=text, start=start, end=len(self._mask), truncated=truncated)
 
     async def tell(self, message: Message, *, max_response: int) -> bool:
         """Add a message after the last answer, if the response stays within that many tokens."""

@@ -19,8 +19,8 @@ from coding_model_project.runs.ungradable import Ungradable, note, reason_of
 from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 
 ATTEMPTS = "attempts"
-"""The key of an agent loop's extra fields that holds an episode's attempts (`repair_loop.Attempt`, as
-plain data), for the reward manager. verl's own loop has none: there the response is the one attempt."""
+"""The key of an agent loop's extra fields that holds an episode's attempts (as `repair_loop` gives them),
+for the reward manager. verl's own loop has none: there the response is the one attempt."""
 
 EPISODE = "bash_episode"
 """The same for an episode of the bash agent, which is judged where it took place: its ending, replies

@@ -7,7 +7,6 @@ completion and get back what the model may be told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -15,20 +14,9 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.configs.schema import CodingConfig
+from coding_model_project.episodes.repair import Seen, look_at
 from coding_model_project.errors import CodingModelError, SandboxError
-from coding_model_project.grading.observation import can_repair, observation
 from coding_model_project.verl_ext.rewards.judging import JudgePool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What came of an attempt on the public tests."""
-
-    error: str | None
-    """The error's type; None if the attempt passes them all."""
-    message: dict[str, str] | None
-    """What the model is told; None if the episode ends here."""
-    judge_s: float
 
 
 class _PublicJudge:
@@ -41,13 +29,10 @@ class _PublicJudge:
 
     async def look(self, problem_id: str, completion: str) -> Seen:
         problem = self._pool.problem(problem_id)
-        if not can_repair(problem):
-            return Seen(error=None, message=None, judge_s=0.0)
         judge = await self._pool.judge()
-        verdict = await judge.public.grade(problem, completion)
-        message = observation(problem, verdict, style=self._style, max_bytes=self._max_bytes)
-        error = verdict.error and str(verdict.error)
-        return Seen(error=error, message=message, judge_s=verdict.judge_s)
+        return await look_at(
+            problem, completion, judge.public, style=self._style, max_bytes=self._max_bytes
+        )
 
 
 class PublicJudge:

@@ -18,11 +18,11 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from coding_model_project.configs.typed import coding_of
+from coding_model_project.episodes.bash import Ending
 from coding_model_project.episodes.repair_config import RepairReward
 from coding_model_project.errors import CodingModelError
 from coding_model_project.grading.rewards import REWARDS, discounted
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
-from coding_model_project.harbor.bash_agent import Ending
 from coding_model_project.runs.rollouts import brief
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 from coding_model_project.verl_ext.rewards.judging import (

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.harbor.bash_agent import (
-    BashAgent,
+from coding_model_project.episodes.bash import (
     ContextOverflow,
     Ending,
     Episode,
@@ -14,6 +13,7 @@ from coding_model_project.harbor.bash_agent import (
     Reply,
     command_of,
 )
+from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials

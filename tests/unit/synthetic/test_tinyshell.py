@@ -7,8 +7,9 @@ import random
 import pytest
 
 from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.episodes.bash import Ending, Limits, Reply
 from coding_model_project.harbor.agents import Oracle, Script
-from coding_model_project.harbor.bash_agent import BashAgent, Ending, Limits, Reply
+from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 from coding_model_project.synthetic.tinyshell import Draw, HabitCorpus, generate, trace

@@ -6,8 +6,8 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from omegaconf import OmegaConf
 
+from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.launch.compose import compose_recipe
@@ -104,7 +104,7 @@ async def episode(config, tokenizer, *answers, judge=None):
     from coding_model_project.verl_ext.loops import repair_loop
     from coding_model_project.verl_ext.rewards.public_judge import _PublicJudge
 
-    coding = OmegaConf.to_container(config.coding)
+    coding = coding_of(config)
     # In a run it is the same object, in a process of its own.
     repair_loop._judges[config.coding.run_dir] = judge or _PublicJudge(coding)
     model = Model(tokenizer, *answers)

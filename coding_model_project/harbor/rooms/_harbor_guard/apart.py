@@ -4,7 +4,7 @@ import os
 import sys
 import tempfile
 
-from _harbor_guard.library import asserts, wire
+from _harbor_guard.library.sandbox.embedded import asserts, crossing
 
 _MAX_BYTES = 64 << 20
 _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "TZ")
@@ -54,7 +54,7 @@ def fill(module, origin):
     )
     for fd in (*high, null, to_it[0], to_us[1]):
         os.close(fd)
-    caller = _Caller(wire.Pipe(to_us[0], to_it[1], _MAX_BYTES), printed)
+    caller = _Caller(crossing.Pipe(to_us[0], to_it[1], _MAX_BYTES), printed)
     try:
         modules, others = caller.names()
     except asserts.ProgramFailed as error:

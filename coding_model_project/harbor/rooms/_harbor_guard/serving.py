@@ -11,7 +11,7 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [os.path.dirname(here), *path]
     from _harbor_guard import bars
-    from _harbor_guard.library import callee
+    from _harbor_guard.library.sandbox.embedded import callee
 
     sys.path.pop(0)
     bars.close(reading_tests=False)

@@ -1,0 +1,67 @@
+"""This package's source, carried to where the package is not: a server, a room, an exported task."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.resources import files
+
+PACKAGE = "coding_model_project"
+
+
+@lru_cache
+def carried(*entries: str, as_package: str = PACKAGE) -> dict[str, str]:
+    """Modules, and all of this package that they import as they are imported themselves.
+
+    Args:
+        entries: names of modules.
+        as_package: what the package is called there.
+
+    Returns:
+        The source of each file by its path, as "coding_model_project/types.py".
+    """
+    found: dict[str, str] = {}
+    pending = list(entries)
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if (file := _file(name)) is None:  # a name inside of a module, not a module
+            continue
+        path, source = file
+        found[path] = source
+        pending += [name.rpartition(".")[0]] if "." in name else []
+        pending += _imports(source)
+    folder = as_package.replace(".", "/")
+    return {
+        f"{folder}{path.removeprefix(PACKAGE)}": _imported_from(as_package, source)
+        for path, source in sorted(found.items())
+    }
+
+
+def _file(module: str) -> tuple[str, str] | None:
+    """A module's path and source; None if it is no module of this package."""
+    *folders, name = module.split(".")[1:] or [""]
+    for file in (f"{name}/__init__.py", f"{name}.py"):
+        parts = [*folders, *filter(None, file.split("/"))]
+        if (path := files(PACKAGE).joinpath(*parts)).is_file():
+            return "/".join([PACKAGE, *parts]), path.read_text("utf-8")
+    return None
+
+
+def _imports(source: str) -> Iterable[str]:
+    """Names of this package that a module imports as it is imported itself."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _imported_from(package: str, source: str) -> str:
+    if package == PACKAGE:
+        return source
+    return re.sub(rf"^(\s*from ){PACKAGE}\b", rf"\1{package}", source, flags=re.MULTILINE)
