@@ -28,7 +28,7 @@ from coding_model_project.harbor.environment.base import (
 from coding_model_project.harbor.environment.output import shown
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
 
-_PACKAGE_ROOT = Path(__file__).parents[4]
+_PACKAGE_ROOT = Path(__file__).parents[3]
 _INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
 """Environment the interpreter needs, or by which a run finds its processes; no command sees it."""
 

@@ -57,7 +57,7 @@ class ZygoteLost(Exception):
 class Slot:
     """Runs programs one after another in one zygote, which it starts when there is none."""
 
-    _MODULE = "zygote"
+    _MODULE = "coding_model_project.sandbox.embedded.zygote"
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Slot:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        arguments = [f"{__package__}.{self._MODULE}", str(os.getpid()), str(theirs.fileno())]
+        arguments = [self._MODULE, str(os.getpid()), str(theirs.fileno())]
         try:
             self._process = subprocess.Popen(
                 [*self._command, *arguments, self._tier, *self._arguments()],

@@ -33,7 +33,7 @@ def _never(_index: int, _execution: Execution) -> bool:
 class ForeignSlot(Slot):
     """Runs programs of one language, one after another."""
 
-    _MODULE = "native"
+    _MODULE = "coding_model_project.sandbox.embedded.languages.native"
 
     def __init__(self, tier: Tier, python: str, spoken: Language, toolchain: Toolchain) -> None:
         super().__init__(tier, python)
