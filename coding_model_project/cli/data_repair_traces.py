@@ -114,7 +114,7 @@ async def _observed(
 
     with progress_bar("public tests", len(candidates)) as advance:
         async with sandbox:
-            grader = ExecutionGrader(sandbox, bare=True, stop_early=True, public=True)
+            grader = ExecutionGrader(sandbox, stop_early=True, public=True)
             looked = [
                 _look(grader, one, problems[one.problem], style, max_bytes, advance)
                 for one in candidates

@@ -29,7 +29,7 @@ class CachedGrader:
     tries anew. A run nobody waits for any more is cancelled.
 
     Args:
-        bare: as the inner grader's.
+        bare: completions are programs without a fence (`prompts.PromptStyle.bare`).
         max_entries: verdicts kept, least recently used dropped first.
     """
 

@@ -1,4 +1,4 @@
-"""Judges a completion by running it on a problem's tests and comparing its answers on the host."""
+"""Judges a program by running it on a problem's tests and comparing its answers on the host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from coding_model_project.grading import checker
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.grading.compare import output_rule, same_output, same_value
-from coding_model_project.grading.extract import extract
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.text import clip, shown_value
@@ -55,7 +54,6 @@ class ExecutionGrader:
     Time-outs and memory kills get the second chance that `retries` describes.
 
     Args:
-        bare: completions are programs without a fence (`prompts.PromptStyle.bare`).
         stop_early: stop at the first failing test. For a sparse reward only: the pass fraction of
             the tests that ran before a stop would be biased.
         stop_on_timeout: stop at the first test that a program runs out of time on: it mostly would on
@@ -69,7 +67,6 @@ class ExecutionGrader:
         self,
         sandbox: Sandbox,
         *,
-        bare: bool,
         stop_early: bool,
         public: bool = False,
         stop_on_timeout: bool = False,
@@ -77,7 +74,6 @@ class ExecutionGrader:
         breaker: CircuitBreaker | None = None,
     ) -> None:
         self._sandbox = sandbox
-        self._bare = bare
         self._stop_early = stop_early
         self._stop_on_timeout = stop_on_timeout
         self._public = public
@@ -91,19 +87,10 @@ class ExecutionGrader:
         mode = "first" if self._stop_early else "timeout" if self._stop_on_timeout else "all"
         return f"{GRADER_VERSION}/{self._sandbox.identity}/{tests}/{mode}"
 
-    async def grade(self, problem: Problem, completion: str) -> Verdict:
-        """See `grading.base.Grader`."""
-        found = extract(completion, language=problem.language, bare=self._bare)
-        return await self.grade_code(problem, found.code, extraction=str(found.rule))
-
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
-        """Judge a program as it is: a gold solution, or what `extract` found (None: nothing).
-
-        Raises:
-            UngradableError: as `grade`.
-        """
+        """See `grading.base.CodeGrader`."""
         tests = checked_tests(problem, public=self._public)
         results: list[TestResult] = []
         judge_s = 0.0
@@ -136,18 +123,24 @@ class ExecutionGrader:
         self, program: Program, problem: Problem, tests: Sequence[Test]
     ) -> tuple[list[TestResult], float]:
         """The results, and the seconds they took, waiting apart."""
+        known: dict[int, tuple[Execution, TestResult]] = {}
+
+        def result(index: int, execution: Execution) -> TestResult:
+            if (
+                index not in known or known[index][0] is not execution
+            ):  # run again, or for the first time
+                test = tests[index]
+                known[index] = execution, judge_execution(test, execution, problem.comparison)
+            return known[index][1]
 
         def ends(index: int, execution: Execution) -> bool:
-            error = judge_execution(tests[index], execution, problem.comparison).error
+            error = result(index, execution).error
             return error is ErrorType.timeout or (self._stop_early and error is not None)
 
         stop = ends if self._stop_early or self._stop_on_timeout else None
         inputs = [test.input for test in tests]
         executions, seconds = await self._retries.run(program, inputs, problem.limits, stop)
-        results = [
-            judge_execution(test, execution, problem.comparison)
-            for test, execution in zip(tests, executions, strict=False)
-        ]
+        results = [result(index, execution) for index, execution in enumerate(executions)]
         if problem.checker is not None:
             seconds += await self._check(problem, problem.checker, tests, executions, results)
         return results, seconds

@@ -112,7 +112,7 @@ async def start_graders(
     Args:
         at_once: programs judged at the same time. The others wait here and not in the sandbox, so that
             a verdict's judge_s is the time spent on it.
-        bare: as of `ExecutionGrader`.
+        bare: as of `CachedGrader`.
         stop_early: as of `ExecutionGrader`.
         stop_on_timeout: as of `ExecutionGrader`; for numbers that no policy learns from.
         max_failure_rate: of `CircuitBreaker`: an outage that outlasts every retry must not be waited
@@ -126,14 +126,13 @@ async def start_graders(
     async with sandbox:
         executed = ExecutionGrader(
             sandbox,
-            bare=bare,
             stop_early=stop_early,
             stop_on_timeout=stop_on_timeout,
             limiter=limiter,
             breaker=breaker,
         )
         public = ExecutionGrader(
-            sandbox, bare=bare, stop_early=True, public=True, limiter=limiter, breaker=breaker
+            sandbox, stop_early=True, public=True, limiter=limiter, breaker=breaker
         )
         async with GraderByProblem(executed, limiter=limiter, breaker=breaker) as hidden:
             yield Graders(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))

@@ -231,7 +231,7 @@ async def test_verdicts_are_those_of_the_embedded_sandbox(shared_server, stop_ea
 
     async def judged(sandbox, at_once: int) -> list[tuple[object, ...]]:
         limiter = Limiter(at_once)
-        grader = ExecutionGrader(sandbox, bare=True, stop_early=stop_early, limiter=limiter)
+        grader = ExecutionGrader(sandbox, stop_early=stop_early, limiter=limiter)
         return [
             essence(verdict)
             for verdict in await asyncio.gather(*(grader.grade_code(*p) for p in programs))
@@ -249,9 +249,7 @@ async def test_verdicts_by_the_driver_are_those_of_the_embedded_sandbox(plain):
         EmbeddedSandbox() as embedded,
         FusionSandbox(["http://plain:1"], transport=plain, max_concurrency=3) as fusion,
     ):
-        both = [
-            ExecutionGrader(sandbox, bare=True, stop_early=False) for sandbox in (embedded, fusion)
-        ]
+        both = [ExecutionGrader(sandbox, stop_early=False) for sandbox in (embedded, fusion)]
         expected, found = [
             await asyncio.gather(*(grader.grade_code(*p) for p in programs)) for grader in both
         ]

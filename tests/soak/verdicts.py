@@ -133,7 +133,7 @@ async def grade_all(made: list[Case], gradings: int) -> list[Counter[tuple[str |
     with progress_bar("gradings", gradings) as advance:
         async with EmbeddedSandbox() as sandbox:
             print(f"sandbox: {sandbox.identity}")
-            grader = ExecutionGrader(sandbox, bare=True, stop_early=False)
+            grader = ExecutionGrader(sandbox, stop_early=False)
 
             async def work() -> None:
                 for number in turns:

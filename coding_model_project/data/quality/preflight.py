@@ -188,7 +188,7 @@ class _Run:
     ) -> None:
         self._sandbox = sandbox
         self._limiter = Limiter(max_concurrency)
-        self._grader = ExecutionGrader(sandbox, bare=True, stop_early=True, limiter=self._limiter)
+        self._grader = ExecutionGrader(sandbox, stop_early=True, limiter=self._limiter)
         self._progress = progress or (lambda: None)
         self._original = {problem.id: problem for problem in problems}
         self.complaints: list[str] = []

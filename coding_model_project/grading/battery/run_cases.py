@@ -84,7 +84,7 @@ async def run_battery(
     ):  # what a sandbox may inherit
         async with sandbox:
             recorder = _Recorder(sandbox)
-            grader = ExecutionGrader(recorder, bare=True, stop_early=True)
+            grader = ExecutionGrader(recorder, stop_early=True)
             for case in cases:
                 outcome = await _run_case(case, recorder, grader, secret_of_sandbox)
                 if outcome.only_files:  # others on this machine write there as well

@@ -4,6 +4,7 @@ import pytest
 
 from coding_model_project.errors import DataError, UngradableError
 from coding_model_project.grading.batch import judge_completions
+from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.types import Execution, Status, Verdict
 from tests.fakes import FakeSandbox, stdin_problem
@@ -20,7 +21,7 @@ class SlowFirst(FakeSandbox):
 
 
 def grader(sandbox):
-    return ExecutionGrader(sandbox, bare=True, stop_early=False)
+    return CachedGrader(ExecutionGrader(sandbox, stop_early=False), bare=True)
 
 
 async def test_order_is_kept_and_progress_told():
@@ -57,7 +58,7 @@ async def test_a_bug_is_not_swallowed():
 
 async def test_the_bound_holds():
     sandbox = FakeSandbox(lambda *_: Execution(status=Status.finished), delay_s=0.002)
-    await judge_completions(PROBLEMS, [["1"] * 4] * 5, grader(sandbox), max_concurrency=4)
+    await judge_completions(PROBLEMS, [list("1234")] * 5, grader(sandbox), max_concurrency=4)
     assert sandbox.most_running == 4
 
 

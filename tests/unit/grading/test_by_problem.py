@@ -16,7 +16,7 @@ PROBLEM = stdin_problem(("", "1"))
 
 
 def by_problem() -> GraderByProblem:
-    executed = ExecutionGrader(FakeSandbox(), bare=True, stop_early=True)
+    executed = ExecutionGrader(FakeSandbox(), stop_early=True)
     return GraderByProblem(executed, limiter=Limiter(1))
 
 

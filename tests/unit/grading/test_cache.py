@@ -16,7 +16,7 @@ PROBLEM = stdin_problem(("", "1"))
 
 
 def cached(sandbox, *, bare=True, max_entries=100):
-    inner = ExecutionGrader(sandbox, bare=bare, stop_early=False)
+    inner = ExecutionGrader(sandbox, stop_early=False)
     return CachedGrader(inner, bare=bare, max_entries=max_entries)
 
 
@@ -116,7 +116,7 @@ async def test_what_is_known_counts_for_the_breaker():
         return echo(source, given)
 
     breaker = CircuitBreaker(window=20, max_rate=0.5, min_samples=4)
-    inner = ExecutionGrader(FakeSandbox(some_fail), bare=True, stop_early=False, breaker=breaker)
+    inner = ExecutionGrader(FakeSandbox(some_fail), stop_early=False, breaker=breaker)
     judge = CachedGrader(inner, bare=True)
     for _ in range(12):
         assert (await judge.grade(PROBLEM, "1")).passed

@@ -43,7 +43,7 @@ async def judge(request):
     if problem := tiers.why_not(request.param, sys.executable):
         pytest.skip(f"tier {request.param} does not work here: {problem}")
     async with EmbeddedSandbox(workers=1, tier=request.param) as sandbox:
-        yield ExecutionGrader(sandbox, bare=True, stop_early=False)
+        yield ExecutionGrader(sandbox, stop_early=False)
 
 
 @pytest.mark.sandbox
@@ -99,7 +99,7 @@ async def test_stopping_early_stops_at_the_checkers_first_rejection():
             return Execution(status=Status.raised, exit_code=1, stderr_tail="no")
         return Execution(status=Status.finished)
 
-    grader = ExecutionGrader(FakeSandbox(answer), bare=True, stop_early=True)
+    grader = ExecutionGrader(FakeSandbox(answer), stop_early=True)
     verdict = await grader.grade_code(sums("checker"), "program")
     assert [result.error for result in verdict.results] == [ErrorType.wrong_answer]
     assert verdict.n_tests == 2
@@ -110,13 +110,13 @@ async def test_a_time_out_of_the_checker_is_no_verdict():
         status = Status.cpu_timeout if source == "checker" else Status.finished
         return Execution(status=status)
 
-    grader = ExecutionGrader(FakeSandbox(answer), bare=True, stop_early=False)
+    grader = ExecutionGrader(FakeSandbox(answer), stop_early=False)
     with pytest.raises(CheckerError, match="cpu_timeout"):
         await grader.grade_code(sums("checker"), "program")
 
 
 async def test_a_checker_and_its_comparison_come_together():
-    grader = ExecutionGrader(FakeSandbox(), bare=True, stop_early=False)
+    grader = ExecutionGrader(FakeSandbox(), stop_early=False)
     with pytest.raises(DataError, match="come together"):
         await grader.grade_code(replace(sums(), comparison="tokens"), "x")
     with pytest.raises(DataError, match="come together"):

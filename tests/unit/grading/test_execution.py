@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from coding_model_project.errors import DataError, SandboxError
+from coding_model_project.grading import execution
 from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.grading.execution import ExecutionGrader, judge_execution
 from coding_model_project.grading.limiter import Limiter
@@ -15,7 +16,7 @@ PROBLEM = stdin_problem(("a", "1"), ("b", "1"), ("c", "1"))
 
 
 def grader(sandbox, **options):
-    return ExecutionGrader(sandbox, **{"bare": True, "stop_early": False} | options)
+    return ExecutionGrader(sandbox, **{"stop_early": False} | options)
 
 
 def scripted(*statuses):
@@ -31,19 +32,19 @@ def scripted(*statuses):
 
 async def test_accepted():
     sandbox = FakeSandbox()
-    verdict = await grader(sandbox).grade(PROBLEM, "1")
+    verdict = await grader(sandbox).grade_code(PROBLEM, "1")
     assert verdict.passed
     assert verdict.error is None
     assert verdict.pass_fraction == 1.0
     assert verdict.comparison == "tokens"
-    assert verdict.extraction == "bare_text"
+    assert verdict.extraction == "given"
     assert verdict.sandbox == sandbox.identity
     assert len(sandbox.calls) == 1
 
 
 async def test_dense_runs_all_and_sparse_stops_at_the_first_failure():
-    dense = await grader(FakeSandbox()).grade(PROBLEM, "2")
-    sparse = await grader(FakeSandbox(), stop_early=True).grade(PROBLEM, "2")
+    dense = await grader(FakeSandbox()).grade_code(PROBLEM, "2")
+    sparse = await grader(FakeSandbox(), stop_early=True).grade_code(PROBLEM, "2")
     assert [len(dense.results), len(sparse.results)] == [3, 1]
     assert sparse.n_tests == 3
     assert not sparse.passed
@@ -54,17 +55,33 @@ async def test_dense_runs_all_and_sparse_stops_at_the_first_failure():
 
 async def test_a_program_out_of_time_is_not_run_on_further_tests_if_so_asked():
     statuses = [Status.finished, Status.cpu_timeout, Status.finished]
-    dense = await grader(scripted(*statuses)).grade(PROBLEM, "1")
-    stopped = await grader(scripted(*statuses), stop_on_timeout=True).grade(PROBLEM, "1")
+    dense = await grader(scripted(*statuses)).grade_code(PROBLEM, "1")
+    stopped = await grader(scripted(*statuses), stop_on_timeout=True).grade_code(PROBLEM, "1")
     assert [len(dense.results), len(stopped.results)] == [3, 2]
     assert stopped.error is ErrorType.timeout
-    wrong = await grader(FakeSandbox(), stop_on_timeout=True).grade(PROBLEM, "2")
+    wrong = await grader(FakeSandbox(), stop_on_timeout=True).grade_code(PROBLEM, "2")
     assert len(wrong.results) == 3
+
+
+@pytest.mark.parametrize("stop_early", [True, False])
+async def test_each_output_is_compared_once(monkeypatch, stop_early):
+    compared = []
+
+    def counted(test, run, comparison):
+        compared.append(test)
+        return judge_execution(test, run, comparison)
+
+    monkeypatch.setattr(execution, "judge_execution", counted)
+    verdict = await grader(FakeSandbox(), stop_early=stop_early).grade_code(PROBLEM, "1")
+    assert verdict.passed
+    assert compared == list(PROBLEM.tests)
 
 
 async def test_no_code_runs_nothing():
     sandbox = FakeSandbox()
-    verdict = await grader(sandbox, bare=False).grade(PROBLEM, "I do not know.")
+    verdict = await grader(
+        sandbox,
+    ).grade_code(PROBLEM, None)
     assert verdict.error is ErrorType.no_code
     assert verdict.pass_fraction == 0
     assert not verdict.passed
@@ -85,7 +102,7 @@ async def test_no_code_runs_nothing():
     ],
 )
 async def test_every_status_has_its_error(status, error):
-    verdict = await grader(scripted(*[status] * 6), stop_early=True).grade(PROBLEM, "1")
+    verdict = await grader(scripted(*[status] * 6), stop_early=True).grade_code(PROBLEM, "1")
     assert verdict.error is error
     assert f"it was {status}" in verdict.results[0].detail
 
@@ -93,8 +110,8 @@ async def test_every_status_has_its_error(status, error):
 async def test_only_hidden_tests_count_unless_public_ones_are_asked_for():
     tests = (Test(input=Stdin("p"), expected="2", public=True), *PROBLEM.tests)
     problem = stdin_problem(tests=tests)
-    assert (await grader(FakeSandbox()).grade(problem, "1")).passed
-    assert (await grader(FakeSandbox(), public=True).grade(problem, "2")).n_tests == 1
+    assert (await grader(FakeSandbox()).grade_code(problem, "1")).passed
+    assert (await grader(FakeSandbox(), public=True).grade_code(problem, "2")).n_tests == 1
 
 
 @pytest.mark.parametrize(
@@ -108,12 +125,12 @@ async def test_only_hidden_tests_count_unless_public_ones_are_asked_for():
 async def test_bad_data_has_no_verdict(problem):
     for completion in ("1", ""):
         with pytest.raises(DataError):
-            await grader(FakeSandbox()).grade(problem, completion)
+            await grader(FakeSandbox()).grade_code(problem, completion)
 
 
 async def test_an_expected_output_never_enters_the_sandbox():
     sandbox = FakeSandbox()
-    await grader(sandbox).grade(stdin_problem(("in", "SECRET")), "1")
+    await grader(sandbox).grade_code(stdin_problem(("in", "SECRET")), "1")
     assert "SECRET" not in repr(sandbox.calls)
 
 
@@ -123,7 +140,7 @@ async def test_too_few_answers_are_the_sandboxs_failure():
             return (await super().run(program, inputs, limits, stop_when=stop_when))[:-1]
 
     with pytest.raises(SandboxError):
-        await grader(Forgetful()).grade(PROBLEM, "1")
+        await grader(Forgetful()).grade_code(PROBLEM, "1")
 
 
 # ── kills that may be the machine's doing ─────────────────────────────────────────────────────────
@@ -133,7 +150,7 @@ async def test_too_few_answers_are_the_sandboxs_failure():
 @pytest.mark.parametrize("status", [Status.wall_timeout, Status.memory_limit])
 async def test_a_kill_that_does_not_come_again_is_not_blamed_on_the_program(status, stop_early):
     sandbox = scripted(Status.finished, status)
-    verdict = await grader(sandbox, stop_early=stop_early).grade(PROBLEM, "1")
+    verdict = await grader(sandbox, stop_early=stop_early).grade_code(PROBLEM, "1")
     assert verdict.passed
     assert len(sandbox.calls) == 2
     assert sandbox.calls[1][1] == [Stdin("b"), Stdin("c")]
@@ -143,7 +160,7 @@ async def test_a_kill_that_comes_again_is_the_programs_and_costs_one_more_test()
     sandbox = scripted(
         Status.wall_timeout, Status.wall_timeout, Status.wall_timeout, *[Status.wall_timeout]
     )
-    verdict = await grader(sandbox).grade(PROBLEM, "1")
+    verdict = await grader(sandbox).grade_code(PROBLEM, "1")
     assert [r.error for r in verdict.results] == [ErrorType.timeout] * 3
     assert len(sandbox.calls) == 2
 
@@ -151,14 +168,14 @@ async def test_a_kill_that_comes_again_is_the_programs_and_costs_one_more_test()
 @pytest.mark.parametrize("stop_early", [True, False])
 @pytest.mark.parametrize(("needs_s", "error"), [(7.4, None), (7.6, ErrorType.timeout)])
 async def test_half_as_much_cpu_time_again_is_forgiven(stop_early, needs_s, error):
-    verdict = await grader(Busy({"b": needs_s}), stop_early=stop_early).grade(PROBLEM, "1")
+    verdict = await grader(Busy({"b": needs_s}), stop_early=stop_early).grade_code(PROBLEM, "1")
     assert verdict.error is error
 
 
 @pytest.mark.parametrize("stop_early", [True, False])
 async def test_but_only_once_in_a_program(stop_early):
     sandbox = Busy({"a": 6.0, "b": 6.0})
-    verdict = await grader(sandbox, stop_early=stop_early).grade(PROBLEM, "1")
+    verdict = await grader(sandbox, stop_early=stop_early).grade_code(PROBLEM, "1")
     assert [r.error for r in verdict.results[:2]] == [None, ErrorType.timeout]
 
 
@@ -194,7 +211,7 @@ async def test_a_kill_is_run_again_alone():
 
     sandbox.run = run
     judge = grader(sandbox, limiter=Limiter(3))
-    await asyncio.gather(*(judge.grade(PROBLEM, str(n)) for n in range(9)))
+    await asyncio.gather(*(judge.grade_code(PROBLEM, str(n)) for n in range(9)))
     assert together
     assert set(together) == {0}
 
@@ -203,7 +220,7 @@ async def test_reruns_have_a_budget():
     sandbox = FakeSandbox(lambda *_: Execution(status=Status.wall_timeout), delay_s=0.01)
     judge = grader(sandbox, stop_early=True)
     for _ in range(20):
-        await judge.grade(PROBLEM, "1")
+        await judge.grade_code(PROBLEM, "1")
     assert 20 < len(sandbox.calls) <= 24
 
 
@@ -213,7 +230,7 @@ async def test_reruns_have_a_budget():
 async def test_one_bound_on_programs_at_once():
     sandbox = FakeSandbox(delay_s=0.002)
     judge = grader(sandbox, limiter=Limiter(3))
-    await asyncio.gather(*(judge.grade(PROBLEM, "1") for _ in range(12)))
+    await asyncio.gather(*(judge.grade_code(PROBLEM, "1") for _ in range(12)))
     assert sandbox.most_running == 3
 
 
@@ -222,9 +239,9 @@ async def test_the_breaker_ends_judging_when_the_sandbox_keeps_failing():
     judge = grader(sandbox, breaker=CircuitBreaker(window=10, max_rate=0.5, min_samples=4))
     for _ in range(4):
         with pytest.raises(SandboxError, match="down"):
-            await judge.grade(PROBLEM, "1")
+            await judge.grade_code(PROBLEM, "1")
     with pytest.raises(SandboxError, match="infrastructure failure rate"):
-        await judge.grade(PROBLEM, "1")
+        await judge.grade_code(PROBLEM, "1")
     assert len(sandbox.calls) == 4
 
 

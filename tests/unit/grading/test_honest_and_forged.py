@@ -136,7 +136,7 @@ FORGED_SCRIPTS = {
 
 async def verdicts(problem: Problem, programs: dict[str, str]) -> dict[str, Verdict]:
     async with EmbeddedSandbox(workers=2) as sandbox:
-        grader = ExecutionGrader(sandbox, bare=True, stop_early=False)
+        grader = ExecutionGrader(sandbox, stop_early=False)
         judged = await asyncio.gather(*(grader.grade_code(problem, p) for p in programs.values()))
     return dict(zip(programs, judged, strict=True))
 
@@ -189,7 +189,7 @@ async def test_a_killed_sandbox_gives_no_verdict():
             await asyncio.sleep(0.2)
 
     async with EmbeddedSandbox(workers=1) as sandbox:
-        grader = ExecutionGrader(sandbox, bare=True, stop_early=True)
+        grader = ExecutionGrader(sandbox, stop_early=True)
         killing = asyncio.create_task(kill_for_ever())
         try:
             with pytest.raises(UngradableError):

@@ -28,7 +28,7 @@ def problem(*tests):
 
 async def told(problem, ending, style=PromptStyle.bare, max_bytes=300, code="print(7)"):
     sandbox = FakeSandbox(answer=lambda *_: ending)
-    grader = ExecutionGrader(sandbox, bare=True, stop_early=True, public=True)
+    grader = ExecutionGrader(sandbox, stop_early=True, public=True)
     verdict = await grader.grade_code(problem, code)
     return observation(problem, verdict, style=style, max_bytes=max_bytes)
 
@@ -77,7 +77,7 @@ async def test_passing_the_public_tests_ends_it_whatever_the_hidden_ones_say():
 
 
 async def test_a_verdict_of_hidden_tests_is_refused():
-    grader = ExecutionGrader(FakeSandbox(), bare=True, stop_early=True)
+    grader = ExecutionGrader(FakeSandbox(), stop_early=True)
     verdict = await grader.grade_code(SUM, "print(7)")
     with pytest.raises(ValueError, match="hidden"):
         observation(SUM, verdict, style=PromptStyle.bare, max_bytes=300)

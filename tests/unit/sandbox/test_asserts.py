@@ -212,7 +212,7 @@ def f():
 async def test_grading(any_sandbox):
     tests = (Test(input=Asserts(source="assert f(1) == 2", entry_point="f")),)
     problem = Problem(id="fake/a", split="test", statement="?", tests=tests, limits=LIMITS)
-    grader = ExecutionGrader(any_sandbox, bare=True, stop_early=True)
+    grader = ExecutionGrader(any_sandbox, stop_early=True)
     right = await grader.grade_code(problem, "def f(x): return x + 1")
     assert right.passed
     assert right.comparison == "asserts"
