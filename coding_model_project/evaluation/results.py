@@ -84,7 +84,7 @@ class Result:
     program: str | None = None
     """`program_hash` of the code that was found; None without one."""
     verdict: Mapping[str, Any] = field(default_factory=dict)
-    """What else is known, as `runs.rollouts.brief` gives it; empty if ungradable."""
+    """What else is known, as `grading.brief.brief` gives it; empty if ungradable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

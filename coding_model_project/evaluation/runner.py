@@ -15,7 +15,7 @@ from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.repair_rounds import Episodes
 from coding_model_project.evaluation.results import Generated, Result, program_hash, to_line
 from coding_model_project.grading.base import Grader
-from coding_model_project.runs.rollouts import brief
+from coding_model_project.grading.brief import brief
 from coding_model_project.types import Verdict
 
 _BACKLOG = 2048

@@ -9,11 +9,10 @@ from typing import Any
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading import checker
 from coding_model_project.grading.base import GRADER_VERSION
-from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.brief import clip, shown_value
 from coding_model_project.grading.compare import output_rule, same_output, same_value
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.retries import Retries
-from coding_model_project.grading.text import clip, shown_value
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,

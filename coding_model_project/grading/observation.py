@@ -11,8 +11,8 @@ Nothing of a hidden test is ever shown: `observation` takes verdicts of public t
 
 from __future__ import annotations
 
+from coding_model_project.grading.brief import clip, shown_input, shown_value
 from coding_model_project.grading.prompts import PromptStyle, fenced_request
-from coding_model_project.grading.text import clip, shown_input, shown_value
 from coding_model_project.types import Asserts, ErrorType, Problem, Test, TestResult, Verdict
 
 MIN_BYTES = 60

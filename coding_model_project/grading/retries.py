@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.grading.breaker import CircuitBreaker
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.sandbox.base import Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Program, Status
 

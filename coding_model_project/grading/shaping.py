@@ -39,6 +39,11 @@ class Shaping:
     overlong_buffer: int = 0
     overlong_weight: float = 1.0
 
+    @property
+    def on(self) -> bool:
+        """Whether it adds anything."""
+        return bool(self.length_weight or self.format_weight or self.overlong_buffer)
+
     @classmethod
     def of(cls, reward: RewardConfig, *, style: PromptStyle, max_tokens: int) -> Shaping:
         """From a configuration.

@@ -18,9 +18,8 @@ from typing import Self
 
 from coding_model_project.errors import CheckerError, DataError, SandboxError
 from coding_model_project.grading.base import GRADER_VERSION, HARBOR_IDENTITY
-from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.grading.execution import clip
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.harbor.agents import (
     Agent,
     AgentTimeoutError,

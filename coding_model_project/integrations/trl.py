@@ -14,7 +14,7 @@ from coding_model_project.api import Judge
 from coding_model_project.background import Background
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.base import Outcome
-from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.grading.rewards import REWARDS
 from coding_model_project.integrations.given_problems import Problems, by_id, named

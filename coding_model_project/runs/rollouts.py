@@ -10,7 +10,7 @@ import gzip
 import queue
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +18,7 @@ from typing import Any
 
 import orjson
 
-from coding_model_project.grading.text import shown_input
-from coding_model_project.types import Test, TestInput, Verdict
-
 ROTATE_BYTES = 64 * 2**20
-_INPUT_CHARACTERS = 500
 _NAME = "rollouts.jsonl"
 
 
@@ -55,41 +51,6 @@ class Rollout:
     def failing_test(self) -> str:
         """The first failing test: its input, and what came of it. Empty if there is none."""
         return "\n".join(filter(None, (self.verdict.get("input"), self.verdict.get("detail"))))
-
-
-def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None) -> dict[str, Any]:
-    """What of a verdict is kept for each sample.
-
-    Args:
-        tests: that it was judged by.
-        public_passed: whether it passes the problem's public tests; None if they were not run.
-
-    Returns:
-        error: the first failing test's error type, null if accepted; passed and n_tests: counts;
-        failed_test: the number, among the hidden tests, of the first that failed, with its input
-        and detail;
-        public_passed, judge_s, cached, extraction, sandbox.
-    """
-    failing = ((n, result) for n, result in enumerate(verdict.results) if result.error is not None)
-    number, failed = next(failing, (None, None))
-    return {
-        "error": verdict.error and str(verdict.error),
-        "passed": sum(result.error is None for result in verdict.results),
-        "n_tests": verdict.n_tests,
-        "failed_test": number,
-        "input": "" if number is None or not tests else _shown(tests[number].input),
-        "detail": failed.detail if failed else "",
-        "public_passed": public_passed,
-        "judge_s": round(verdict.judge_s, 4),
-        "cached": verdict.cached,
-        "extraction": verdict.extraction,
-        "sandbox": verdict.sandbox,
-    }
-
-
-def _shown(given: TestInput) -> str:
-    text = shown_input(given)
-    return text if len(text) <= _INPUT_CHARACTERS else text[:_INPUT_CHARACTERS] + " …"
 
 
 class RolloutWriter:

@@ -25,7 +25,7 @@ import orjson
 from coding_model_project.episodes.bash import Episode, Limits
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
-from coding_model_project.grading.breaker import CircuitBreaker
+from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.evaluation.agent_model import BackendModel
 from coding_model_project.harbor.evaluation.job_results import write_job

@@ -27,8 +27,7 @@ from coding_model_project.errors import (
     GenerationError,
     HarborError,
 )
-from coding_model_project.grading.breaker import CircuitBreaker
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.launch.checks.bash_config import reply_tokens

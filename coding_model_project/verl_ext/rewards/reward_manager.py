@@ -21,9 +21,9 @@ from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.bash import Ending
 from coding_model_project.episodes.repair_config import RepairReward
 from coding_model_project.errors import CodingModelError
+from coding_model_project.grading.brief import brief
 from coding_model_project.grading.rewards import REWARDS, discounted
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
-from coding_model_project.runs.rollouts import brief
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 from coding_model_project.verl_ext.rewards.judging import (
     ATTEMPTS,
@@ -66,6 +66,7 @@ class CodeRewardManager(RewardManagerBase):
         self._shaping = Shaping.of(
             coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length
         )
+        self._shapes = self._shaping.on
         self._check_public = coding.reward.check_public
         self._rewards_best = coding.repair.reward is RepairReward.best
         self._discount = coding.repair.discount
@@ -145,13 +146,10 @@ class CodeRewardManager(RewardManagerBase):
         self, problem: Problem, verdict: Verdict, answer: str, n_tokens: int, repairs: int
     ) -> Reward:
         """What an attempt is worth after so many repairs."""
-        reward = shaped(
-            self._reward(problem, verdict),
-            problem,
-            verdict,
-            Answer(completion=answer, tokens=n_tokens),
-            self._shaping,
-        )
+        reward = self._reward(problem, verdict)
+        if self._shapes:
+            given = Answer(completion=answer, tokens=n_tokens)
+            reward = shaped(reward, problem, verdict, given, self._shaping)
         return discounted(reward, self._discount**repairs) if self._rewards_best else reward
 
     def _response(self, item: Any) -> Any:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.types import Call, Limits, Test
 from tests.fakes import FakeSandbox, echo, stdin_problem
 

@@ -6,9 +6,8 @@ import pytest
 
 from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.grading import execution
-from coding_model_project.grading.breaker import CircuitBreaker
 from coding_model_project.grading.execution import ExecutionGrader, judge_execution
-from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.types import Call, ErrorType, Execution, Opaque, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
 

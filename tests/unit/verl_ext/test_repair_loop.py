@@ -112,14 +112,12 @@ async def episode(config, tokenizer, *answers, judge=None):
     return await loop.run({"logprobs": True}, **ROW), model
 
 
-async def graded(config, tokenizer, output):
-    """What the reward manager makes of an output, handed over as verl does."""
+def batch_of(output):
+    """A loop's output as verl hands it to a reward manager."""
     import numpy as np
     import torch
     from tensordict import TensorDict
     from verl import DataProto
-
-    from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY, CodeRewardManager
 
     responses = torch.tensor([output.response_ids])
     prompts = torch.tensor([output.prompt_ids])
@@ -129,8 +127,14 @@ async def graded(config, tokenizer, output):
     )
     about = {key: np.array([value]) for key, value in ROW.items() if key != "raw_prompt"}
     about["tool_extra_fields"] = np.array([output.extra_fields], dtype=object)
-    manager = CodeRewardManager(config, tokenizer)
-    found = await manager.run_single(DataProto(batch=batch, non_tensor_batch=about))
+    return DataProto(batch=batch, non_tensor_batch=about)
+
+
+async def graded(config, tokenizer, output):
+    """What the reward manager makes of an output."""
+    from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY, CodeRewardManager
+
+    found = await CodeRewardManager(config, tokenizer).run_single(batch_of(output))
     return (
         found["reward_score"],
         found["reward_extra_info"],

@@ -6,8 +6,8 @@ import pytest
 
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.base import HARBOR_IDENTITY
-from coding_model_project.grading.by_problem import GraderByProblem
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.judge import GraderByProblem
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.grader import HarborGrader
 from tests.fakes import FakeSandbox, stdin_problem

@@ -1,0 +1,70 @@
+"""Verdicts, values and inputs in few words: for details, logs and repair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coding_model_project.types import Asserts, Call, Test, TestInput, Verdict
+
+_INPUT_CHARACTERS = 500
+
+
+def clip(text: str, max_bytes: int) -> str:
+    """A text's start and end, in at most `max_bytes` of UTF-8; a traceback's end says most."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= max_bytes:
+        return data.decode()
+    tail = max_bytes * 2 // 3
+    head = max_bytes - tail - 5  # " … " takes five bytes
+    return data[:head].decode("utf-8", "ignore") + " … " + data[-tail:].decode("utf-8", "ignore")
+
+
+def shown_value(value: object, max_bytes: int) -> str:
+    """A value as Python writes it, clipped."""
+    try:
+        return clip(repr(value), max_bytes)
+    except (ValueError, RecursionError):  # an int of too many digits to print, too deep a nesting
+        return f"a {type(value).__name__} too large to show"
+
+
+def shown_input(given: TestInput) -> str:
+    """A test's input: the call, the text on standard input, or the test code."""
+    if isinstance(given, Call):
+        return f"{given.function}({', '.join(map(repr, given.args))})"
+    return given.source if isinstance(given, Asserts) else given.text
+
+
+def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None) -> dict[str, Any]:
+    """What of a verdict is kept for each sample.
+
+    Args:
+        tests: that it was judged by.
+        public_passed: whether it passes the problem's public tests; None if they were not run.
+
+    Returns:
+        error: the first failing test's error type, null if accepted; passed and n_tests: counts;
+        failed_test: the number, among the hidden tests, of the first that failed, with its input
+        and detail;
+        public_passed, judge_s, cached, extraction, sandbox.
+    """
+    failing = ((n, result) for n, result in enumerate(verdict.results) if result.error is not None)
+    number, failed = next(failing, (None, None))
+    return {
+        "error": verdict.error and str(verdict.error),
+        "passed": sum(result.error is None for result in verdict.results),
+        "n_tests": verdict.n_tests,
+        "failed_test": number,
+        "input": "" if number is None or not tests else _shown(tests[number].input),
+        "detail": failed.detail if failed else "",
+        "public_passed": public_passed,
+        "judge_s": round(verdict.judge_s, 4),
+        "cached": verdict.cached,
+        "extraction": verdict.extraction,
+        "sandbox": verdict.sandbox,
+    }
+
+
+def _shown(given: TestInput) -> str:
+    text = shown_input(given)
+    return text if len(text) <= _INPUT_CHARACTERS else text[:_INPUT_CHARACTERS] + " …"
