@@ -38,10 +38,10 @@ def alone(cpu_platform):
         initialize_global_process_group,
     )
 
-    from coding_model_project.verl_ext.trainers.ranks import be_the_only_rank
+    from coding_model_project.verl_ext.trainers.ranks import the_only_rank
 
-    be_the_only_rank()
-    initialize_global_process_group()
+    with the_only_rank():
+        initialize_global_process_group()
     yield
     destroy_global_process_group()
 
@@ -120,9 +120,9 @@ def trl(rows, policy: Path, reference: Path, folder: Path):
     torch.save(batch | {"beta": BETA, "label_smoothing": SMOOTHING}, folder / "batch.pt")
     script = Path(__file__).parents[1] / "trl_gradients.py"
     command = [sys.executable, str(script), str(folder / "batch.pt"), str(folder / "out.pt")]
-    environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
-    environment = {k: v for k, v in environment.items() if k not in ("LOCAL_RANK", "MASTER_PORT")}
-    environment["PYTHONPATH"] = f"{TRL}{os.pathsep}{environment.get('PYTHONPATH', '')}"
+    environment = os.environ | {
+        "PYTHONPATH": f"{TRL}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return torch.load(folder / "out.pt")

@@ -49,7 +49,7 @@ def kill_a_room(stop: threading.Event, killed: list[int]) -> None:
     while not stop.wait(0.05):
         for process in psutil.Process().children(recursive=True):
             try:
-                if any("embedded.keeper" in word for word in process.cmdline()):
+                if any("rooms.keeper" in word for word in process.cmdline()):
                     rooms = process.children()
                     if (
                         len(rooms) > 2

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,25 +44,32 @@ def train(config: DictConfig, module: str, make_trainer: MakeTrainer, what: str)
         if subprocess.run(command, check=False).returncode:
             raise TrainingError(f"{what} on {ranks} ranks failed; the first rank's error is above")
         return
-    be_the_only_rank()
     try:
-        run_rank(config, make_trainer)
+        with the_only_rank():
+            run_rank(config, make_trainer)
     except (RuntimeError, OSError) as error:
         traceback.print_exc()
         reason = " ".join(str(error).split())
         raise TrainingError(f"{what} failed: {reason}{full_disk(run_dir)}") from error
 
 
-def be_the_only_rank() -> None:
-    """Set what torchrun would for a single rank."""
-    os.environ.update(
-        RANK="0",
-        LOCAL_RANK="0",
-        WORLD_SIZE="1",
-        LOCAL_WORLD_SIZE="1",
-        MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=str(_free_port()),
-    )
+@contextmanager
+def the_only_rank() -> Iterator[None]:
+    """What torchrun sets for a single rank, until leaving: what is started afterwards is no rank."""
+    as_set = {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+    }
+    os.environ.update(as_set)
+    try:
+        yield
+    finally:
+        for name in as_set:
+            os.environ.pop(name, None)
 
 
 def main(make_trainer: MakeTrainer) -> None:
