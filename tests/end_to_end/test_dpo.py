@@ -42,8 +42,8 @@ def alone(cpu_platform):
 
     with the_only_rank():
         initialize_global_process_group()
-    yield
-    destroy_global_process_group()
+        yield
+        destroy_global_process_group()
 
 
 def another(model: Path, out: Path) -> Path:
@@ -120,9 +120,9 @@ def trl(rows, policy: Path, reference: Path, folder: Path):
     torch.save(batch | {"beta": BETA, "label_smoothing": SMOOTHING}, folder / "batch.pt")
     script = Path(__file__).parents[1] / "trl_gradients.py"
     command = [sys.executable, str(script), str(folder / "batch.pt"), str(folder / "out.pt")]
-    environment = os.environ | {
-        "PYTHONPATH": f"{TRL}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    }
+    ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    environment = {name: value for name, value in os.environ.items() if name not in ranks}
+    environment["PYTHONPATH"] = f"{TRL}{os.pathsep}{environment.get('PYTHONPATH', '')}"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return torch.load(folder / "out.pt")
