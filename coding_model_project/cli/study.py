@@ -25,7 +25,7 @@ def run(definition: Definition, out: Out = None) -> None:
     its first run is refused.
     """
     from coding_model_project.studies.definition import read_study
-    from coding_model_project.studies.running import run as run_study
+    from coding_model_project.studies.members import run as run_study
 
     study = read_study(definition)
     folder = out or Path("outputs") / "studies" / study.name
@@ -40,7 +40,7 @@ def run(definition: Definition, out: Out = None) -> None:
 def page(definition: Definition, out: Out = None) -> None:
     """Make the study's page anew from its folders; before the first run it says so."""
     from coding_model_project.studies.definition import read_study
-    from coding_model_project.studies.page import write_page
+    from coding_model_project.studies.study_page import write_page
 
     study = read_study(definition)
     folder = out or Path("outputs") / "studies" / study.name

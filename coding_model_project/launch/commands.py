@@ -23,6 +23,7 @@ from rich.progress import (
 )
 
 from coding_model_project.errors import INTERRUPTED, UngradableError
+from coding_model_project.isolation.child import start_child
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.metrics_log import read_metrics, series
 
@@ -97,17 +98,13 @@ def timed(name: str, seconds: dict[str, float]) -> Iterator[None]:
 def _process(
     command: Sequence[str], log: Any = None, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`python -m command`, in a session of its own so that Ctrl-C reaches it once, from here.
+    """`python -m command`, which Ctrl-C reaches once, from here.
 
     Args:
         environment: variables for it, where this process has none.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command],
-        stdout=log,
-        stderr=subprocess.STDOUT if log else None,
-        start_new_session=True,
-        env={**(environment or {}), **os.environ},
+    process = start_child(
+        [sys.executable, "-m", *command], log=log, environment={**(environment or {}), **os.environ}
     )
     try:
         yield process

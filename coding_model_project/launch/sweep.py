@@ -6,9 +6,7 @@ that have finished are passed over, and the others resume.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +18,7 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import OverrideParseException
 
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
-from coding_model_project.isolation.linux import die_with_parent, end_unless_child_of
+from coding_model_project.isolation.child import start_child
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.compose import UNREADABLE, compose_recipe
 from coding_model_project.runs.folder import refuse_unusable
@@ -87,14 +85,7 @@ def run_member(name: str) -> None:
 
 def _run(command: Sequence[str]) -> int:
     """The exit code of a process that gets the signals that this one gets, and does not outlive it."""
-    me = os.getpid()
-
-    def die_with_sweep() -> None:
-        die_with_parent().make()
-        end_unless_child_of(me)
-
-    # In a session of its own, or a terminal's Ctrl-C would reach it twice.
-    process = subprocess.Popen(command, preexec_fn=die_with_sweep, start_new_session=True)
+    process = start_child(command)
     forwarded = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(one, lambda n, _: process.send_signal(n)) for one in forwarded]
     try:

@@ -1,8 +1,8 @@
 """Studies: arms, seeds, metric and stop rule written down first, then run, then a page made of what came.
 
 definition.py  the file that is committed before the first run
-running.py     trains and evaluates what is missing, member by member
-page.py        the study's page in experiment_design/, made anew from the folders
+members.py     trains and evaluates what is missing, member by member
+study_page.py  the study's page in experiment_design/, made anew from the folders
 conclusions.py what follows, no stronger than intervals and tests
 curves.py      the picture of the curves
 """

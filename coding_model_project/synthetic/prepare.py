@@ -67,6 +67,13 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
         prepare_base_model(data_dir, seed=coding.tinycode.seed, say=say)
 
 
+def prepare_evaluated(coding: Any, *, say: Say) -> None:
+    """Make the embedded model and its tasks, if that model is evaluated and is missing."""
+    model, server = coding.evaluation.model, coding.evaluation.base_url
+    if server is None and Path(model).absolute() == Path(coding.data_dir) / "base":
+        prepare(coding, model, say=say)
+
+
 def prepare_tinycode(
     data_dir: Path, *, style: PromptStyle, seed: int, sft_demonstrations: int, say: Say
 ) -> None:

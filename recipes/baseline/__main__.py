@@ -21,20 +21,16 @@ Every `coding.evaluation` key: docs/configuration.md. Protocols, metrics and fil
 Results: outputs/baseline/{metrics.json, results.jsonl, completions.jsonl, qa_logs/, report.html}.
 """
 
-from pathlib import Path
-
 from coding_model_project.launch.recipe import run_main
 
 
 def carry_out(config, command, _repeats):  # type: ignore[no-untyped-def]
     from coding_model_project.launch.run import make_absolute
-    from coding_model_project.synthetic.prepare import prepare
+    from coding_model_project.synthetic.prepare import prepare_evaluated
     from coding_model_project.verl_ext import evaluating
 
     make_absolute(config)
-    model, server = config.coding.evaluation.model, config.coding.evaluation.base_url
-    if server is None and Path(model).absolute() == Path(config.coding.data_dir) / "base":
-        prepare(config.coding, model, say=print)
+    prepare_evaluated(config.coding, say=print)
     evaluating.run(config, command=command, say=print)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coding_model_project.isolation.linux import die_with_parent, end_unless_child_of
+from coding_model_project.isolation.child import start_child
 
 _GRACE_S = 15.0
 """What an interrupted evaluation gets to write down what it has."""
@@ -43,19 +43,10 @@ class Child:
         environment = dict(os.environ)
         if self.device is not None:
             environment["CUDA_VISIBLE_DEVICES"] = self.device
-        me = os.getpid()
         with self.log.open("ab") as log:
             log.write(f"$ {' '.join(command)}\n".encode())
             log.flush()
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,  # Ctrl-C reaches it once, from `stop`
-                preexec_fn=lambda: _die_with(me),
-            )
+            self.process = start_child(command, log=log, environment=environment)
 
     def stop(self) -> None:
         """Interrupt it, and kill it if it does not end."""
@@ -112,8 +103,3 @@ class Children:
                 self._running.remove(child)
                 self._free.append(child.device)
                 ended(child, code)
-
-
-def _die_with(parent: int) -> None:
-    die_with_parent().make()
-    end_unless_child_of(parent)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from coding_model_project.grading.brief import brief
 from coding_model_project.runs.metrics_log import read_metrics, series, total
 from coding_model_project.runs.rollouts import (
     Rollout,
     RolloutWriter,
-    brief,
     end_last_line,
     read_rollouts,
 )

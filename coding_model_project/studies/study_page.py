@@ -20,7 +20,7 @@ from coding_model_project.runs.summary import summarise
 from coding_model_project.studies.conclusions import conclusions, descriptive
 from coding_model_project.studies.curves import Curve, draw, thinned, together
 from coding_model_project.studies.definition import Stage, Study
-from coding_model_project.studies.running import Member, finished, keep_definition, members
+from coding_model_project.studies.members import Member, finished, keep_definition, members
 
 _CURVE = "judge/accepted"
 _WHAT = "Accepted samples by training step"

@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +16,7 @@ from pathlib import Path
 
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
 from coding_model_project.handover.export import export, source
-from coding_model_project.isolation.linux import die_with_parent, end_unless_child_of
+from coding_model_project.isolation.child import start_child
 from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_text
 from coding_model_project.studies.definition import PREVIOUS, Study
 
@@ -153,21 +151,8 @@ def _run_recipe(
 def _process(command: Sequence[str], log: Path) -> int:
     """Its exit code. It ends with this process, and is interrupted with it."""
     log.parent.mkdir(parents=True, exist_ok=True)
-
-    def prepare() -> None:
-        die_with_parent().make()
-        end_unless_child_of(me)
-
-    me = os.getpid()
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches it once, from here
-            preexec_fn=prepare,
-        )
+        process = start_child(command, log=output)
         try:
             return process.wait()
         except KeyboardInterrupt:
