@@ -398,36 +398,6 @@ def dedup(
     return 1 if strict and governed.absent else 0
 
 
-@app.command("dedup-bench")
-def dedup_bench(
-    out: Annotated[Path | None, typer.Option(help="Write the result as JSON.")] = None,
-    data_dir: DataDir = None,
-    training: Annotated[int, typer.Option(help="Make N training problems.", min=200)] = 13_328,
-    seed: Seed = 0,
-) -> None:
-    """Measure the search on synthetic problems with planted copies: recall, precision, time, memory."""
-    from coding_model_project.data.dedup.dedup_benchmark import N_PLANTED, N_TRAINING, bench
-    from coding_model_project.data.loaders import data_dir as folder
-
-    n_planted = max(4, N_PLANTED * training // N_TRAINING)
-    result = bench(
-        data_dir=folder(data_dir), n_training=training, n_planted=n_planted, seed=seed,
-        say=lambda line: print(line, file=sys.stderr),
-    )  # fmt: skip
-    for measure in ("recall", "precision"):
-        for kind, rate in result[measure].items():
-            share = "none" if rate["share"] is None else f"{rate['share']:.1%}"
-            print(f"{measure:9} {kind:24} {rate['hits']:5}/{rate['total']:<5} {share}")
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=2) + "\n")
-    print(
-        json.dumps(
-            {key: value for key, value in result.items() if key not in ("recall", "precision")}
-        )
-    )
-
-
 def _one_of(option: str, value: str, known: Any) -> str:
     words = [str(word) for word in known]
     if value not in words:

@@ -5,6 +5,4 @@ search.py         pairs of documents that are the same: exact, normalised, near,
 contamination.py  n-grams of evaluation sets in training documents
 decide.py         which training problems go, and why
 govern.py         manifest and report as files
-made_problems.py  problems with planted copies, to measure recall and precision
-dedup_benchmark   that measurement
 """

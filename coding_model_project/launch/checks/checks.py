@@ -15,7 +15,7 @@ from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
-from coding_model_project.launch.checks import bash_config, repair_config
+from coding_model_project.launch.checks import bash_checks, repair_checks
 from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
 
@@ -44,8 +44,8 @@ def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
     ConfigError: names the key and the way out.
     """
     Shaping.of(coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length)
-    repair_config.check_values(config)
-    bash_config.check_values(config)
+    repair_checks.check_values(config)
+    bash_checks.check_values(config)
     _check_divides(
         config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
     )
@@ -142,8 +142,8 @@ def check_grpo(config: DictConfig) -> None:
         except DataError as error:  # the reward workers would find out, a minute later
             raise ConfigError(f"coding.problems: {error}") from error
     check_values(config)
-    repair_config.check_problems(config)
-    bash_config.check_problems(config)
+    repair_checks.check_problems(config)
+    bash_checks.check_problems(config)
     check_rows(config, "data.train_files")
 
 

@@ -30,7 +30,7 @@ from coding_model_project.errors import (
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
-from coding_model_project.launch.checks.bash_config import reply_tokens
+from coding_model_project.launch.checks.bash_checks import reply_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
 from coding_model_project.verl_ext.rewards.judging import (
     EPISODE,

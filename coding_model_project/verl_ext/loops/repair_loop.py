@@ -19,7 +19,7 @@ from verl.utils.profiler import simple_timer
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.repair import Message, Seen, attempts
 from coding_model_project.errors import CodingModelError
-from coding_model_project.launch.checks.repair_config import attempt_tokens
+from coding_model_project.launch.checks.repair_checks import attempt_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
 from coding_model_project.verl_ext.rewards.judging import ATTEMPTS, leave_out
 from coding_model_project.verl_ext.rewards.public_judge import PublicJudge

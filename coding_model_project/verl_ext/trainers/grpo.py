@@ -15,9 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.grading.judge import check_service
-from coding_model_project.launch.checks.bash_config import has_bash
+from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.checks import check_grpo
-from coding_model_project.launch.checks.repair_config import has_episodes
+from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.launch.device import log_into
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver

@@ -19,8 +19,8 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from coding_model_project.errors import SandboxError
-from coding_model_project.launch.checks.bash_config import has_bash
-from coding_model_project.launch.checks.repair_config import has_episodes
+from coding_model_project.launch.checks.bash_checks import has_bash
+from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import last_reason

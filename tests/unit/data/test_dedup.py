@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.data.dedup import made_problems
 from coding_model_project.data.dedup.contamination import contaminated
 from coding_model_project.data.dedup.decide import decide
-from coding_model_project.data.dedup.dedup_benchmark import KINDS, bench
 from coding_model_project.data.dedup.documents import document, shape, skeleton
 from coding_model_project.data.dedup.govern import govern
 from coding_model_project.data.dedup.search import Kind, matches, ngrams
@@ -18,6 +16,8 @@ from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.quality.rates import NONE, Rate
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
+from tests.bench import made_problems
+from tests.bench.dedup import KINDS, bench
 
 RNG = random.Random(5)
 MEANINGS = [made_problems.meaning(RNG) for _ in range(60)]

@@ -160,10 +160,10 @@ def test_bad_input_is_named(config, wrong, named):
 
 
 def test_problems_without_a_task_are_refused(config):
-    from coding_model_project.launch.checks import bash_config
+    from coding_model_project.launch.checks import bash_checks
     from tests.unit.verl_ext.test_repair_loop import PROBLEM as WITH_TESTS
 
     run = config()
     write_problems(run.coding.problems[0], [WITH_TESTS])
     with pytest.raises(ConfigError, match="mine/1 names no Harbor task"):
-        bash_config.check_problems(run)
+        bash_checks.check_problems(run)

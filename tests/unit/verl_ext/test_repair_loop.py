@@ -275,11 +275,11 @@ def test_bad_input_is_named(config, wrong, named):
 def test_data_without_public_tests_cannot_be_repaired(config):
     from dataclasses import replace
 
-    from coding_model_project.launch.checks import repair_config
+    from coding_model_project.launch.checks import repair_checks
 
     run = config()
     write_problems(run.coding.problems[0], [replace(PROBLEM, tests=PROBLEM.hidden_tests)])
     with pytest.raises(ConfigError, match="has a public test"):
-        repair_config.check_problems(run)
+        repair_checks.check_problems(run)
     run.coding.repair.rounds = 0
-    repair_config.check_problems(run)
+    repair_checks.check_problems(run)

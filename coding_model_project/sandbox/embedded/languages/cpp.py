@@ -19,14 +19,11 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
+from coding_model_project.sandbox.embedded.languages.recipe import Recipe
 from coding_model_project.sandbox.embedded.launch import Profile
 from coding_model_project.types import Limits, Status
-
-if TYPE_CHECKING:
-    from coding_model_project.sandbox.embedded.languages.toolchains import Recipe
 
 TESTLIB = "CODING_TESTLIB"
 """Environment variable with the path of testlib.h, which checkers of several data sets include."""
@@ -71,7 +68,6 @@ class Gpp:
                     _precompile(target)
 
     def recipe(self, limits: Limits) -> Recipe:
-        from coding_model_project.sandbox.embedded.languages.toolchains import Recipe
 
         return Recipe(
             source=_SOURCE,

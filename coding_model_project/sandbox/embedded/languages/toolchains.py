@@ -10,10 +10,9 @@ they are few is certain only where the namespace has a limit of its own.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -23,8 +22,9 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.languages import cpp
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries
+from coding_model_project.sandbox.embedded.languages.recipe import Recipe
 from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
-from coding_model_project.types import Limits, Status
+from coding_model_project.types import Limits
 
 _ELSEWHERE = "; a SandboxFusion server can run it (coding.sandbox.name=fusion)"
 
@@ -55,30 +55,6 @@ _ALIASES = {
     "sh": Language.bash,
     "shell": Language.bash,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """How a program is made and run. The first word of a command is the file that is executed."""
-
-    source: str
-    """The name of the program's file."""
-    stages: list[list[str]] = field(default_factory=list)
-    """Commands before any of the program runs, in a folder with its files."""
-    failure: Status = Status.syntax_error
-    """What it means if one of them fails."""
-    product: str = ""
-    """The file that they make and that is the program; "" where the source is."""
-    run: list[str]
-    maker: str = ""
-    """All of the toolchain that a product depends on."""
-
-    def key(self, files: dict[str, bytes]) -> str:
-        """The name of the product of these files."""
-        digest = hashlib.sha256(repr((self.maker, self.stages)).encode())
-        for name, content in sorted(files.items()):
-            digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogatepass") + content)
-        return digest.hexdigest()
 
 
 class Toolchain(Protocol):

@@ -1,6 +1,6 @@
 """Recall and precision of the search on a set of CodeContests' size with planted copies.
 
-    python -m coding_model_project data dedup-bench --data-dir DIR --out FILE.json
+    python -m tests.bench.dedup [DATA_DIR]
 
 Copies are planted of training problems and of evaluation problems, in the kinds of `KINDS`. Those of
 kinds that end in "+tests" keep their tests; the others have tests of their own, so that only words can
@@ -10,9 +10,11 @@ HumanEval and MBPP are among the evaluation sets where the data folder has them.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,14 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data.dedup import made_problems
 from coding_model_project.data.dedup.decide import Decision, decide
 from coding_model_project.data.dedup.documents import Document, document
-from coding_model_project.data.dedup.made_problems import Meaning, Rendering
 from coding_model_project.data.dedup.search import Say
 from coding_model_project.data.loaders import load
 from coding_model_project.data.quality.rates import Rate
 from coding_model_project.errors import ConfigError
+from tests.bench import made_problems
+from tests.bench.made_problems import Meaning, Rendering
 
 N_TRAINING = 13_328
 N_EVALUATION = 1_337
@@ -176,3 +178,17 @@ def _is_right(planted: _Planted, removed: str, other: str) -> bool:
         return False
     original = planted.copies[removed][1]
     return original in (other, planted.copies.get(other, ("", ""))[1])
+
+
+def main(data_dir: Path | None) -> None:
+    """Print all rates, then a line of JSON with time and memory."""
+    result = bench(data_dir=data_dir, say=lambda line: print(line, file=sys.stderr))
+    for measure in ("recall", "precision"):
+        for kind, rate in result.pop(measure).items():
+            share = "none" if rate["share"] is None else f"{rate['share']:.1%}"
+            print(f"{measure:9} {kind:24} {rate['hits']:5}/{rate['total']:<5} {share}")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else None)

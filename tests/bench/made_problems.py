@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from coding_model_project.data.dedup.made_words import (
+from coding_model_project.types import Problem, Stdin, Test
+from tests.bench.made_words import (
     ADJECTIVES,
     ASK,
     BOILERPLATE,
@@ -23,7 +24,6 @@ from coding_model_project.data.dedup.made_words import (
     STORY,
     VERBS,
 )
-from coding_model_project.types import Problem, Stdin, Test
 
 _LETTERS = "nmkpqrstuvwabcd"
 _N_BOILERPLATE = 4

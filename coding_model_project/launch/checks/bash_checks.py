@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 
 from coding_model_project.data.problems import HARBOR, read_problems
 from coding_model_project.errors import ConfigError
-from coding_model_project.launch.checks import repair_config
+from coding_model_project.launch.checks import repair_checks
 
 
 def has_bash(config: DictConfig) -> bool:
@@ -30,7 +30,7 @@ def check_values(config: DictConfig) -> None:
     for key, value in bash.items():
         if value is not None and value <= 0:
             raise ConfigError(f"coding.bash.{key}={value}: set it to a number above 0")
-    if repair_config.has_episodes(config):
+    if repair_checks.has_episodes(config):
         raise ConfigError(
             "coding.bash.turns and coding.repair: a sample is an episode of one or of the other; set "
             "coding.repair.rounds=0 and coding.repair.attempt_tokens=null"
