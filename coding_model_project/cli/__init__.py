@@ -136,7 +136,8 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
         if not command or type(error).__name__ == "NoArgsIsHelpError":
             print(error)
             return 2
-        return _fail(f"{error.format_message()} (see --help)", 2)  # type: ignore[attr-defined]
+        said = error.format_message().replace(": Value error,", ":")  # type: ignore[attr-defined]
+        return _fail(f"{said} (see --help)", 2)
     except CodingModelError as error:
         if debug:
             raise

@@ -16,10 +16,14 @@ import typer
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.environment.base import EnvironmentKind
+from coding_model_project.isolation.confine import Tier
 
 if TYPE_CHECKING:
+    from coding_model_project.data.loaders import Loaded
     from coding_model_project.sandbox.base import Sandbox
     from coding_model_project.types import Problem
+
+_N_SHOWN = 20
 
 # ── options ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -88,9 +92,7 @@ Rootfs = Annotated[
     Path | None,
     typer.Option(help="Use this root file system, a folder or tar file, not this machine's."),
 ]
-MinTier = Annotated[
-    str, typer.Option(help="Refuse weaker isolation: rlimit, seccomp or namespaces.")
-]
+MinTier = Annotated[Tier, typer.Option(help="Refuse weaker isolation.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Host = Annotated[str, typer.Option(help="Listen on this address.")]
 
@@ -178,19 +180,12 @@ def given_dataset(name: str, path: str | None) -> tuple[str, str | None]:
     return (name, path) if path is not None else given_set(name)
 
 
-def embedded_sandbox(workers: int | None, min_tier: str) -> Sandbox:
-    """The embedded sandbox, not yet started.
-
-    Raises:
-        ConfigError: no such tier.
-    """
+def embedded_sandbox(workers: int | None, min_tier: Tier) -> Sandbox:
+    """The embedded sandbox, not yet started."""
     from coding_model_project.grading.judge import make_sandbox
-    from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
-    if min_tier not in tuple(Tier):
-        raise ConfigError(f"--min-tier={min_tier}: choose one of {', '.join(Tier)}")
-    return make_sandbox(SandboxConfig(workers=workers, min_tier=Tier(min_tier)))
+    return make_sandbox(SandboxConfig(workers=workers, min_tier=min_tier))
 
 
 def existing_file(path: Path, option: str) -> Path:
@@ -202,3 +197,15 @@ def existing_file(path: Path, option: str) -> Path:
     if not path.is_file():
         raise ConfigError(f"{option}: {path}: no such file")
     return path
+
+
+def say_set_aside(loaded: Loaded) -> None:
+    """Why rows are not used, most frequent reasons first."""
+    for note in loaded.notes:
+        print(f"note: {note}")
+    if not loaded.set_aside:
+        return
+    print(f"{len(loaded.set_aside)} rows set aside, {len(loaded.problems)} used:")
+    for reason, count in Counter(row.reason for row in loaded.set_aside).most_common(_N_SHOWN):
+        first = next(row.where for row in loaded.set_aside if row.reason == reason)
+        print(f"  {count} × {reason} (first: {first})")

@@ -18,6 +18,7 @@ from coding_model_project.cli.common import (
     Seed,
     given_problems,
 )
+from coding_model_project.data.training.pairs import Similarity
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ def pairs(
         ),
     ] = False,
     similarity: Annotated[
-        str,
+        Similarity,
         typer.Option(help="Take the failing program nearest to the accepted one, or a random one."),
-    ] = "nearest",
+    ] = Similarity.nearest,
     gold: Annotated[
         bool, typer.Option("--gold", help="Use gold solutions where no sample was accepted.")
     ] = False,
@@ -71,7 +72,6 @@ def pairs(
     from coding_model_project.data.training.pair_report import bias_report
     from coding_model_project.data.training.pairs import (
         Controls,
-        Similarity,
         make_pairs,
         pair_rows,
         split,
@@ -84,14 +84,12 @@ def pairs(
     names = [name.strip() for name in contrasts.split(",") if name.strip()]
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(f"--contrasts={unknown[0]}: no such error; see --help")
-    if similarity not in tuple(Similarity):
-        raise ConfigError(f"--similarity={similarity}: choose one of {', '.join(Similarity)}")
     controls = Controls(
         contrasts=tuple(ErrorType(name) for name in names),
         per_problem=per_problem,
         max_length_ratio=max_length_ratio,
         balance_length=balance_length,
-        similarity=Similarity(similarity),
+        similarity=similarity,
         gold=gold,
         seed=seed,
     )

@@ -21,6 +21,7 @@ from coding_model_project.cli.common import (
     given_problems,
 )
 from coding_model_project.errors import ConfigError
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def repair_traces(
         typer.Option(help="Show N bytes of a failure, as coding.repair.observation_bytes.", min=60),
     ] = 160,
     workers: Workers = None,
-    min_tier: MinTier = "seccomp",
+    min_tier: MinTier = Tier.seccomp,
 ) -> None:
     """Write SFT rows: statement, a wrong program, what a model is told of it, a right program.
 

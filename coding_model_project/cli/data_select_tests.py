@@ -24,6 +24,7 @@ from coding_model_project.cli.common import (
     given_dataset,
 )
 from coding_model_project.errors import ConfigError
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def select_tests(
     limit: Limit = None,
     as_json: AsJson = False,
     workers: Workers = None,
-    min_tier: MinTier = "seccomp",
+    min_tier: MinTier = Tier.seccomp,
 ) -> int:
     """Order each problem's hidden tests by the known-bad programs they reject; keep the first k.
 

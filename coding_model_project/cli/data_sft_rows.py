@@ -25,7 +25,10 @@ from coding_model_project.cli.common import (
     embedded_sandbox,
     given_problems,
 )
+from coding_model_project.data.training.sft_rows import Choose
 from coding_model_project.errors import ConfigError
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -49,8 +52,8 @@ def sft_rows(
     data_dir: DataDir = None,
     n: PerProblem = 4,
     choose: Annotated[
-        str, typer.Option(help="Choose the shortest, diverse or random programs.")
-    ] = "shortest",
+        Choose, typer.Option(help="Choose the shortest, diverse or random programs.")
+    ] = Choose.shortest,
     gold: Annotated[
         str | None,
         typer.Option(
@@ -59,24 +62,23 @@ def sft_rows(
         ),
     ] = None,
     prompt: Annotated[
-        str | None,
+        PromptStyle | None,
         typer.Option(help="Write fenced or bare prompts; as the evaluations' by default."),
     ] = None,
     tokenizer: Tokenizer = None,
     seed: Seed = 0,
     workers: Workers = None,
-    min_tier: MinTier = "seccomp",
+    min_tier: MinTier = Tier.seccomp,
 ) -> None:
     """Write SFT rows of the programs that evaluations accepted: at most n distinct ones per problem.
 
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
     from coding_model_project.data.training.rows import sft_row, write_rows
-    from coding_model_project.data.training.sft_rows import Choose
     from coding_model_project.data.training.sft_rows import choose as chosen_of
     from coding_model_project.evaluation.judged import read_judged
 
-    _check(evaluations or [], out, choose, gold)
+    _check(evaluations or [], out, gold)
     known = given_problems(problems, dataset, data_dir)
     read = [read_judged(path, known) for path in evaluations or []]
     style = _style(prompt, read)
@@ -89,7 +91,7 @@ def sft_rows(
         unsolved = [one for one in asked if one.gold and one.id not in solved]
         more, rejected = _gold(unsolved, workers, min_tier)
         candidates += more
-    kept, counts = chosen_of(candidates, asked, n=n, how=Choose(choose), seed=seed)
+    kept, counts = chosen_of(candidates, asked, n=n, how=choose, seed=seed)
     if not kept:
         raise ConfigError(
             f"no program to show: of {len(asked)} problems none has an accepted sample"
@@ -108,28 +110,21 @@ def sft_rows(
     print(f"{out}: {len(rows)} rows")
 
 
-def _check(evaluations: Sequence[Path], out: Path, choose: str, gold: str | None) -> None:
-    from coding_model_project.data.training.sft_rows import Choose
-
+def _check(evaluations: Sequence[Path], out: Path, gold: str | None) -> None:
     if out.suffix != ".parquet":
         raise ConfigError(f"--out={out}: name it .parquet")
-    if choose not in tuple(Choose):
-        raise ConfigError(f"--choose={choose}: choose one of {', '.join(Choose)}")
     if gold is not None and gold not in GOLD:
         raise ConfigError(f"--gold={gold}: choose one of {', '.join(GOLD)}")
     if not evaluations and gold != "only":
         raise ConfigError("data sft-rows: name evaluations to take programs from, or --gold only")
 
 
-def _style(given: str | None, read: Sequence[JudgedSamples]) -> Any:
+def _style(given: PromptStyle | None, read: Sequence[JudgedSamples]) -> PromptStyle:
     """The prompts' style: as given, else the evaluations' own."""
     from coding_model_project.evaluation.judged import one_style
-    from coding_model_project.grading.prompts import PromptStyle
 
     if given is not None:
-        if given not in tuple(PromptStyle):
-            raise ConfigError(f"--prompt={given}: choose one of {', '.join(PromptStyle)}")
-        return PromptStyle(given)
+        return given
     if not read:
         raise ConfigError("--prompt: no evaluation says it; give fenced or bare")
     return one_style(read)
@@ -147,7 +142,7 @@ def _training(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _gold(
-    problems: Sequence[Problem], workers: int | None, min_tier: str
+    problems: Sequence[Problem], workers: int | None, min_tier: Tier
 ) -> tuple[list[Candidate], tuple[str, ...]]:
     """Solutions that pass all tests of their problems, and ids of problems of which one does not."""
     from dataclasses import replace

@@ -19,6 +19,9 @@ from coding_model_project.cli.common import (
     Workers,
 )
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.evaluation_config import EvaluationMode, TokenLimitField
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.isolation.confine import Tier
 
 HELP = """Evaluate a model by running the programs that it writes; every rate has its 95% interval.
 
@@ -84,18 +87,18 @@ def run(
         Whole, typer.Option(help="Cut a completion after N tokens. Default: 2048.")
     ] = None,
     token_limit_field: Annotated[
-        str,
+        TokenLimitField,
         typer.Option(
             help="Send --max-tokens in this field: max_tokens, or max_completion_tokens, "
             "which hosted reasoning models require."
         ),
-    ] = "max_tokens",
+    ] = TokenLimitField.max_tokens,
     prompt: Annotated[
-        str,
+        PromptStyle,
         typer.Option(
             help="Ask for a Markdown code block (fenced) or for the program itself (bare)."
         ),
-    ] = "fenced",
+    ] = PromptStyle.fenced,
     system_prompt: Annotated[
         Text, typer.Option(help="Send this system message before each problem. Default: none.")
     ] = None,
@@ -131,15 +134,15 @@ def run(
         typer.Option(help="End the run after a request has had no answer for N seconds.", min=0),
     ] = 300.0,
     workers: Workers = None,
-    min_tier: MinTier = "seccomp",
+    min_tier: MinTier = Tier.seccomp,
     sandbox_url: Annotated[
         list[str] | None, typer.Option(help="Judge on this SandboxFusion server; repeatable.")
     ] = None,
     data_dir: DataDir = None,
     mode: Annotated[
-        str,
+        EvaluationMode,
         typer.Option(help="Generate by vLLM here or --base-url (simple), or by verl (verl)."),
-    ] = "simple",
+    ] = EvaluationMode.simple,
     max_model_len: Annotated[
         Whole, typer.Option(help="Limit prompt and completion to N tokens, for vLLM here.")
     ] = None,

@@ -26,6 +26,7 @@ from coding_model_project.cli.common import (
     given_problems,
 )
 from coding_model_project.errors import ConfigError, UngradableError
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def grade(
     map_columns: MapColumns = None,
     data_dir: DataDir = None,
     workers: Workers = None,
-    min_tier: MinTier = "seccomp",
+    min_tier: MinTier = Tier.seccomp,
 ) -> int:
     """Judge completions by their problems' hidden tests, or by the verifiers of their Harbor tasks.
 

@@ -23,6 +23,7 @@ from coding_model_project.cli.common import (
 )
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.extras import extra
+from coding_model_project.isolation.confine import Tier
 
 if TYPE_CHECKING:
     from coding_model_project.sandbox.base import Sandbox
@@ -31,7 +32,7 @@ app = typer.Typer(no_args_is_help=True, help="The sandbox that untrusted program
 
 
 @app.command()
-def check(min_tier: MinTier = "seccomp") -> int:
+def check(min_tier: MinTier = Tier.seccomp) -> int:
     """Say how programs are isolated here, what is missing for more, in which languages they may be,
     and test that it holds.
 
@@ -41,7 +42,7 @@ def check(min_tier: MinTier = "seccomp") -> int:
     return asyncio.run(_check(min_tier))
 
 
-async def _check(min_tier: str) -> int:
+async def _check(min_tier: Tier) -> int:
     from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
     from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server
@@ -85,7 +86,7 @@ def run(
     ] = None,
     cpu_s: Annotated[float, typer.Option(help="Stop it after N CPU seconds.", min=0.01)] = 5.0,
     memory_mb: Annotated[int, typer.Option(help="Let it use N megabytes.", min=1)] = 512,
-    min_tier: MinTier = "seccomp",
+    min_tier: MinTier = Tier.seccomp,
 ) -> int:
     """Run one program: its output, then how it ended. Exit code 1 unless it finished.
 
@@ -167,7 +168,7 @@ def serve(
     max_request_mb: Annotated[int, typer.Option(help="Refuse requests above N MiB.", min=1)] = 64,
     memory_mb: Annotated[int, typer.Option(help="Let a program use at most N MiB.", min=16)] = 4096,
     workers: Workers = None,
-    min_tier: MinTier = "seccomp",
+    min_tier: MinTier = Tier.seccomp,
 ) -> int:
     """Serve SandboxFusion's HTTP API from this machine's sandbox, until it is interrupted."""
     with extra("serve"):

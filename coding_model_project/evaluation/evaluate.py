@@ -24,6 +24,7 @@ from coding_model_project.evaluation.results import (
     METRICS,
     RESULTS,
     RUN_INFO,
+    Metrics,
     read_samples,
 )
 from coding_model_project.evaluation.runner import Known, Runner, read_known
@@ -54,7 +55,7 @@ def evaluate(
     config: DictConfig,
     command: Sequence[str],
     say: Say,
-) -> dict[str, Any]:
+) -> Metrics:
     """Evaluate a model, or go on with what an earlier attempt has left.
 
     Args:
@@ -121,7 +122,7 @@ async def _evaluate(
     datasets: Sequence[DataSet],
     backend: Backend,
     say: Say,
-) -> dict[str, Any]:
+) -> Metrics:
     folder, protocol = settings.run_dir, settings.protocol
     planned = list(
         samples(datasets, n=protocol.sampling.n, seed=settings.seed, shard=settings.shard)
@@ -219,7 +220,7 @@ def _described(settings: Settings, backend: Backend) -> str:
     )
 
 
-def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend) -> dict[str, Any]:
+def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend) -> Metrics:
     """The content of run_info.json."""
     versions = {data.name: data.version for data in datasets}
     shard = settings.shard

@@ -14,7 +14,7 @@ import orjson
 
 from coding_model_project.evaluation.plan import DataSet, Sample
 from coding_model_project.evaluation.protocols import EvalProtocol
-from coding_model_project.evaluation.results import METRICS, Generated, Result
+from coding_model_project.evaluation.results import METRICS, Generated, Metrics, Result
 from coding_model_project.evaluation.statistics.scores import dataset_metrics
 from coding_model_project.grading.prompts import solve_messages
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
@@ -33,7 +33,7 @@ Judged = tuple[Sample, Generated, Result]
 
 def write_metrics(
     folder: Path, results: Sequence[Result], datasets: Sequence[DataSet], protocol: EvalProtocol
-) -> dict[str, Any]:
+) -> Metrics:
     """metrics.json, and the same figures in metrics.jsonl, by which `runs` and the report know them.
 
     Returns:

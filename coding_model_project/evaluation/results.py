@@ -24,6 +24,8 @@ COMPLETIONS = "completions.jsonl"
 RESULTS = "results.jsonl"
 RUN_INFO = "run_info.json"
 METRICS = "metrics.json"
+Metrics = dict[str, Any]
+"""The content of metrics.json: by data set, as `scores.dataset_metrics` gives it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

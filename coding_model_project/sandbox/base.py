@@ -34,6 +34,7 @@ class Sandbox(Protocol):
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
+        /,
     ) -> None: ...
 
     async def run(

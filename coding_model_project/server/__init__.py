@@ -7,5 +7,6 @@
                (`extraction`, `assertions`, `fusion_comparison`)
     listening  a socket, uvicorn, and an orderly end
 
+This is the one place with another extraction and comparison than `grading`'s: that API's own.
 docs/sandboxfusion.md says where answers differ from the original's, and why.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -15,15 +14,14 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.evaluate import evaluate
 from coding_model_project.evaluation.evaluation_config import EvaluationMode
+from coding_model_project.evaluation.results import Metrics
 from coding_model_project.evaluation.settings import simple_backend
 from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
 
 
-def run(
-    config: DictConfig, *, command: Sequence[str], say: Callable[[str], None]
-) -> dict[str, Any]:
+def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None]) -> Metrics:
     """Evaluate as `coding.evaluation` says, as the main thread's work; see `evaluation.evaluate`.
 
     The one function behind `eval run`, `recipes.baseline` and `src/phase0_eval.py`. Asking a server

@@ -7,7 +7,6 @@ balances requests over them and loads the model's weights itself.
 from __future__ import annotations
 
 import itertools
-from types import TracebackType
 from typing import Any, Self
 
 from hydra import compose, initialize_config_module
@@ -86,12 +85,7 @@ class VerlBackend:
         self._client = manager.get_client()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._client = None
         self._stop_ray()
 

@@ -103,6 +103,7 @@ print(json.dumps({"codes": [full.returncode, roomy.returncode], "error": full.st
 """
 
 
+@pytest.mark.soak  # `fault_matrix` fills the disk of a GRPO run; of an evaluation it is a fast test
 def test_a_full_disk_is_one_error_and_room_resumes(world, tmp_path):
     run_dir = tmp_path / "run"
     run_dir.mkdir()

@@ -128,6 +128,7 @@ def test_what_cannot_be_judged_is_left_out_and_a_dead_engine_ends_the_run(world,
     assert list(tmp_path.glob("wandb/offline-run-*"))
 
 
+@pytest.mark.soak  # the engine's death above takes the same way
 def test_a_dead_reward_worker_ends_the_run(world, tmp_path, in_ray):
     killed_at: list[float] = []
     thread = kill_once(tmp_path, "ray::RewardLoopWorker", "judge/infra_rate", killed_at)

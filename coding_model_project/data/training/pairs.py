@@ -15,10 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import StrEnum
-from typing import Any
 
 from coding_model_project.data.program_identity import normal_form
-from coding_model_project.data.training.rows import refuse_training, source
+from coding_model_project.data.training.rows import VerlRow, refuse_training, source
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import extract
 from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
@@ -283,7 +282,7 @@ def split(pairs: Sequence[Pair], share: float, seed: int) -> tuple[list[Pair], l
     )
 
 
-def pair_rows(pairs: Iterable[Pair], style: PromptStyle) -> list[dict[str, Any]]:
+def pair_rows(pairs: Iterable[Pair], style: PromptStyle) -> list[VerlRow]:
     """Rows of a parquet file of pairs.
 
     Returns:

@@ -11,9 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any
 
-from coding_model_project.data.training.rows import sft_row
+from coding_model_project.data.training.rows import VerlRow, sft_row
 from coding_model_project.grading.prompts import PromptStyle, solution_message
 from coding_model_project.types import Problem
 
@@ -76,7 +75,7 @@ def _nearest(code: str, right: Sequence[str]) -> str:
     return max(right, key=lambda one: (SequenceMatcher(None, code, one).ratio(), -len(one)))
 
 
-def trace_row(problem: Problem, trace: Trace, style: PromptStyle) -> dict[str, Any]:
+def trace_row(problem: Problem, trace: Trace, style: PromptStyle) -> VerlRow:
     """A row for verl's SFT data set, as `rows.sft_row` makes them, so that files of both can be mixed.
 
     verl's own data set would train on the wrong program, too: `LastAnswerDataset` trains on the last

@@ -16,10 +16,13 @@ from coding_model_project.extras import extra
 from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.types import Problem
 
+VerlRow = dict[str, Any]
+"""A row of a training file: its columns and their form are verl's."""
+
 
 def rl_rows(
     problems: Iterable[Problem], style: PromptStyle, *, weights: Mapping[str, float] | None = None
-) -> list[dict[str, Any]]:
+) -> list[VerlRow]:
     """Rows for verl's RL data set: a prompt, and the problem's id as ground truth.
 
     Args:
@@ -42,12 +45,12 @@ def rl_rows(
     ]
 
 
-def sft_rows(problems: Iterable[Problem], style: PromptStyle) -> list[dict[str, Any]]:
+def sft_rows(problems: Iterable[Problem], style: PromptStyle) -> list[VerlRow]:
     """Rows for verl's SFT data set: a conversation that ends in the first gold solution."""
     return [sft_row(problem, problem.gold[0], style) for problem in problems]
 
 
-def sft_row(problem: Problem, code: str, style: PromptStyle) -> dict[str, Any]:
+def sft_row(problem: Problem, code: str, style: PromptStyle) -> VerlRow:
     """A row for verl's SFT data set: a conversation that ends in this solution."""
     return {
         "data_source": source(problem),
@@ -64,7 +67,7 @@ def source(problem: Problem) -> str:
     return problem.id.split("/")[0]
 
 
-def write_rows(path: Path, rows: Sequence[dict[str, Any]], *, trains: bool) -> None:
+def write_rows(path: Path, rows: Sequence[VerlRow], *, trains: bool) -> None:
     """Write rows as parquet, atomically.
 
     Args:

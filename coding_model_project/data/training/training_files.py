@@ -23,6 +23,7 @@ from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
 from coding_model_project.data.training.mixing import CountTokens
 from coding_model_project.data.training.rows import (
+    VerlRow,
     refuse_training,
     rl_rows,
     sft_rows,
@@ -158,7 +159,7 @@ def _arranged(problems: Sequence[Problem], plan: Plan) -> list[Problem]:
     return mixing.shuffled(problems, plan.seed)
 
 
-def _rows(problems: Sequence[Problem], plan: Plan) -> list[dict[str, Any]]:
+def _rows(problems: Sequence[Problem], plan: Plan) -> list[VerlRow]:
     if plan.kind is RowKind.sft:
         return sft_rows(problems, plan.style)
     return rl_rows(problems, plan.style, weights=plan.mixture)

@@ -60,6 +60,7 @@ class Backend(Protocol):
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
+        /,
     ) -> None: ...
 
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:

@@ -14,7 +14,6 @@ import difflib
 import os
 import random
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -128,12 +127,7 @@ class OpenAIBackend:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:

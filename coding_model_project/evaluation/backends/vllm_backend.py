@@ -8,7 +8,6 @@ import queue
 import threading
 from dataclasses import dataclass
 from importlib import metadata
-from types import TracebackType
 from typing import Any, Self
 
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
@@ -98,12 +97,7 @@ class VllmBackend:
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._inbox.put(None)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coding_model_project.evaluation.results import Result
+from coding_model_project.evaluation.results import Metrics, Result
 from coding_model_project.evaluation.statistics.budget import curves
 from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 
 
-def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> dict[str, Any]:
+def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
     """One data set's metrics. Rates are over what could be graded.
 
     Args:

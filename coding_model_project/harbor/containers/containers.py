@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -74,12 +73,7 @@ class ContainerEnvironments:
         await self._remove(name for name in await self._listed() if _left_behind(name))
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._remove(name for name in await self._listed() if name.startswith(self._names))
 
     async def create(

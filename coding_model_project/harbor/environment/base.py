@@ -204,6 +204,7 @@ class Environments(Protocol):
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
+        /,
     ) -> None: ...
 
     async def create(

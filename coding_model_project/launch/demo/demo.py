@@ -21,6 +21,8 @@ OUT = Path("outputs/demo")
 SFT_STEPS = 40
 GRPO_STEPS = 24
 ALPHA = 0.01
+Document = dict[str, Any]
+"""A file of JSON: evaluation.json, or summary.json made of it."""
 
 
 def main() -> int:
@@ -113,7 +115,7 @@ def step_split() -> dict[str, float]:
     return {part: round(total / n_steps, 3) for part, total in sums.items()}
 
 
-def summarise(evaluation: dict[str, Any]) -> dict[str, Any]:
+def summarise(evaluation: Document) -> Document:
     """The table's numbers: sampled pass@1 with problem-clustered intervals, and paired tests."""
     rates = {
         name: scores["sampled"]["per_problem"] for name, scores in evaluation["models"].items()
@@ -147,7 +149,7 @@ def summarise(evaluation: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def by_level(evaluation: dict[str, Any]) -> dict[str, dict[int, float]]:
+def by_level(evaluation: Document) -> dict[str, dict[int, float]]:
     """Sampled pass@1 by the tasks' difficulty level: higher levels are to be harder."""
     levels = evaluation["levels"]
     rates: dict[str, dict[int, float]] = {}
@@ -164,7 +166,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def significant(summary: dict[str, Any]) -> bool:
+def significant(summary: Document) -> bool:
     """GRPO beats SFT and its continuation, and SFT the base, each with p < 0.01."""
     return all(
         summary[name]["delta"] > 0 and summary[name]["p_value"] < ALPHA
@@ -179,7 +181,7 @@ def _link_model(policy: Path) -> None:
     link.symlink_to(policy.absolute().relative_to(OUT.absolute()), target_is_directory=True)
 
 
-def _print(summary: dict[str, Any]) -> None:
+def _print(summary: Document) -> None:
     table = Table(title=f"{summary['phases'][0]['n_problems']} held-out problems")
     for column in ("phase", "pass@1", "95% interval", "greedy", "main error"):
         table.add_column(column, no_wrap=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded.frames import Head
 
 FIRST = 4
 """The first of their descriptors; those below are standard streams and the answer's."""
@@ -21,7 +21,7 @@ class Given:
     descriptors: list[int]
 
 
-def given(tier: Tier, head: dict[str, Any], data: bytes) -> Given:
+def given(tier: Tier, head: Head, data: bytes) -> Given:
     """The files of a request; the caller closes the descriptors."""
     contents: dict[str, bytes] = {}
     start = 0

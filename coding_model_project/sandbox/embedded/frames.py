@@ -7,11 +7,14 @@ import socket
 import struct
 from typing import Any
 
+Head = dict[str, Any]
+"""A frame's head: plain JSON, between processes of this project only."""
+
 _LENGTHS = struct.Struct("<II")
 _CHUNK = 1 << 20
 
 
-def send(channel: socket.socket, head: dict[str, Any], body: bytes = b"") -> None:
+def send(channel: socket.socket, head: Head, body: bytes = b"") -> None:
     """Send one frame.
 
     Raises:
@@ -21,7 +24,7 @@ def send(channel: socket.socket, head: dict[str, Any], body: bytes = b"") -> Non
     channel.sendall(_LENGTHS.pack(len(encoded), len(body)) + encoded + body)
 
 
-def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes]:
+def receive(channel: socket.socket) -> tuple[Head, bytes]:
     """The next frame.
 
     Raises:
@@ -32,7 +35,7 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes]:
     return head, receive_body(channel, n)
 
 
-def receive_head(channel: socket.socket) -> tuple[dict[str, Any], int]:
+def receive_head(channel: socket.socket) -> tuple[Head, int]:
     """The next frame's head, and of how many bytes its body is, which is left unread. As `receive`."""
     head, body = _LENGTHS.unpack(receive_body(channel, _LENGTHS.size))
     return json.loads(receive_body(channel, head)), body

@@ -122,7 +122,7 @@ def of_test(code: types.CodeType, plan: fork_server.Plan, *, stateless: bool = F
     run_program.run_call(code, function, data)
 
 
-def run(channel: socket.socket, compiled: Compiled, head: dict[str, Any], data: bytes) -> None:
+def run(channel: socket.socket, compiled: Compiled, head: frames.Head, data: bytes) -> None:
     """Run the program on one input in a process of its own, and send what became of it."""
     compiled.confined[_PROGRAM] = compiled.confined[_TESTS] = 0
     if "asserts" in head:

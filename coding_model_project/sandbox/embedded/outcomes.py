@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import signal
 from dataclasses import dataclass
-from typing import Any
 
 from coding_model_project.errors import DataError
 from coding_model_project.sandbox.embedded import answers
+from coding_model_project.sandbox.embedded.frames import Head
 from coding_model_project.sandbox.embedded.run_program import OUT_OF_MEMORY
 from coding_model_project.types import (
     Asserts,
@@ -24,7 +24,7 @@ from coding_model_project.types import (
 )
 
 
-def requests(given: Input, limits: Limits) -> list[tuple[dict[str, Any], bytes]]:
+def requests(given: Input, limits: Limits) -> list[tuple[Head, bytes]]:
     """The frames that ask for one input. Asserts take two: only their own process reads the second."""
     match given:
         case Stdin():
@@ -63,7 +63,7 @@ class Ended:
     stderr: str = ""
 
     @classmethod
-    def read(cls, head: dict[str, Any], body: bytes) -> Ended:
+    def read(cls, head: Head, body: bytes) -> Ended:
         printed, answered = head["printed"], head["printed"] + head["answered"]
         names = ("confined", "exit", "killed", "cpu_s", "wall_s", "full")
         return cls(

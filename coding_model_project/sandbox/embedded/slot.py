@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -276,9 +275,7 @@ class Slot:
         failed = _refused(ended)
         return [failed] * len(inputs) if failed else calls.believed(asked, ended, hurried)
 
-    def _come_alone(
-        self, source: bytes, head: dict[str, Any], data: bytes, limits: Limits
-    ) -> Ended:
+    def _come_alone(self, source: bytes, head: frames.Head, data: bytes, limits: Limits) -> Ended:
         """What becomes of a program that comes with all it is asked, and takes one process."""
         if limits != self._limits:
             self._send({"limits": asdict(limits)})
@@ -311,7 +308,7 @@ class Slot:
         library = fork_server.library() if self._compiled_loop else None
         return [self._preload, str(library or "")]
 
-    def _send(self, head: dict[str, Any], body: bytes = b"") -> None:
+    def _send(self, head: frames.Head, body: bytes = b"") -> None:
         channel = self._open_channel()
         try:
             channel.settimeout(_MARGIN_S)
@@ -319,7 +316,7 @@ class Slot:
         except OSError as error:
             raise ZygoteLost(f"{type(error).__name__}: {error}") from error
 
-    def _receive(self, timeout_s: float) -> tuple[dict[str, Any], bytes]:
+    def _receive(self, timeout_s: float) -> tuple[frames.Head, bytes]:
         channel = self._open_channel()
         try:
             channel.settimeout(timeout_s)

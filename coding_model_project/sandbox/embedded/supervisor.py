@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import PurePosixPath
-from types import TracebackType
 from typing import Self
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
@@ -137,12 +136,7 @@ class EmbeddedSandbox:
         self._python_version = ".".join(self._slots[0].python_version.split(".")[:2])
         self._tier = tier
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop every process this sandbox started, runs in progress included."""
         self._closing.set()
         threads, self._threads = self._threads, None

@@ -34,7 +34,7 @@ import warnings
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Confinement, Tier, prepare
@@ -162,7 +162,7 @@ def _program(
     zygote: int,
     channel: socket.socket,
     ready: Ready,
-    head: dict[str, Any],
+    head: frames.Head,
     n: int,
     server: ForkServer | None,
 ) -> None:
@@ -192,7 +192,7 @@ def _program(
         os._exit(code)
 
 
-def _compile(channel: socket.socket, ready: Ready, head: dict[str, Any], n: int) -> Compiled | None:
+def _compile(channel: socket.socket, ready: Ready, head: frames.Head, n: int) -> Compiled | None:
     """Send whether the source compiles; None if not."""
     body = frames.receive_body(channel, n)
     parts, start = [], 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -118,12 +117,7 @@ class FusionSandbox:
                 f"{facts.identity}; verdicts would depend on which one judged"
             )
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the connections; servers end what they still run."""
         fleet, self._fleet = self._fleet, None
         for task in self._spoken.values():

@@ -31,7 +31,7 @@ from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.launch.checks.bash_checks import reply_tokens
-from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
+from coding_model_project.verl_ext.loops.conversation import Answer, Conversation, Sampling
 from coding_model_project.verl_ext.rewards.judging import (
     EPISODE,
     JudgePool,
@@ -76,7 +76,7 @@ _places: dict[str, _Place] = {}
 class BashLoop(AgentLoopBase):
     """verl makes one for each sample."""
 
-    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+    async def run(self, sampling_params: Sampling, **kwargs: Any) -> AgentLoopOutput:
         """One episode.
 
         Raises:
@@ -93,7 +93,7 @@ class BashLoop(AgentLoopBase):
             raise error.with_traceback(None) from None
 
     async def _run(
-        self, place: _Place, sampling_params: dict[str, Any], row: Mapping[str, Any]
+        self, place: _Place, sampling_params: Sampling, row: Mapping[str, Any]
     ) -> AgentLoopOutput:
         problem = place.pool.problem(str(row["reward_model"]["ground_truth"]))
         model = _Policy(self, sampling_params, row)
@@ -144,9 +144,7 @@ def _only(agent: BashAgent, problem_id: str) -> Episode:
 class _Policy:
     """The model that is trained, as the bash agent asks it. See `episodes.bash.Model`."""
 
-    def __init__(
-        self, loop: AgentLoopBase, sampling: dict[str, Any], row: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
         self._loop, self._sampling, self._row = loop, sampling, row
         self._reply_tokens = reply_tokens(loop.config)
         self._max_response: int = loop.rollout_config.response_length

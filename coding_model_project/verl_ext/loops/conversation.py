@@ -21,6 +21,8 @@ from verl.experimental.agent_loop.agent_loop import (
 from verl.utils.profiler import simple_timer
 
 Message = dict[str, str]
+Sampling = dict[str, Any]
+"""As verl gives it to `AgentLoopBase.run`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,7 @@ class Conversation:
     `metrics` are verl's timings; `extra` is what the rollout says of its weights.
     """
 
-    def __init__(
-        self, loop: AgentLoopBase, sampling: dict[str, Any], row: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
         self._loop: Any = loop
         self._sampling = sampling
         self._priority = int(row.get("priority", 0))
@@ -66,7 +66,7 @@ class Conversation:
         cls,
         loop: AgentLoopBase,
         messages: Sequence[Message],
-        sampling: dict[str, Any],
+        sampling: Sampling,
         row: Mapping[str, Any],
     ) -> Self:
         """Ask for a first answer to these messages.

@@ -20,7 +20,7 @@ from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.repair import Message, Seen, attempts
 from coding_model_project.errors import CodingModelError
 from coding_model_project.launch.checks.repair_checks import attempt_tokens
-from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
+from coding_model_project.verl_ext.loops.conversation import Answer, Conversation, Sampling
 from coding_model_project.verl_ext.rewards.judging import ATTEMPTS, leave_out
 from coding_model_project.verl_ext.rewards.public_judge import PublicJudge
 
@@ -31,7 +31,7 @@ _judges: dict[str, PublicJudge] = {}
 class RepairLoop(AgentLoopBase):
     """verl makes one for each sample."""
 
-    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+    async def run(self, sampling_params: Sampling, **kwargs: Any) -> AgentLoopOutput:
         """One episode.
 
         Raises:
@@ -45,7 +45,7 @@ class RepairLoop(AgentLoopBase):
             raise error.with_traceback(None) from None
 
     async def _run(
-        self, sampling_params: dict[str, Any], problem_id: str, row: Mapping[str, Any]
+        self, sampling_params: Sampling, problem_id: str, row: Mapping[str, Any]
     ) -> AgentLoopOutput:
         policy = _Policy(
             self, await Conversation.begin(self, row["raw_prompt"], sampling_params, row)

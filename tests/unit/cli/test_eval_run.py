@@ -138,7 +138,7 @@ SERVER = [*MODEL, *SET, "--base-url", "http://localhost:9/v1"]
         ([*SERVER, "--extra-body", "{"], "--extra-body={: not JSON"),
         ([*SERVER, "--extra-body", "[1]"], "not a JSON object"),
         ([*SERVER, "--extra-body", '{"n": 2}'], "set by coding.evaluation.n"),
-        ([*SERVER, "--token-limit-field", "length"], "[max_tokens, max_completion_tokens]"),
+        ([*SERVER, "--token-limit-field", "length"], "'max_tokens', 'max_completion_tokens'"),
         ([*SERVER, "--system-prompt", "${x}"], "write \\${"),
         ([*SERVER, "--n", "0"], "n=0"),
         ([*SERVER, "--dataset", "humanevil"], "humanevil: no such data set"),

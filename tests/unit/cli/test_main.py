@@ -50,7 +50,7 @@ def test_help_imports_nothing_heavy():
         (["grade", "--problems", "/nowhere", "--completions", "x", "--out", "y"], "/nowhere"),
         (["grade", "--nonsense"], "--nonsense"),
         (["nonsense"], "nonsense"),
-        (["sandbox", "check", "--min-tier", "steel"], "rlimit, seccomp, namespaces"),
+        (["sandbox", "check", "--min-tier", "steel"], "'rlimit', 'seccomp', 'namespaces'"),
         (["sandbox", "run", "/nowhere.py"], "/nowhere.py"),
         (["data", "prepare", "mbpp"], "tinycode"),
         (["data", "preflight", "nothing_known"], "--path"),

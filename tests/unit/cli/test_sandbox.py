@@ -11,6 +11,7 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.cli import common
+from coding_model_project.isolation.confine import Tier
 from coding_model_project.types import Execution, Status
 
 
@@ -81,7 +82,7 @@ def test_who_waits_for_standard_input_says_so(tmp_path, sandbox, capsys, monkeyp
 
 
 def test_options_reach_the_sandbox():
-    assert common.embedded_sandbox(1, "rlimit") is not None
+    assert common.embedded_sandbox(1, Tier.rlimit) is not None
 
 
 @pytest.mark.sandbox

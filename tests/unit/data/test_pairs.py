@@ -275,7 +275,7 @@ def test_gold_stands_in_where_nothing_was_accepted(world):
         (["--contrasts", "timeout"], "no pair can be made of 4 problems: 2 × no failing sample"),
         (["--contrasts", "no_code"], "choose from wrong_answer"),
         (["--contrasts", "slow"], "--contrasts=slow"),
-        (["--similarity", "far"], "--similarity=far"),
+        (["--similarity", "far"], "'far' is not one of 'nearest', 'random'"),
         (["--max-length-ratio", "0.5"], "--max-length-ratio"),
         (["--validation", "0.5"], "--validation=0.5 of 1 problems"),
     ],

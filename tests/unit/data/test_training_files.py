@@ -171,7 +171,7 @@ def test_the_command(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--kind", "dpo"], "--kind=dpo"),
+        (["--kind", "dpo"], "'dpo' is not one of 'rl', 'sft'"),
         (["--max-prompt-tokens", "9"], "--tokenizer"),
         (["--order", "/nowhere"], "/nowhere"),
         (["--mixture", "taco=1"], "mine has no weight"),

@@ -126,7 +126,7 @@ def test_help_teaches_and_imports_nothing_heavy():
     [
         (["--datasets", "humanevil"], "humanevil: no such data set"),
         (["--protocol", "best"], "greedy, sampled, budget"),
-        (["--mode", "fast"], "coding.evaluation.mode"),
+        (["--mode", "fast"], "'--mode': 'fast' is not one of 'simple', 'verl'"),
         (["--model", "/nowhere"], "coding.evaluation.model=/nowhere: no such folder"),
         (["--modle", "x"], "--modle"),
     ],

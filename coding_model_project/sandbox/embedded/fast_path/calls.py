@@ -19,6 +19,7 @@ from typing import Any
 
 from coding_model_project import codec
 from coding_model_project.sandbox.embedded.answers import decode
+from coding_model_project.sandbox.embedded.frames import Head
 from coding_model_project.sandbox.embedded.outcomes import Ended, execution, how_it_ended
 from coding_model_project.types import (
     Asserts,
@@ -68,7 +69,7 @@ class Calls:
         ]
 
     @property
-    def request(self) -> tuple[dict[str, Any], bytes]:
+    def request(self) -> tuple[Head, bytes]:
         """The head and body of the frame that asks for them."""
         return {"function": self.function, "calls": True}, json.dumps(self.pictures).encode()
 

@@ -24,7 +24,6 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from coding_model_project.isolation import confine, linux
 from coding_model_project.isolation.confine import PROC, Tier
@@ -82,7 +81,7 @@ def main() -> None:
             frames.send(channel, {"done": os.waitstatus_to_exitcode(status)})
 
 
-def _prepare(tier: Tier, setup: dict[str, Any]) -> _Zygote:
+def _prepare(tier: Tier, setup: frames.Head) -> _Zygote:
     """Enter the tier.
 
     Raises:
@@ -168,7 +167,7 @@ class _Ready:
 
 
 def _program(
-    parent: int, channel: socket.socket, zygote: _Zygote, head: dict[str, Any], body: bytes
+    parent: int, channel: socket.socket, zygote: _Zygote, head: frames.Head, body: bytes
 ) -> None:
     """Prepare one program and answer for its inputs; ends the process."""
     code = 1
@@ -197,7 +196,7 @@ def _program(
 
 
 def _ready(
-    channel: socket.socket, zygote: _Zygote, head: dict[str, Any], body: bytes
+    channel: socket.socket, zygote: _Zygote, head: frames.Head, body: bytes
 ) -> _Ready | None:
     """Send whether the program can be run; None if not."""
     if zygote.refusal:
@@ -245,7 +244,7 @@ def _executable(content: bytes, proc: int | None) -> int:
 def _make(
     channel: socket.socket,
     place: Place,
-    head: dict[str, Any],
+    head: frames.Head,
     files: dict[str, bytes],
     confined: mmap.mmap,
 ) -> bytes | None:
@@ -339,7 +338,7 @@ def _is_full(folder: str | None) -> bool:
 # ── T ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _run(channel: socket.socket, ready: _Ready, head: dict[str, Any], data: bytes) -> None:
+def _run(channel: socket.socket, ready: _Ready, head: frames.Head, data: bytes) -> None:
     """Run the program on one input, and send what became of it."""
     started = time.monotonic()
     tier, limits = ready.place.confinement.tier, ready.limits

@@ -1,0 +1,170 @@
+"""`data preflight`: whether a data set is fit to grade by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coding_model_project.cli.common import (
+    AsJson,
+    DataDir,
+    DatasetName,
+    DatasetPath,
+    Limit,
+    MapColumns,
+    MaxTests,
+    MinTier,
+    Mutants,
+    Workers,
+    embedded_sandbox,
+    given_dataset,
+    say_set_aside,
+)
+from coding_model_project.errors import ConfigError
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.progress import progress_bar
+
+if TYPE_CHECKING:
+    from coding_model_project.data.loaders import Loaded
+    from coding_model_project.data.quality.preflight import Preflight
+
+N_SHOWN = 20
+
+
+def preflight(
+    name: DatasetName,
+    path: DatasetPath = None,
+    map_columns: MapColumns = None,
+    data_dir: DataDir = None,
+    mutants: Mutants = 0,
+    repeats: Annotated[
+        int, typer.Option(help="Judge all this often, to find verdicts that change.", min=1)
+    ] = 1,
+    quarantine: Annotated[
+        Path | None, typer.Option(help="Write what must not train, with reasons (JSON lines).")
+    ] = None,
+    passed: Annotated[
+        Path | None, typer.Option(help="Write the problems that may train, in our own schema.")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Load this revision from the hub, not the pinned one.")
+    ] = None,
+    max_tests: MaxTests = None,
+    limit: Limit = None,
+    as_json: AsJson = False,
+    workers: Workers = None,
+    min_tier: MinTier = Tier.seccomp,
+) -> int:
+    """Check that gold solutions are accepted and known-bad ones rejected.
+
+    Also reports duplicate ids, empty statements, absurd limits and answers that were compared with
+    themselves. The last line is JSON. Exit code 1 if a problem has a fault, a gold solution is rejected,
+    a known-bad one accepted, a verdict changes, or nothing could be shown for want of solutions.
+    """
+    from coding_model_project.data.loaders import load
+    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.quality import quarantine as files
+    from coding_model_project.data.quality.preflight import preflight as check
+
+    name, path = given_dataset(name, path)
+    loaded = load(
+        name,
+        path=path,
+        data_dir=data_dir,
+        revision=revision,
+        columns=parse_map(map_columns),
+        max_tests=max_tests,
+    )
+    problems = loaded.problems[:limit]
+    if not problems:
+        say_set_aside(loaded)
+        raise ConfigError(f"data preflight {name}: no problem can be used ({loaded.origin})")
+    sandbox = embedded_sandbox(workers, min_tier)
+
+    async def run():
+        async with sandbox:
+            return await check(
+                problems, sandbox, mutants_per_problem=mutants, repeats=repeats, progress=advance
+            )
+
+    n_programs = sum(len(p.gold) + len(p.bad) + bool(mutants and p.gold) for p in problems)
+    with progress_bar(name, n_programs) as advance:
+        result = asyncio.run(run())
+    if quarantine is not None:
+        files.write_quarantine(quarantine, problems, result.quarantined, loaded.set_aside)
+    if passed is not None:
+        files.write_passed(passed, problems, result.quarantined)
+    if not as_json:
+        say_set_aside(loaded)
+        _say_preflight(result)
+    print(json.dumps(_last_line(name, loaded, result, detailed=repeats > 1 or mutants > 0)))
+    shown = bool(result.gold.total or result.bad.total)
+    if not shown and result.compared_with_itself:
+        print(f"{name}: its answers come from its solutions: nothing is shown", file=sys.stderr)
+    elif not shown and not result.faults:
+        print(f"{name} ships no solutions: nothing is shown of its tests", file=sys.stderr)
+    return 0 if result.passed and shown else 1
+
+
+def _say_preflight(result: Preflight) -> None:
+    if result.without_gold:
+        print(f"{result.without_gold} problems have no gold solution")
+    for fault, count in result.faults.items():
+        print(f"{count} problems not judged: {fault}")
+    if result.compared_with_itself:
+        print(
+            f"{result.compared_with_itself} maths problems not counted: their answer was compared with "
+            "the end of their own solution, which shows nothing"
+        )
+    print(f"gold programs accepted: {result.gold}")
+    print(f"known-bad programs rejected: {result.bad}")
+    if result.mutation.problems:
+        said = result.mutation
+        print(
+            f"of these mutants: {said.rejected}/{said.judged} rejected, of {said.problems} problems "
+            f"({said.with_two_operators} with two operators); {said.set_aside} set aside, which "
+            "pass a plain run of the tests"
+        )
+    if result.flaky:
+        print(f"flaky: {', '.join(result.flaky)}")
+    for line in result.complaints[:N_SHOWN]:
+        print(line, file=sys.stderr)
+    if len(result.complaints) > N_SHOWN:
+        print(f"and {len(result.complaints) - N_SHOWN} more", file=sys.stderr)
+
+
+def _last_line(name: str, loaded: Loaded, result: Preflight, *, detailed: bool) -> dict[str, Any]:
+    """The line that other programs read; more keys only where more was asked for."""
+    line: dict[str, Any] = {
+        "dataset": name,
+        "problems": result.problems,
+        "gold_accepted": result.gold_accepted,
+        "bad_total": result.bad_total,
+        "bad_rejected": result.bad_rejected,
+        "seconds": round(result.seconds, 3),
+    }
+    if loaded.set_aside:
+        line["set_aside"] = len(loaded.set_aside)
+    if result.faults:
+        line["faults"] = dict(result.faults)
+    if result.compared_with_itself:
+        line["compared_with_itself"] = result.compared_with_itself
+    if detailed:
+        said = result.mutation
+        line["mutants"] = {
+            "judged": said.judged,
+            "rejected": said.rejected,
+            "set_aside": said.set_aside,
+            "problems": said.problems,
+            "with_two_operators": said.with_two_operators,
+        }
+        line["true_positives"] = result.gold.as_json()
+        line["true_negatives"] = result.bad.as_json()
+        line["flaky"] = list(result.flaky)
+        line["quarantined"] = len(result.quarantined)
+    return line

@@ -1,0 +1,124 @@
+"""`data rows`: verl's training files."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coding_model_project.cli.common import (
+    AsJson,
+    DataDir,
+    MapColumns,
+    Seed,
+    Tokenizer,
+    say_set_aside,
+)
+from coding_model_project.data.training.training_files import RowKind
+from coding_model_project.errors import ConfigError
+from coding_model_project.grading.prompts import PromptStyle
+
+
+class Use(StrEnum):
+    """What rows may be written for."""
+
+    train = "train"
+    validation = "validation"
+
+
+def rows(
+    problems: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME[=PATH]...",
+            help="Data sets by name or file, files of problems, folders of Harbor tasks.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Write the files to this folder.")],
+    map_columns: MapColumns = None,
+    kind: Annotated[RowKind, typer.Option(help="Write rows for RL or for SFT.")] = RowKind.rl,
+    prompt: Annotated[
+        PromptStyle, typer.Option(help="Write such prompts, as the run's coding.prompt.")
+    ] = PromptStyle.fenced,
+    use: Annotated[
+        Use, typer.Option("--as", help="Write rows to train on, or validation rows only.")
+    ] = Use.train,
+    mixture: Annotated[
+        str | None, typer.Option(help="Mix training rows by source: mbpp=2,tinycode=1.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Write N training rows of the mixture.", min=1)
+    ] = None,
+    order: Annotated[
+        Path | None, typer.Option(help="Order training rows by this file of ids: a curriculum.")
+    ] = None,
+    max_prompt_tokens: Annotated[
+        int | None, typer.Option(help="Leave out prompts of more than N tokens.")
+    ] = None,
+    tokenizer: Tokenizer = None,
+    tests: Annotated[
+        Path | None, typer.Option(help="Train by these tests only, as `data select-tests` chose.")
+    ] = None,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write verl's training files: rows that name problems, and the problems with their tests once.
+
+    Each split goes into a file of its own; data that is test only is refused for training.
+    Of a Harbor task the prompt is its instruction, and its verifier judges.
+    """
+    from coding_model_project.data.governance import Role
+    from coding_model_project.data.loaders import given_set, load
+    from coding_model_project.data.loaders.mapped import parse_map
+    from coding_model_project.data.quality.test_order import read_orders
+    from coding_model_project.data.training import mixing
+    from coding_model_project.data.training.training_files import (
+        Plan,
+        write_training_files,
+    )
+
+    if (max_prompt_tokens is None) != (tokenizer is None):
+        raise ConfigError("--max-prompt-tokens and --tokenizer go together")
+    if order is not None and mixture is not None:
+        raise ConfigError("--order and --mixture: a curriculum names its rows itself; give one")
+    if tests is not None and use is not Use.train:
+        raise ConfigError("--tests: rows to evaluate on keep all their tests; only --as train")
+    plan = Plan(
+        kind=kind,
+        style=prompt,
+        use=Role(use),
+        mixture=mixing.parse_mixture(mixture) if mixture else None,
+        size=size,
+        order=tuple(mixing.read_order(order)) if order else None,
+        max_prompt_tokens=max_prompt_tokens,
+        tests=read_orders(tests) if tests else None,
+        seed=seed,
+    )
+    count = mixing.token_counter(tokenizer, plan.style) if tokenizer else None
+    columns, loaded = parse_map(map_columns), []
+    for word in problems:
+        name, path = given_set(word)
+        mapped = columns if path is not None or len(problems) == 1 else {}
+        loaded.append(load(name, path=path, data_dir=data_dir, columns=mapped))
+        if not as_json:
+            say_set_aside(loaded[-1])
+    written = write_training_files(
+        [problem for one in loaded for problem in one.problems],
+        out,
+        plan,
+        count_tokens=count,
+        settings={"from": {one.name: one.origin for one in loaded}, "tokenizer": tokenizer},
+    )
+    if as_json:
+        aside = sum(len(one.set_aside) for one in loaded)
+        line = {"rows": dict(written.rows), "left_out": dict(written.left_out), "set_aside": aside}
+        print(json.dumps(line))
+        return
+    for name, n_rows in written.rows.items():
+        print(f"{out / name}.parquet: {n_rows} rows")
+    for reason, count_out in written.left_out.items():
+        print(f"left out: {count_out} ({reason})")
