@@ -41,13 +41,13 @@ types: setup
 fast: setup
 	@$(BIN)/pytest -q -n auto --dist loadgroup -m "not (sandbox or verl or e2e or browser or contract or slow)"
 
-# All of it: what CI runs. The report's page is tested in a browser where there is one. Three processes:
-# much of it waits (tests/conftest.py says what shares a process).
+# All of it: what CI runs. The report's page is tested in a browser where there is one. Two processes,
+# which keep two cores busy (tests/conftest.py says what shares one).
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 SLOW := (sandbox or verl or e2e or contract or slow$(if $(BROWSER), or browser)) and not soak
 test: check
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
-	@$(BIN)/pytest -q -n 3 --dist loadgroup -m "$(SLOW) and not alone"
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(SLOW) and not alone"
 	@$(BIN)/pytest -q -m "alone and not soak"
 
 # The whole ways from end to end (pytest, 10 minutes), then every fault, done to real GRPO runs and to their

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.rooms import command, root
@@ -58,7 +58,7 @@ class _End(IntEnum):
     stop = 12
 
 
-def serve(channel: socket.socket, base: Base, shell: Shell, head: dict[str, Any]) -> NoReturn:
+def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -> NoReturn:
     """Make a room and serve it until the host closes the channel. Ends the process."""
 
     def body() -> int:
@@ -91,7 +91,7 @@ def _to_the_end(channel: socket.socket, body: Callable[[], int]) -> NoReturn:
 class _Room:
     """The steward: what outlives a phase."""
 
-    def __init__(self, channel: socket.socket, shell: Shell, head: dict[str, Any]) -> None:
+    def __init__(self, channel: socket.socket, shell: Shell, head: frames.Head) -> None:
         self._channel, self._shell, self._head = channel, shell, head
         self._mounted: list[str] = []
         self._made = mmap.mmap(-1, _CLOCK.size)
@@ -133,7 +133,7 @@ class _Phase:
     """P: a PID namespace, and what is asked of the room while it lasts."""
 
     def __init__(
-        self, channel: socket.socket, shell: Shell, head: dict[str, Any], made: mmap.mmap
+        self, channel: socket.socket, shell: Shell, head: frames.Head, made: mmap.mmap
     ) -> None:
         self._channel, self._shell, self._made = channel, shell, made
         self._memory_mb, self._processes = head["memory_mb"], head["processes"]
@@ -154,9 +154,9 @@ class _Phase:
                 return int(_End[request["do"]])
             self._answer(request, body)
 
-    def _answer(self, request: dict[str, Any], body: bytes) -> None:
+    def _answer(self, request: frames.Head, body: bytes) -> None:
         """One request. What is wrong with a path of the room is an answer too."""
-        answer: dict[str, Any] = {}
+        answer: frames.Head = {}
         content = b""
         try:
             match request["do"]:
@@ -213,7 +213,7 @@ class _Phase:
         if self._shell.own_proc:
             linux.unmount(confine.PROC)
 
-    def _run(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    def _run(self, request: frames.Head) -> tuple[frames.Head, bytes]:
         ended = command.run(
             self._shell,
             command.Command(**request["command"]),
@@ -225,7 +225,7 @@ class _Phase:
         return _told(ended), ended.stdout + ended.stderr
 
 
-def _told(ended: Ended) -> dict[str, Any]:
+def _told(ended: Ended) -> frames.Head:
     return {
         "exit": ended.exit_code,
         "killed": ended.killed,

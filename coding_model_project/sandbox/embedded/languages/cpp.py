@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
-from coding_model_project.sandbox.embedded.languages.recipe import Recipe
+from coding_model_project.sandbox.embedded.languages.build import Recipe
 from coding_model_project.sandbox.embedded.launch import Profile
 from coding_model_project.types import Limits, Status
 

@@ -22,7 +22,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.languages import cpp
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries
-from coding_model_project.sandbox.embedded.languages.recipe import Recipe
+from coding_model_project.sandbox.embedded.languages.build import Recipe
 from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
 from coding_model_project.types import Limits
 
