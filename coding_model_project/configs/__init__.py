@@ -1,0 +1,1 @@
+"""The keys of all rooms as one schema, and configurations as typed objects."""

@@ -1,0 +1,1 @@
+"""Completion → code → executions → verdict → reward. `judge` puts the parts together."""

@@ -1,0 +1,1 @@
+"""What the kernel takes from a process, and that nothing outlives who started it."""

@@ -1,0 +1,1 @@
+"""What recipes share, without verl: composition, checks, runs, sweeps, the pipeline and the demo."""

@@ -1,0 +1,1 @@
+"""What samples come to: pass@k, budgets, intervals, tests of differences."""

@@ -1,0 +1,1 @@
+"""Environments that are an engine's containers."""

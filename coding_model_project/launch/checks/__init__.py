@@ -1,0 +1,1 @@
+"""What cannot work, said by key before verl is imported."""

@@ -1,0 +1,1 @@
+"""Ray workers that start in no time."""

@@ -1,0 +1,1 @@
+"""DPO on verl's engines."""

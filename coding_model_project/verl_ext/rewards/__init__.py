@@ -1,0 +1,1 @@
+"""verl's reward manager, and the judges its processes share."""

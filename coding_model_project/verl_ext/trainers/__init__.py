@@ -1,0 +1,1 @@
+"""verl's trainers, started, logged and checkpointed."""

@@ -1,0 +1,1 @@
+"""Languages other than Python in the embedded sandbox."""
