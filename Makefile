@@ -57,6 +57,7 @@ soak: setup
 	@$(BIN)/python -m tests.soak.base_install
 	@$(BIN)/python -m tests.soak.leaks
 	@$(BIN)/python -m tests.soak.verdicts
+	@$(BIN)/python -m tests.soak.fast_path
 	@$(BIN)/python -m tests.soak.judge_faults
 	@$(BIN)/python -m tests.soak.harbor_trials
 	@$(BIN)/python -m tests.soak.inspect_tasks

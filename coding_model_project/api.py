@@ -16,7 +16,7 @@ from coding_model_project.background import Background
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.batch import judge_completions
 from coding_model_project.grading.cache import CachedGrader
-from coding_model_project.grading.extract import extract
+from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.judge import start_graders
 from coding_model_project.grading.wellformed import check_problem
 from coding_model_project.progress import progress_bar
@@ -119,12 +119,9 @@ class Judge:
             if self._local and problem.language != "python":
                 toolchains.named(problem.language)
             self._checked[problem.id] = problem
-        found = extract(
-            completion,
-            language=problem.language,
-            bare=self._bare if bare is None else bare,
-        )
-        return await self._grader.grade_code(problem, found.code, extraction=str(found.rule))
+        bare = self._bare if bare is None else bare
+        found = extract_for(problem, completion, bare=bare)
+        return await self._grader.grade_code(problem, found.code, extraction=found.label)
 
     @overload
     async def grade_many(

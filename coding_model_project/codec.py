@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import json
 import math
+import operator
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from coding_model_project.types import Opaque, Plain
@@ -26,14 +29,14 @@ def dumps(value: object) -> bytes:
 
 
 def loads(data: bytes) -> Plain | Opaque:
-    """Decode `dumps`'s bytes.
+    """Decode `dumps`'s bytes in time and memory proportional to their length, whoever wrote them.
 
     Raises:
         ValueError: the bytes are not an encoded value.
     """
     try:
-        return from_json(json.loads(data))
-    except (TypeError, KeyError, RecursionError) as error:
+        return json.loads(data, object_pairs_hook=_tagged)
+    except (TypeError, LookupError, OverflowError, RecursionError) as error:
         raise ValueError(f"not an encoded value: {error}") from error
 
 
@@ -83,31 +86,69 @@ def _subclass_to_json(value: Any, depth: int) -> Any:
 
 
 def from_json(picture: Any) -> Any:
-    """The value of `to_json`'s picture."""
-    if picture is None or isinstance(picture, (bool, int, float, str)):
-        return picture
+    """The value of `to_json`'s picture.
+
+    Raises:
+        ValueError, TypeError, LookupError and the like: not a picture.
+    """
     if isinstance(picture, list):
         return [from_json(item) for item in picture]
-    if len(picture) != 1:
+    if isinstance(picture, dict):
+        return _tagged([(tag, from_json(content)) for tag, content in picture.items()])
+    return picture
+
+
+def _tagged(pairs: list[tuple[str, Any]]) -> Any:
+    """The value of a one-key object, whose content is decoded already.
+
+    JSON's parser calls it from the inside out, so no picture of the whole is ever built: a picture
+    takes up to forty times the memory of its text.
+    """
+    if len(pairs) != 1:
         raise ValueError("an object with other than one key")
-    ((tag, content),) = picture.items()
-    match tag:
-        case "i":
+    ((tag, content),) = pairs
+    match tag, content:
+        case "i", str():
             return int(content, 16)
-        case "f":
+        case "f", str():
             return float(content)
-        case "t":
-            return tuple(from_json(item) for item in content)
-        case "d":
-            return {from_json(k): from_json(v) for k, v in content}
-        case "s":
-            return {from_json(item) for item in content}
-        case "z":
-            return frozenset(from_json(item) for item in content)
-        case "b":
+        case "t", list():
+            return tuple(content)
+        case "d", list():
+            return dict(_cheap_to_hash(content, key=_FIRST))
+        case "s", list():
+            return set(_cheap_to_hash(content))
+        case "z", list():
+            return frozenset(_cheap_to_hash(content))
+        case "b", str():
             return bytes.fromhex(content)
-        case "c":
-            return complex(from_json(content[0]), from_json(content[1]))
-        case "o":
-            return Opaque(str(content)[:80])
-    raise ValueError(f"unknown tag {tag!r}")
+        case "c", list():
+            return complex(*content)
+        case "o", str():
+            return Opaque(content[:80])
+        case _:
+            raise ValueError(f"tag {tag!r} is unknown, or holds {type(content).__name__}")
+
+
+_FIRST = operator.itemgetter(0)
+_SAME_HASH = 16
+"""Different elements of one set or dict that may share a hash. Honest ones hardly ever do."""
+
+
+def _cheap_to_hash(items: list[Any], key: Callable[[Any], Any] | None = None) -> list[Any]:
+    """The items, unless a set or dict of them would compare each with many others.
+
+    Raises:
+        ValueError: more different elements share a hash than honest ones do.
+        TypeError: an element has no hash.
+    """
+    if len(items) > _SAME_HASH:
+        elements = list(map(key, items)) if key else items
+        hashes = list(map(hash, elements))
+        crowded = {h for h, count in Counter(hashes).items() if count > _SAME_HASH}
+        if crowded:  # equal ones are found at once, so they cost nothing
+            first: dict[int, Any] = {}
+            for h, element in zip(hashes, elements, strict=True):
+                if h in crowded and first.setdefault(h, element) != element:
+                    raise ValueError("different elements share a hash")
+    return items

@@ -1,4 +1,4 @@
-"""What a key of the configuration is: a field with a default, a meaning and a unit."""
+"""Keys of the configuration: fields with a default, a meaning and a unit."""
 
 from __future__ import annotations
 

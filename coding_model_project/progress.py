@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class Advance(Protocol):
@@ -13,12 +16,11 @@ class Advance(Protocol):
     def __call__(self, *_: object) -> None: ...
 
 
-@contextmanager
-def progress_bar(what: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """A bar with counts and times; where standard error is no terminal, its last state only.
+def bars(description: str, *notes: str) -> Progress:
+    """Make bars with counts and times; where standard error is no terminal, their last state only.
 
     Args:
-        done: how much of `total` was there before.
+        description: of each bar, and `notes` beside it: rich's markup, with a task's fields.
     """
     from rich.console import Console
     from rich.progress import (
@@ -31,10 +33,20 @@ def progress_bar(what: str, total: int, done: int = 0) -> Iterator[Advance]:
     )
 
     columns = (
-        *(TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
-        *(TextColumn("left"), TimeRemainingColumn()),
+        *(TextColumn(description), BarColumn(), MofNCompleteColumn(), *map(TextColumn, notes)),
+        *(TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    return Progress(*columns, console=Console(stderr=True))
+
+
+@contextmanager
+def progress_bar(what: str, total: int, done: int = 0) -> Iterator[Advance]:
+    """Show one of those `bars`.
+
+    Args:
+        done: how much of `total` was there before.
+    """
+    with bars(what) as progress:
         task = progress.add_task(what, total=total, completed=done)
 
         def advance(*_: object) -> None:

@@ -64,6 +64,8 @@ class Stdin:
     """Run the program as a script on this standard input; the answer is its standard output."""
 
     text: str
+    apart: bool = False
+    """As of `Call`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Call:
 
     function: str
     args: tuple[Plain, ...] = ()
+    apart: bool = False
+    """Must not be answered by a process that was given other inputs (`grading.sharing`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class Asserts:
 
     source: str
     entry_point: str | None = None
+    continues: bool = False
+    """Runs in the processes of the asserts before it, with the state that those left (`Isolation`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +171,16 @@ class Checker:
     protocol: Protocol = Protocol.testlib
 
 
+class Isolation(StrEnum):
+    """What the tests of a problem see of one another."""
+
+    per_test = "per_test"
+    """Nothing: each has a process of its own, or one where no difference can be seen."""
+    shared = "shared"
+    """The state that the asserts before it left in the program, as where a data set's authors run them
+    one after another in one process."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A programming task with its tests.
@@ -180,8 +196,14 @@ class Problem:
     comparison: str = "tokens"
     """How standard output is compared (`grading.compare`), or "checker"; values of calls compare as
     data."""
+    atol: float = 1e-6
+    """Absolute tolerance of floats, in tokens of standard output and in values of calls."""
+    rtol: float = 1e-6
+    """Relative tolerance of the same: a float may differ by `atol` or by this share of the expected."""
     checker: Checker | None = None
     """Judges standard output if `comparison` is "checker"."""
+    isolation: Isolation = Isolation.per_test
+    """Of tests that are asserts; all other tests are always on their own."""
     entry_point: str | None = None
     language: str = "python"
     difficulty: int | None = None
@@ -201,6 +223,8 @@ class Problem:
         split: str = "train",
         limits: Limits | None = None,
         comparison: str = "tokens",
+        atol: float = 1e-6,
+        rtol: float = 1e-6,
         language: str = "python",
     ) -> Problem:
         """Make a problem from a statement and tests.
@@ -209,8 +233,9 @@ class Problem:
             id: by default "simple/" and a digest of the statement, so that the same statement always
                 has the same id.
             limits: of each test; by default 5 s of CPU, 15 s of wall time, 512 MB, 1 MB of output.
-            comparison: how standard output is compared: "tokens" (by words, floats to 1e-6), "lines"
-                or "exact".
+            comparison: how standard output is compared: "tokens" (by words), "lines" or "exact".
+            atol: the absolute tolerance of floats, in "tokens" and in values of calls.
+            rtol: the relative tolerance of the same; a float may differ by either.
             language: "python", "cpp", "javascript" or "bash".
         """
         import hashlib  # here, since the sandbox's processes import this module and must stay small
@@ -223,6 +248,8 @@ class Problem:
             tests=tuple(tests),
             limits=limits or Limits(),
             comparison=comparison,
+            atol=atol,
+            rtol=rtol,
             language=language,
         )
 
@@ -305,10 +332,13 @@ class Verdict:
     sandbox: str
     """`Sandbox.identity` of the judge that ran it."""
     grader_version: str
+    isolation: Isolation = Isolation.per_test
+    """What the tests saw of one another."""
     public: bool = False
     """Of the public tests, which a model may be told of; else of the hidden ones, which it may not."""
     integrity: str = "isolated"
-    """"in_process" where a problem's tests opted in to sharing the candidate's process."""
+    """"in_process" where the candidate's code shared a process with what judged it: tests that opted in
+    to that, or a Harbor verifier (`harbor.integrity`)."""
     judge_s: float = 0.0
     """Wall seconds of judging; 0 for a cached verdict."""
     cached: bool = False

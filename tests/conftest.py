@@ -31,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if (shared := _shared(item)) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(shared))
-    longest_first = ("ray", "verl")
-    items.sort(key=lambda item: (*longest_first, _shared(item)).index(_shared(item)))
+    longest_first = {"ray": 0, "verl": 1}
+    items.sort(key=lambda item: longest_first.get(_shared(item) or "", 2))
     yield
     # xdist 3.8 writes the group where pytest 9.2 no longer looks for a test's name.
     for item in items:

@@ -59,17 +59,9 @@ class Block:
         return self.language in ("sh", "python")
 
     @property
-    def slow(self) -> bool:
-        return "e2e" in self.info or self.soak
-
-    @property
-    def soak(self) -> bool:
-        return "soak" in self.info
-
-    @property
-    def expected(self) -> list[str]:
-        """Of `text output`, what the block before it must print."""
-        return self.text.splitlines() if self.info == ("text", "output") else []
+    def needs(self) -> set[str]:
+        """The words that a caller must allow; none for a fast block."""
+        return {"e2e", "soak"} & set(self.info)
 
     @property
     def exit_code(self) -> int:
@@ -96,27 +88,28 @@ def blocks(page: Path) -> list[Block]:
 # ── executing ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def execute(page: Path, folder: Path, *, slow: bool, timeout_s: float, soak: bool = False) -> int:
-    """Execute a page's blocks in a folder, as a reader would.
+def execute(page: Path, folder: Path, *allowed: str, timeout_s: float) -> int:
+    """Execute a page's fast blocks, and those marked with an allowed word, as a reader would.
 
     Args:
-        slow: also those marked e2e.
+        folder: where they begin, made if it is missing.
+        allowed: `e2e`, `soak`. Without, torch cannot be imported.
         timeout_s: for each block.
-        soak: also those marked soak.
 
     Returns:
         How many blocks were executed.
     """
-    environment = _environment(page, folder, slow=slow)
+    folder.mkdir(exist_ok=True)
+    environment = _environment(page, folder, torch=bool(allowed))
     output, count = None, 0
     for block in blocks(page):
-        if block.executed and (slow or not block.slow) and (soak or not block.soak):
-            output = _execute(block, folder, environment, timeout_s)
-            count += 1
-        elif block.executed:
+        if block.executed:
             output = None
-        elif output is not None:
-            for line in block.expected:
+            if block.needs <= set(allowed):
+                output = _execute(block, folder, environment, timeout_s)
+                count += 1
+        elif output is not None and block.info == ("text", "output"):
+            for line in block.text.splitlines():
                 assert line in output, f"{block}: {line!r} is not in the output:\n{output}"
     return count
 
@@ -127,37 +120,39 @@ def _execute(block: Block, folder: Path, environment: dict[str, str], timeout_s:
         (folder / named[1]).write_text(block.text)
         return ""
     command = ["bash", "-e"] if block.language == "sh" else [sys.executable, "-"]
-    result = subprocess.run(
-        command,
-        input=block.text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=folder,
-        env=environment,
-        timeout=timeout_s,
-        check=False,
-    )
+    try:
+        result = subprocess.run(
+            command,
+            input=block.text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=folder,
+            env=environment,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"{block}: not done after {timeout_s:g} s") from None
     assert result.returncode == block.exit_code, (
         f"{block}: exit code {result.returncode}, not {block.exit_code}:\n{result.stdout[-3000:]}"
     )
     return result.stdout
 
 
-def _environment(page: Path, folder: Path, *, slow: bool) -> dict[str, str]:
-    """`python` is this environment's own, with TRL for its page; in a fast test it has no torch."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "COLUMNS": "120"}
-    added = [_TRL] if page.name == "trl.md" else []
-    if not slow:
+def _environment(page: Path, folder: Path, *, torch: bool) -> dict[str, str]:
+    """`python` is this environment's own, with TRL for its page, and torch only where allowed."""
+    python_path = [str(_TRL)] if page.name == "trl.md" else []
+    if not torch:
         blocked = folder.with_name(f"{folder.name}_no_torch")
         blocked.mkdir()
         (blocked / "torch.py").write_text(_NO_TORCH)
-        added.append(blocked)
-    if added:
-        before = os.environ.get("PYTHONPATH")
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*map(str, added), before)))
-    return environment
+        python_path.append(str(blocked))
+    if before := os.environ.get("PYTHONPATH"):
+        python_path.append(before)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    python_path = os.pathsep.join(python_path)
+    return os.environ | {"PATH": path, "COLUMNS": "120", "PYTHONPATH": python_path}
 
 
 # ── what is named ─────────────────────────────────────────────────────────────────────────────────

@@ -136,6 +136,7 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
         if not command or type(error).__name__ == "NoArgsIsHelpError":
             print(error)
             return 2
+        # typer words a wrong choice as "Invalid value for '--x': Value error, …".
         said = error.format_message().replace(": Value error,", ":")  # type: ignore[attr-defined]
         return _fail(f"{said} (see --help)", 2)
     except CodingModelError as error:

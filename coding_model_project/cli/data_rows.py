@@ -23,7 +23,7 @@ from coding_model_project.grading.prompts import PromptStyle
 
 
 class Use(StrEnum):
-    """What rows may be written for."""
+    """Uses that rows may be written for."""
 
     train = "train"
     validation = "validation"

@@ -166,7 +166,7 @@ def run(
     ] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log to W&B, offline.")] = False,
 ) -> None:
-    from coding_model_project.configs.typed import evaluation_settings, new_config
+    from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
     from coding_model_project.evaluation.shards import gather
     from coding_model_project.runs.provenance import command_line
     from coding_model_project.verl_ext import evaluating
@@ -213,7 +213,7 @@ def run(
         },
     )
     if merge:
-        gather(evaluation_settings(config), merge, say=print)
+        gather(evaluation_settings(coding_of(config)), merge, say=print)
     try:
         evaluating.run(config, command=command_line(), say=_say)
     except KeyboardInterrupt:

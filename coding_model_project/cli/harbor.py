@@ -121,9 +121,48 @@ async def _grade(
         print(totals, file=sys.stderr)
         if script is None and totals.short:
             print(f"the oracle earns no reward of 1: {_named(totals.short)}", file=sys.stderr)
+        if totals.in_process:
+            named = _named(totals.in_process)
+            print(f"the rewards may be the agent's own doing: {named}", file=sys.stderr)
     if totals.failed:
         return 3
     return 1 if script is None and totals.short else 0
+
+
+@app.command(context_settings=renamed(concurrency="workers"))
+def check(
+    task_dirs: TaskDirs,
+    workers: Trials = None,
+    environment: Where = EnvironmentKind.embedded,
+    rootfs: Rootfs = None,
+) -> int:
+    """Check that tasks are fit to train on: a line of JSON for each.
+
+    A task's own solution must earn a reward of 1 or more, doing nothing must earn less, and its
+    verifier must not run the solution in its own process. Exit code 1 if a task has a problem, 3 if an
+    environment failed.
+    """
+    return asyncio.run(_check(task_dirs, cores(workers), environment, rootfs))
+
+
+async def _check(
+    task_dirs: list[Path], at_once: int, where: EnvironmentKind, rootfs: Path | None
+) -> int:
+    from coding_model_project.harbor.checking import check as check_tasks
+    from coding_model_project.harbor.environment.factory import environments_of
+    from coding_model_project.harbor.format.tasks import read_tasks
+    from coding_model_project.harbor.trial import Trials
+
+    tasks = read_tasks(task_dirs, os.environ, oracle=True)
+    code = 0
+    async with environments_of(where, rootfs) as environments:
+        async for checked in check_tasks(tasks, Trials(environments), concurrency=at_once):
+            print(json.dumps(checked.line()), flush=True)
+            if checked.failed:
+                code = 3
+            elif checked.problems and code == 0:
+                code = 1
+    return code
 
 
 def _named(tasks: list[str]) -> str:

@@ -208,9 +208,9 @@ def bench(
 ) -> None:
     """Measure the sandbox's speed beside a plain process per test. The last line is JSON.
 
-    With --url also a server's, by this project's client (http: a request per program) and as others
-    use it (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and p99_ms;
-    of calls_per_s, 20 that are calls of a function.
+    With --url also a server's, by this project's client (http: several programs per request) and as
+    others use it (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and
+    p99_ms; of calls_per_s, 20 that are calls of a function.
     """
     from coding_model_project.sandbox.benchmark import measure
 

@@ -23,13 +23,14 @@ from coding_model_project.episodes.repair_config import RepairConfig
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import RewardConfig
+from coding_model_project.harbor.integrity import HarborConfig
 from coding_model_project.runs.runs_config import CheckpointsConfig, RolloutsConfig
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.synthetic.tinycode_config import TinyCodeConfig
 
 
 class DPOLoss(StrEnum):
-    """What a preference pair costs (`verl_ext.dpo.dpo_loss`)."""
+    """The loss of a preference pair (`verl_ext.dpo.dpo_loss`)."""
 
     sigmoid = "sigmoid"
     ipo = "ipo"
@@ -98,6 +99,7 @@ class CodingConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     repair: RepairConfig = field(default_factory=RepairConfig)
     bash: BashConfig = field(default_factory=BashConfig)
+    harbor: HarborConfig = field(default_factory=HarborConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     tinycode: TinyCodeConfig = field(default_factory=TinyCodeConfig)
     checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)

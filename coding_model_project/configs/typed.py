@@ -41,13 +41,12 @@ def coding_of(config: DictConfig) -> CodingConfig:
     return cast(CodingConfig, typed)
 
 
-def evaluation_settings(config: DictConfig) -> Settings:
+def evaluation_settings(coding: CodingConfig) -> Settings:
     """The settings of an evaluation.
 
     Raises:
         ConfigError: names the key that makes no sense.
     """
-    coding = coding_of(config)
     assert isinstance(coding, BaselineConfig)
     return Settings.of(
         coding.evaluation,

@@ -14,10 +14,12 @@ from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 from coding_model_project.codec import MAX_DEPTH, from_json
+from coding_model_project.grading.wellformed import is_tolerance
 from coding_model_project.types import (
     Asserts,
     Call,
     Checker,
+    Isolation,
     Limits,
     Problem,
     Protocol,
@@ -75,7 +77,10 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         tests=_tests(row.get("tests", ())),
         limits=_limits(row.get("limits")),
         comparison=_text(row, "comparison", "tokens", comparison),
+        atol=_tolerance(row, "atol"),
+        rtol=_tolerance(row, "rtol"),
         checker=checker,
+        isolation=_isolation(row),
         entry_point=_optional(row, "entry_point", str, "text or null", '"entry_point": "add"'),
         language=_text(row, "language", "python", "python"),
         difficulty=_optional(row, "difficulty", int, "a whole number or null", '"difficulty": 2'),
@@ -234,6 +239,15 @@ def _optional(
     return value
 
 
+def _isolation(row: Mapping[str, Any]) -> Isolation:
+    value = row.get("isolation", Isolation.per_test)
+    try:
+        return Isolation(value)
+    except ValueError:
+        allowed = " or ".join(f'"{one}"' for one in Isolation)
+        _expect("isolation", allowed, value, '"isolation": "shared"')
+
+
 def _texts(row: Mapping[str, Any], field: str, example: str) -> tuple[str, ...]:
     value = row.get(field, [])
     what = "a list of texts" if field == "tags" else "a list of programs"
@@ -334,6 +348,16 @@ def _limits(value: Any) -> Limits:
             _fail(f"limits.{name}: {shown}", f"expected {expected}; write {right}")
         given[name] = int(number) if whole else number
     return Limits(**given)
+
+
+def _tolerance(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name, 1e-6)
+    if not is_tolerance(value):
+        expected = "a number of at least 0"
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            _fail(f"field '{name}': {value}", f'expected {expected}; write "{name}": 1e-6')
+        _expect(name, expected, value, f'"{name}": 1e-6')
+    return float(value)
 
 
 def _checker(value: Any) -> Checker:

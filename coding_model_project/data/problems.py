@@ -4,7 +4,9 @@
      "tests": [{"call": "solve", "args": […], "expected": …, "public": true},
                {"stdin": "1 2", "expected": "3"},
                {"asserts": "assert f(1) == 2", "entry_point": "f"}],
-     "limits": {"cpu_s": 1.0, …}, "comparison": "tokens", "entry_point": "solve", "language": "python",
+     "limits": {"cpu_s": 1.0, …}, "comparison": "tokens", "atol": 1e-6, "rtol": 1e-6,
+     "isolation": "per_test",
+     "entry_point": "solve", "language": "python",
      "checker": {"source": "…", "language": "python", "protocol": "testlib"},
      "difficulty": 2, "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"]}
     {"id": "tasks/17", "split": "train", "statement": "…", "grader": "harbor", "task": "tasks/17"}
@@ -17,7 +19,7 @@ what JSON lacks (tuples, sets, keys that are not text) is in `codec`'s form.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ import orjson
 from coding_model_project.codec import to_json
 from coding_model_project.data.problem_rows import HARBOR, Malformed, problem_of
 from coding_model_project.errors import DataError
-from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
+from coding_model_project.types import Asserts, Call, Isolation, Problem, Stdin, Test
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
@@ -104,7 +106,9 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         "tests": [_test_to_json(test) for test in problem.tests],
         "limits": asdict(problem.limits),
         "comparison": problem.comparison,
+        **_tolerance_to_json(problem),
         **({"checker": asdict(problem.checker)} if problem.checker else {}),
+        **_isolation_to_json(problem),
         "entry_point": problem.entry_point,
         "language": problem.language,
         "difficulty": problem.difficulty,
@@ -113,6 +117,18 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         "bad": problem.bad,
         **({"grader": HARBOR, "task": problem.task} if problem.task is not None else {}),
     }
+
+
+def _tolerance_to_json(problem: Problem) -> dict[str, float]:
+    """The tolerances that are not the default, so that other problems are written as ever."""
+    default = {field.name: field.default for field in fields(Problem)}
+    tolerance = {"atol": problem.atol, "rtol": problem.rtol}
+    return {name: value for name, value in tolerance.items() if value != default[name]}
+
+
+def _isolation_to_json(problem: Problem) -> dict[str, str]:
+    is_default = problem.isolation is Isolation.per_test
+    return {} if is_default else {"isolation": str(problem.isolation)}
 
 
 def _test_to_json(test: Test) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.extract import first_block
+from coding_model_project.grading.prompts import Message
 
 INSTRUCTIONS = """\
 You do a task in a Linux shell. Answer with one command in a block:
@@ -26,9 +27,6 @@ command
 
 It runs in a new shell, and you are told its exit code and output. When the task is done, answer without \
 a block."""
-
-Message = dict[str, str]
-"""`role` and `content`, as chat templates and endpoints take them."""
 
 
 class Ending(StrEnum):
@@ -42,7 +40,7 @@ class Ending(StrEnum):
     """A reply was cut off, or no token is left for another."""
     time = "time"
     context = "context"
-    """What came of a command, and a reply to it, do not fit into the model's context."""
+    """The outcome of a command, and a reply to it, do not fit into the model's context."""
 
 
 class ContextOverflow(HarborError):

@@ -14,10 +14,8 @@ from typing import Generic, Protocol, TypeVar
 
 from coding_model_project.grading.base import Grader
 from coding_model_project.grading.observation import can_repair, observation
-from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.prompts import Message, PromptStyle
 from coding_model_project.types import Problem
-
-Message = dict[str, str]
 
 
 class Answer(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from coding_model_project.evaluation.runner import Progress, Told
+from coding_model_project.progress import bars
 
 
 @contextmanager
@@ -16,41 +17,22 @@ def evaluation_bar(total: int, generated: int, judged: int) -> Iterator[Progress
         total: samples to do.
         generated, judged: how many of them earlier attempts did.
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description:9}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        generating = bars.add_task("generated", total=total, completed=generated, rate="")
-        judging = bars.add_task("judged", total=total, completed=judged, rate="")
-        started = bars.get_time()
+    with bars("{task.description:9}", "{task.fields[rate]}") as shown:
+        generating = shown.add_task("generated", total=total, completed=generated, rate="")
+        judging = shown.add_task("judged", total=total, completed=judged, rate="")
+        started = shown.get_time()
         tokens = n_judged = n_passed = 0
 
         def told(step: Told) -> None:
             nonlocal tokens, n_judged, n_passed
-            seconds = max(bars.get_time() - started, 1e-3)
+            seconds = max(shown.get_time() - started, 1e-3)
             if step.generated is not None:
                 tokens += step.generated.tokens
-                bars.update(generating, advance=1, rate=f"{tokens / seconds:,.0f} tok/s")
+                shown.update(generating, advance=1, rate=f"{tokens / seconds:,.0f} tok/s")
             if step.judged is not None:
                 n_judged += 1
                 n_passed += bool(step.judged.passed)
                 rate = f"{n_judged / seconds:.1f}/s, {n_passed / n_judged:.0%} pass"
-                bars.update(judging, advance=1, rate=rate)
+                shown.update(judging, advance=1, rate=rate)
 
         yield told

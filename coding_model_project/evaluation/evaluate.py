@@ -15,7 +15,7 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation import outputs
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.bar import evaluation_bar
-from coding_model_project.evaluation.journal import Journal, storage_errors
+from coding_model_project.evaluation.journal import Journal, read_rows, storage_errors
 from coding_model_project.evaluation.plan import DataSet, Sample, load_datasets, samples
 from coding_model_project.evaluation.protocols import BUDGET, EvalProtocol
 from coding_model_project.evaluation.repair_rounds import Episodes
@@ -24,8 +24,11 @@ from coding_model_project.evaluation.results import (
     METRICS,
     RESULTS,
     RUN_INFO,
+    Generated,
     Metrics,
-    read_samples,
+    Result,
+    refuse_another,
+    with_completions,
 )
 from coding_model_project.evaluation.runner import Known, Runner, read_known
 from coding_model_project.evaluation.settings import Settings
@@ -129,9 +132,12 @@ async def _evaluate(
     )
     if not planned:
         raise ConfigError(f"shard {settings.shard.number}/{settings.shard.of}: no problem is in it")
-    with Journal(folder / COMPLETIONS) as completions, Journal(folder / RESULTS) as results:
+    with (
+        Journal(folder / COMPLETIONS, Generated) as completions,
+        Journal(folder / RESULTS, Result) as results,
+    ):
         info = _run_info(settings, datasets, backend)
-        _check_same(folder / RUN_INFO, info)
+        _refuse_another(folder / RUN_INFO, info)
         write_json(folder / RUN_INFO, info)
         known = read_known(completions, results, planned)
         n_known = len(known.generated), len(known.judged)
@@ -139,7 +145,7 @@ async def _evaluate(
             say(f"going on with {n_known[0]} completions and {n_known[1]} verdicts")
         if n_known[1] < len(planned):
             await _run(settings, planned, backend, known, completions, results)
-    by_key = read_samples(folder)
+    by_key = with_completions(folder, read_rows(folder / RESULTS, Result))
     judged = [(sample, *by_key[sample.key]) for sample in planned]
     with storage_errors(folder):
         metrics = outputs.write_metrics(folder, [one[2] for one in judged], datasets, protocol)
@@ -160,8 +166,8 @@ async def _run(
     planned: Sequence[Sample],
     backend: Backend,
     known: Known,
-    completions: Journal,
-    results: Journal,
+    completions: Journal[Generated],
+    results: Journal[Result],
 ) -> None:
     n_known = len(known.generated), len(known.judged)
     opened = open_judge(
@@ -243,21 +249,11 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
     }
 
 
-def _check_same(path: Path, info: Mapping[str, Any]) -> None:
-    """What was generated so far was generated in this way, of these problems.
-
-    Raises:
-        ConfigError: it was not.
-    """
-    if not path.exists() or not path.with_name(COMPLETIONS).stat().st_size:
-        return
-    before = orjson.loads(path.read_bytes())
-    for key in ("model", "seed", "protocol", "shard"):
-        if before[key] != orjson.loads(orjson.dumps(info[key])):
-            raise ConfigError(
-                f"{path.parent}: began with another {key} ({before[key]} → {info[key]}), maybe "
-                "because problems or the grader have changed; choose another folder"
-            )
+def _refuse_another(path: Path, info: Mapping[str, Any]) -> None:
+    """Refuse to resume what was generated in another way or of other problems; see `refuse_another`."""
+    if path.exists() and path.with_name(COMPLETIONS).stat().st_size:
+        kept = {key: info[key] for key in ("model", "seed", "protocol", "shard")}
+        refuse_another(path.parent, orjson.loads(path.read_bytes()), kept)
 
 
 def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:

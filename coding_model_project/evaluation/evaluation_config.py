@@ -1,4 +1,4 @@
-"""`coding.evaluation`: what is evaluated, and how."""
+"""`coding.evaluation`: model, data sets, protocol and server of an evaluation."""
 
 # ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 

@@ -6,13 +6,43 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import orjson
 
 from coding_model_project.errors import DataError, StorageError
 from coding_model_project.runs.folder import full_disk
+
+Row = TypeVar("Row")
+"""A dataclass of plain values."""
+
+
+def to_line(row: Any) -> bytes:
+    """The line of a row."""
+    return orjson.dumps(asdict(row)) + b"\n"
+
+
+def read_rows(path: Path, kind: type[Row]) -> Iterator[Row]:
+    """Read the rows of a file that may be written to meanwhile.
+
+    Raises:
+        DataError: a line is not a row; names the file and the line. A last line without its end
+            is what a kill leaves, and is passed over.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                row = kind(**orjson.loads(line))
+            except (ValueError, TypeError) as error:
+                raise DataError(
+                    f"{path}, line {number}: damaged ({error}); remove the line to have its sample "
+                    "made again"
+                ) from error
+            yield row
 
 
 @contextmanager
@@ -30,17 +60,21 @@ def storage_errors(folder: Path) -> Iterator[None]:
         ) from error
 
 
-class Journal:
-    """One file: a line that is there is whole.
+class Journal(Generic[Row]):
+    """One file of rows: a line that is there is whole.
 
     Entering cuts off a last line that a kill left half-written.
+
+    Args:
+        kind: the dataclass whose fields a line holds.
 
     Raises:
         StorageError: it cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: type[Row]) -> None:
         self.path = path
+        self._kind = kind
         self._file = -1
         self._size = 0
 
@@ -61,36 +95,21 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def rows(self) -> list[dict[str, Any]]:
-        """All lines so far.
+    def rows(self) -> list[Row]:
+        """All rows so far.
 
         Raises:
-            DataError: one of them is no JSON object; names file and line.
+            DataError: as `read_rows`.
         """
-        rows = []
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    row = orjson.loads(line)
-                    if not isinstance(row, dict):
-                        raise ValueError("not an object")
-                except ValueError as error:
-                    raise DataError(
-                        f"{self.path}, line {number}: damaged ({error}); remove the line to have its "
-                        "sample made again"
-                    ) from error
-                rows.append(row)
-        return rows
+        return list(read_rows(self.path, self._kind))
 
-    def append(self, line: bytes) -> None:
-        """Write one line, whole or not at all.
-
-        Args:
-            line: with its end.
+    def append(self, row: Row) -> None:
+        """Write one row, whole or not at all.
 
         Raises:
             StorageError: it cannot be written; the file is as before.
         """
+        line = to_line(row)
         try:
             written = os.write(self._file, line)
             if written < len(line):  # the disk is full; the next write would say so
@@ -103,13 +122,13 @@ class Journal:
             raise self._failed(error) from error
         self._size += len(line)
 
-    def rewrite(self, lines: Iterable[bytes]) -> None:
-        """Put other lines in the place of all there are; a kill leaves the old ones or the new."""
+    def rewrite(self, rows: Iterable[Row]) -> None:
+        """Put other rows in the place of all there are; a kill leaves the old ones or the new."""
         self._close()
         partial = self.path.with_name(self.path.name + ".partial")
         try:
             with partial.open("wb") as file:
-                file.writelines(lines)
+                file.writelines(map(to_line, rows))
             partial.replace(self.path)
         except OSError as error:
             raise self._failed(error) from error

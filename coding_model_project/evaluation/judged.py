@@ -17,9 +17,9 @@ from coding_model_project.evaluation.results import (
     Result,
     program_hash,
     read_evaluation,
-    read_samples,
+    with_completions,
 )
-from coding_model_project.grading.extract import extract
+from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.types import Problem
 
@@ -75,7 +75,7 @@ class JudgedSamples:
 
     def _program(self, generated: Generated, result: Result) -> Candidate:
         problem, bare = self.problems[result.problem], self.style is PromptStyle.bare
-        code = extract(generated.completion, language=problem.language, bare=bare).code
+        code = extract_for(problem, generated.completion, bare=bare).code
         if code is None or program_hash(code) != result.program:
             raise DataError(
                 f"{self.path}: sample {result.sample} of {result.problem}: the program in it is not the "
@@ -108,7 +108,7 @@ def read_judged(path: Path, problems: Mapping[str, Problem]) -> JudgedSamples:
         path=path,
         style=PromptStyle(style),
         problems={problem.id: problem for problem in members},
-        samples=tuple(read_samples(path).values()),
+        samples=tuple(with_completions(path, evaluation.results).values()),
     )
 
 

@@ -11,10 +11,8 @@ from coding_model_project.data.loaders import given_set, load
 from coding_model_project.data.loaders.maths import MATH
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.evaluation.results import Key
 from coding_model_project.types import Problem
-
-Key = tuple[str, str, int]
-"""Data set, problem and number of a sample: what it is known by in all files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coding_model_project.episodes.repair import Attempt, Message, Seen, attempts, look_at
+from coding_model_project.episodes.repair import Attempt, Seen, attempts, look_at
 from coding_model_project.errors import PromptError, SandboxError, UngradableError
 from coding_model_project.evaluation.backends.generation import Backend, Completion
 from coding_model_project.evaluation.plan import Sample, sample_seed
 from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.grading.cache import CachedGrader
-from coding_model_project.grading.prompts import solve_messages
+from coding_model_project.grading.prompts import Message, solve_messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import orjson
-
-from coding_model_project.errors import DataError
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.evaluation.journal import read_rows
+from coding_model_project.evaluation.journal import to_line as to_line  # evaluations of your own
 
 COMPLETIONS = "completions.jsonl"
 RESULTS = "results.jsonl"
 RUN_INFO = "run_info.json"
 METRICS = "metrics.json"
+
+Key = tuple[str, str, int]
+"""Data set, problem and number of a sample: what it is known by in all files."""
+
 Metrics = dict[str, Any]
 """The content of metrics.json: by data set, as `scores.dataset_metrics` gives it."""
 
@@ -49,6 +53,10 @@ class Generated:
     attempts: Sequence[Mapping[str, Any]] = ()
     """Of a protocol with repair, as `repair_rounds.Episode.plain` gives them: `completion` is the last
     one's, `tokens` are of all."""
+
+    @property
+    def key(self) -> Key:
+        return self.dataset, self.problem, self.sample
 
     @property
     def public_judge_s(self) -> float:
@@ -88,6 +96,10 @@ class Result:
     verdict: Mapping[str, Any] = field(default_factory=dict)
     """What else is known, as `grading.brief.brief` gives it; empty if ungradable."""
 
+    @property
+    def key(self) -> Key:
+        return self.dataset, self.problem, self.sample
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
@@ -116,52 +128,15 @@ class Evaluation:
         return groups
 
 
-def to_line(result: Result | Generated) -> bytes:
-    """One line of results.jsonl or completions.jsonl."""
-    return orjson.dumps(asdict(result)) + b"\n"
-
-
 def program_hash(code: str) -> str:
     """Equal for equal programs."""
     return hashlib.sha256(code.encode()).hexdigest()[:12]
 
 
-_Row = TypeVar("_Row", Generated, Result)
-
-
-def read_results(path: Path) -> Iterator[Result]:
-    """The results in a file.
-
-    Raises:
-        DataError: a line is not a result; names the file and the line. A last line without its end
-            is what a kill leaves, and is passed over.
-    """
-    return _read(path, Result)
-
-
-def read_completions(path: Path) -> Iterator[Generated]:
-    """The completions in a file.
-
-    Raises:
-        DataError: as `read_results`.
-    """
-    return _read(path, Generated)
-
-
-def _read(path: Path, kind: type[_Row]) -> Iterator[_Row]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield kind(**orjson.loads(line))
-            except (ValueError, TypeError) as error:
-                what = "a result" if kind is Result else "a completion"
-                raise DataError(f"{path}, line {number}: not {what} ({error})") from error
-
-
-def read_samples(folder: Path) -> dict[tuple[str, str, int], tuple[Generated, Result]]:
-    """All judged samples of an evaluation's folder with their completions, in the order of judging.
+def with_completions(
+    folder: Path, results: Iterable[Result]
+) -> dict[Key, tuple[Generated, Result]]:
+    """Judged samples of an evaluation's folder with their completions, in the order of judging.
 
     Returns:
         By data set, problem and number.
@@ -169,20 +144,34 @@ def read_samples(folder: Path) -> dict[tuple[str, str, int], tuple[Generated, Re
     Raises:
         DataError: a file is damaged, or a verdict's completion is missing.
     """
-    generated = {
-        (one.dataset, one.problem, one.sample): one
-        for one in read_completions(folder / COMPLETIONS)
-    }
+    generated = {one.key: one for one in read_rows(folder / COMPLETIONS, Generated)}
     found = {}
-    for result in read_results(folder / RESULTS):
-        key = result.dataset, result.problem, result.sample
-        if key not in generated:
+    for result in results:
+        if result.key not in generated:
             raise DataError(
                 f"{folder}: sample {result.sample} of {result.problem} has a verdict, but no completion "
                 f"in {COMPLETIONS}"
             )
-        found[key] = generated[key], result
+        found[result.key] = generated[result.key], result
     return found
+
+
+def refuse_another(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Make sure that an evaluation goes on as it began.
+
+    Args:
+        before: how, by name, as the folder's files of JSON have it.
+        now: the same of what would go on there.
+
+    Raises:
+        ConfigError: something differs.
+    """
+    for key, value in now.items():
+        if before.get(key) != json.loads(json.dumps(value)):
+            raise ConfigError(
+                f"{folder}: began with another {key} ({before.get(key)} → {value}), maybe because "
+                "problems or the grader have changed; choose another folder"
+            )
 
 
 def read_evaluation(path: Path) -> Evaluation:
@@ -193,7 +182,7 @@ def read_evaluation(path: Path) -> Evaluation:
     """
     try:
         info = json.loads((path / RUN_INFO).read_text())
-        results = tuple(read_results(path / RESULTS))
+        results = tuple(read_rows(path / RESULTS, Result))
         return Evaluation(
             path=path,
             model=info["model"],
@@ -220,8 +209,7 @@ def _once(results: tuple[Result, ...], path: Path) -> tuple[Result, ...]:
     """
     seen = set()
     for result in results:
-        key = result.dataset, result.problem, result.sample
-        if key in seen:
+        if result.key in seen:
             raise DataError(f"{path}: sample {result.sample} of {result.problem} is there twice")
-        seen.add(key)
+        seen.add(result.key)
     return results

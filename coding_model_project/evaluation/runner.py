@@ -6,14 +6,15 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from coding_model_project.concurrency import each
 from coding_model_project.errors import DataError, PromptError, UngradableError
 from coding_model_project.evaluation.journal import Journal
-from coding_model_project.evaluation.plan import Key, Sample
+from coding_model_project.evaluation.plan import Sample
 from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.repair_rounds import Episodes
-from coding_model_project.evaluation.results import Generated, Result, program_hash, to_line
+from coding_model_project.evaluation.results import Generated, Key, Result, program_hash
 from coding_model_project.grading.base import Grader
 from coding_model_project.grading.brief import brief
 from coding_model_project.types import Verdict
@@ -31,7 +32,6 @@ class Told:
 
 
 Progress = Callable[[Told], None]
-_Row = TypeVar("_Row", Generated, Result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,9 @@ class Known:
     judged: set[Key]
 
 
-def read_known(completions: Journal, results: Journal, planned: Iterable[Sample]) -> Known:
+def read_known(
+    completions: Journal[Generated], results: Journal[Result], planned: Iterable[Sample]
+) -> Known:
     """Read what is there.
 
     Results without a verdict are taken out, to be judged again; and those whose completion is lost,
@@ -53,34 +55,21 @@ def read_known(completions: Journal, results: Journal, planned: Iterable[Sample]
     """
     seeds = {sample.key: sample.seed for sample in planned}
     generated: dict[Key, Generated] = {}
-    for number, row in enumerate(completions.rows(), 1):
-        one = _parsed(Generated, row, completions, number)
-        key = one.dataset, one.problem, one.sample
-        if seeds.get(key) != one.seed or key in generated:
+    for number, one in enumerate(completions.rows(), 1):
+        if seeds.get(one.key) != one.seed or one.key in generated:
             raise DataError(
                 f"{completions.path}, line {number}: sample {one.sample} of {one.problem} is "
-                f"{'there twice' if key in generated else 'not of this evaluation'}"
+                f"{'there twice' if one.key in generated else 'not of this evaluation'}"
             )
-        generated[key] = one
-    rows = [_parsed(Result, row, results, n) for n, row in enumerate(results.rows(), 1)]
-    kept = [result for result in rows if result.ungradable is None and _key(result) in generated]
-    judged = {_key(result) for result in kept}
+        generated[one.key] = one
+    rows = results.rows()
+    kept = [result for result in rows if result.ungradable is None and result.key in generated]
+    judged = {result.key for result in kept}
     if len(judged) < len(kept):
         raise DataError(f"{results.path}: holds a sample twice")
     if len(kept) < len(rows):
-        results.rewrite(to_line(result) for result in kept)
+        results.rewrite(kept)
     return Known(generated, judged)
-
-
-def _key(result: Result) -> Key:
-    return result.dataset, result.problem, result.sample
-
-
-def _parsed(kind: type[_Row], row: dict[str, Any], journal: Journal, number: int) -> _Row:
-    try:
-        return kind(**row)
-    except TypeError as error:
-        raise DataError(f"{journal.path}, line {number}: damaged ({error})") from error
 
 
 class Runner:
@@ -99,8 +88,8 @@ class Runner:
         concurrency: int,
         grader: Grader,
         protocol: EvalProtocol,
-        completions: Journal,
-        results: Journal,
+        completions: Journal[Generated],
+        results: Journal[Result],
         known: Known,
         progress: Progress,
     ) -> None:
@@ -111,8 +100,8 @@ class Runner:
         self._results = results
         self._known = known
         self._progress = progress
+        self._concurrency = concurrency
         self._generating = asyncio.Semaphore(concurrency)
-        self._under_way = asyncio.Semaphore(concurrency + _BACKLOG)
 
     async def run(self, samples: Sequence[Sample]) -> None:
         """Do all that is missing, in the samples' order as far as that depends on us.
@@ -122,28 +111,19 @@ class Runner:
                 model is told, cannot be judged. All that was made is kept.
             StorageError: a file cannot be written.
         """
-        try:
-            async with asyncio.TaskGroup() as group:
-                for sample in samples:
-                    if sample.key not in self._known.judged:
-                        await self._under_way.acquire()
-                        group.create_task(self._sample(sample))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        missing = (sample for sample in samples if sample.key not in self._known.judged)
+        await each(missing, self._sample, at_once=self._concurrency + _BACKLOG)
 
     async def _sample(self, sample: Sample) -> None:
-        try:
-            generated = self._known.generated.get(sample.key)
-            if generated is None:
-                async with self._generating:
-                    generated = await self._generate(sample)
-                self._completions.append(to_line(generated))
-                self._progress(Told(generated=generated))
-            result = await self._judge(sample, generated)
-            self._results.append(to_line(result))
-            self._progress(Told(judged=result))
-        finally:
-            self._under_way.release()
+        generated = self._known.generated.get(sample.key)
+        if generated is None:
+            async with self._generating:
+                generated = await self._generate(sample)
+            self._completions.append(generated)
+            self._progress(Told(generated=generated))
+        result = await self._judge(sample, generated)
+        self._results.append(result)
+        self._progress(Told(judged=result))
 
     async def _generate(self, sample: Sample) -> Generated:
         started = time.monotonic()

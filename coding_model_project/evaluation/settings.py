@@ -113,13 +113,13 @@ def simple_backend(asked: EvaluationConfig, *, seed: int, on_cpu: bool) -> Backe
             timeout_s=asked.timeout_s,
             retry_s=asked.retry_s,
         )
-    from coding_model_project.evaluation.backends.vllm_backend import VllmBackend
+    from coding_model_project.evaluation.backends.vllm_backend import VllmBackend, VllmEngine
 
-    return VllmBackend(
-        asked.model,
+    engine = VllmEngine(
         max_model_len=asked.max_model_len,
         dtype=asked.dtype,
         seed=seed,
         concurrency=asked.concurrency or 256,
         on_cpu=on_cpu,
     )
+    return VllmBackend(asked.model, engine)

@@ -32,7 +32,7 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
             f"{found['judge_s']['total']:,.1f}",
         )
     errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]
-    return "\n".join([_text(table).rstrip(), *errors])
+    return "\n".join([table_text(table), *errors])
 
 
 def budget_table(metrics: Mapping[str, Any]) -> str:
@@ -57,7 +57,7 @@ def budget_table(metrics: Mapping[str, Any]) -> str:
                     else ["", ""]
                 )
             table.add_row(name, *cells)
-    return "spent on a problem, until a sample is accepted:\n" + _text(table).rstrip()
+    return "spent on a problem, until a sample is accepted:\n" + table_text(table)
 
 
 def _errors(shares: Mapping[str, float]) -> str:
@@ -66,7 +66,8 @@ def _errors(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {share:.1%}" for name, share in ordered if share) or "no errors"
 
 
-def _text(table: Table) -> str:
+def table_text(table: Table) -> str:
+    """A table as lines without colours, wherever they are shown."""
     buffer = io.StringIO()
     Console(file=buffer, width=_WIDTH).print(table)
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

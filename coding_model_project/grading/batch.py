@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
+from coding_model_project.concurrency import each
 from coding_model_project.errors import UngradableError
 from coding_model_project.grading.base import Grader, Outcome
 from coding_model_project.types import Problem
@@ -33,24 +33,17 @@ async def judge_completions(
     """
     if len(problems) != len(completions):
         raise ValueError(f"{len(completions)} groups of completions, {len(problems)} problems")
-    slots = asyncio.Semaphore(max_concurrency)
 
-    async def judge(problem: Problem, completion: str) -> Outcome:
-        async with slots:
-            try:
-                outcome: Outcome = await grader.grade(problem, completion)
-            except UngradableError as error:
-                outcome = error
+    async def judge(work: tuple[Problem, str]) -> Outcome:
+        try:
+            outcome: Outcome = await grader.grade(*work)
+        except UngradableError as error:
+            outcome = error
         if progress is not None:
             progress(outcome)
         return outcome
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                [group.create_task(judge(problem, completion)) for completion in texts]
-                for problem, texts in zip(problems, completions, strict=True)
-            ]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [[task.result() for task in row] for row in tasks]
+    groups = zip(problems, completions, strict=True)
+    work = [(problem, completion) for problem, texts in groups for completion in texts]
+    outcomes = iter(await each(work, judge, at_once=max_concurrency))
+    return [[next(outcomes) for _ in texts] for texts in completions]

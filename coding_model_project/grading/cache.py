@@ -9,7 +9,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 
 from coding_model_project import codec
 from coding_model_project.grading.base import CodeGrader
-from coding_model_project.grading.extract import extract
+from coding_model_project.grading.extract import extract_for
 from coding_model_project.types import Problem, Verdict
 
 
@@ -45,8 +45,8 @@ class CachedGrader:
 
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """See `grading.base.Grader`. A cached verdict has `cached` set and no judge time."""
-        found = extract(completion, language=problem.language, bare=self._bare)
-        return await self.grade_code(problem, found.code, extraction=str(found.rule))
+        found = extract_for(problem, completion, bare=self._bare)
+        return await self.grade_code(problem, found.code, extraction=found.label)
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
@@ -115,6 +115,9 @@ def _digest(problem: Problem) -> bytes:
         problem.id,
         problem.language,
         problem.comparison,
+        problem.atol,
+        problem.rtol,
+        problem.isolation,
         checker,
         asdict(problem.limits),
         tests,

@@ -3,8 +3,8 @@
 Standard output, by a problem's `comparison`:
 
 tokens (default)  whitespace-separated tokens, case-sensitive; integers exact as text, however
-                  large; a float within 1e-6 (absolute or relative), only where the *expected*
-                  token is written as a finite non-integer number ("0.5", "2.0", "1e-3")
+                  large; a float is tolerated only where the *expected* token is written as a finite
+                  non-integer number ("0.5", "2.0", "1e-3")
 lines             as text, but for blanks at line ends and blank lines at the end
 exact             as text, but for one newline at the end
 
@@ -13,29 +13,63 @@ Values of calls compare as data: same structure, equal leaves.
 - Lists and tuples are interchangeable, since JSON data sets cannot tell them apart.
 - Booleans equal only booleans. An int may stand for the float expected (2 for 2.0), a float never
   for the int expected, as on standard output.
-- A float is tolerated as above only where the expected value is a float with a fraction; nan
-  equals nan, since a test that expects it means it.
-- Sets, and the keys of dicts, are exact. `Opaque` equals nothing, nor does what nests too deep.
+- A float is tolerated where the expected value is a finite float; nan equals nan, since a test that
+  expects it means it.
+- Members of sets, and keys of dicts, have no tolerance. `Opaque` equals nothing, nor does what nests
+  too deep.
+
+A tolerated float may differ by a problem's `atol`, or by its `rtol` of the expected value.
+docs/grading.md lists the pairs that may surprise, each with its reason; a test holds it to this file.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from coding_model_project.codec import MAX_DEPTH
 from coding_model_project.errors import DataError
-from coding_model_project.types import Opaque, Plain
+from coding_model_project.types import Opaque, Plain, Problem
 
-TOLERANCE = 1e-6
-"""Absolute or relative, as Codeforces-style judges use."""
 
-OutputRule = Callable[[str, str], bool]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """The distance from an expected float that is accepted."""
+
+    atol: float = 1e-6
+    rtol: float = 1e-6
+    """Both as Codeforces-style judges use."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> Tolerance:
+        """A problem's."""
+        return cls(atol=problem.atol, rtol=problem.rtol)
+
+    def accepts(self, expected: float, got: float) -> bool:
+        """Return true for a number that is near enough to a finite one."""
+        try:
+            distance = abs(got - expected)
+        except OverflowError:  # an int too large for a float
+            return False
+        return distance <= max(self.atol, self.rtol * abs(expected))
+
+    def named(self, rule: str) -> str:
+        """A rule as a verdict records it: with the tolerance, unless that is the default."""
+        if self == DEFAULT:
+            return rule
+        return f"{rule}(atol={self.atol:g},rtol={self.rtol:g})"
+
+
+DEFAULT = Tolerance()
+_NONE = Tolerance(atol=0.0, rtol=0.0)
+
+OutputRule = Callable[[str, str, Tolerance], bool]
 
 
 def output_rule(comparison: str) -> OutputRule:
-    """The rule (expected, got) → same? that a problem's `comparison` names.
+    """The rule (expected, got, tolerance) → same? that a problem's `comparison` names.
 
     Raises:
         DataError: the comparison is unknown.
@@ -47,35 +81,34 @@ def output_rule(comparison: str) -> OutputRule:
         raise DataError(f"unknown comparison {comparison!r}; known: {known}") from None
 
 
-def same_output(expected: str, got: str, comparison: str) -> bool:
+def same_output(expected: str, got: str, comparison: str, tolerance: Tolerance = DEFAULT) -> bool:
     """Whether standard output is as expected.
 
     Raises:
         DataError: the comparison is unknown.
     """
-    return output_rule(comparison)(expected, got)
+    return output_rule(comparison)(expected, got, tolerance)
 
 
-def _tokens(expected: str, got: str) -> bool:
+def _tokens(expected: str, got: str, tolerance: Tolerance) -> bool:
     wanted, found = expected.split(), got.split()
-    return len(wanted) == len(found) and all(map(_same_token, wanted, found))
+    return len(wanted) == len(found) and all(
+        _same_token(e, g, tolerance) for e, g in zip(wanted, found, strict=True)
+    )
 
 
-def _same_token(expected: str, got: str) -> bool:
+def _same_token(expected: str, got: str, tolerance: Tolerance) -> bool:
     if expected == got:
         return True
-    wanted = _non_integer(expected)
-    if wanted is None or "_" in got:
+    wanted, found = _number(expected), _number(got)
+    if wanted is None or found is None or not any(c in expected for c in ".eE"):
         return False
-    try:
-        return math.isclose(wanted, float(got), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    except ValueError:
-        return False
+    return tolerance.accepts(wanted, found)
 
 
-def _non_integer(token: str) -> float | None:
-    """The token's value if it is written as a finite number with a fraction or an exponent."""
-    if not any(c in token for c in ".eE") or "_" in token:
+def _number(token: str) -> float | None:
+    """The value of a token that is written as a finite number, in digits of ASCII."""
+    if "_" in token or not token.isascii():
         return None
     try:
         value = float(token)
@@ -84,7 +117,7 @@ def _non_integer(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _lines(expected: str, got: str) -> bool:
+def _lines(expected: str, got: str, _: Tolerance) -> bool:
     return _trimmed(expected) == _trimmed(got)
 
 
@@ -92,49 +125,69 @@ def _trimmed(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
-def _exact(expected: str, got: str) -> bool:
+def _exact(expected: str, got: str, _: Tolerance) -> bool:
     return expected.removesuffix("\n") == got.removesuffix("\n")
 
 
 _OUTPUT_RULES: dict[str, OutputRule] = {"tokens": _tokens, "lines": _lines, "exact": _exact}
 
 
-def same_value(expected: Plain, got: Plain | Opaque, depth: int = 0) -> bool:
+def same_value(
+    expected: Plain, got: Plain | Opaque, tolerance: Tolerance = DEFAULT, depth: int = 0
+) -> bool:
     """Whether a call's value is as expected. Both hold only exact built-in types (or Opaque)."""
     if depth > MAX_DEPTH:
         return False
+
+    def same(one: Any, other: Any) -> bool:
+        return same_value(one, other, tolerance, depth + 1)
+
     if isinstance(expected, (list, tuple)):
         return (
             isinstance(got, (list, tuple))
             and len(expected) == len(got)
-            and all(same_value(e, g, depth + 1) for e, g in zip(expected, got, strict=True))
+            and all(map(same, expected, got))
         )
     if isinstance(expected, dict):
         if not isinstance(got, dict) or len(expected) != len(got):
             return False
-        found = {_key(key): value for key, value in got.items()}
+        found = _by_key(got)
+        pairs = ((key, value, found.get(_key(key))) for key, value in expected.items())
         return all(
-            _key(key) in found and same_value(value, found[_key(key)], depth + 1)
-            for key, value in expected.items()
+            own is not None
+            and same_value(key, own[0], _NONE, depth + 1)
+            and same(value, got[own[0]])
+            for key, value, own in pairs
         )
     if isinstance(expected, (set, frozenset)):
-        return isinstance(got, (set, frozenset)) and _key(expected) == _key(got)
+        if not isinstance(got, (set, frozenset)) or len(expected) != len(got):
+            return False
+        found = _by_key(got)
+        members = ((member, found.get(_key(member))) for member in expected)
+        return all(
+            own is not None and same_value(member, own[0], _NONE, depth + 1)
+            for member, own in members
+        )
     if isinstance(expected, bool) or isinstance(got, bool):
         return expected is got
     if isinstance(expected, float) and isinstance(got, (int, float)):
-        return _same_float(expected, got)
+        return _same_float(expected, got, tolerance)
+    if isinstance(expected, complex) and isinstance(got, complex):
+        return same(expected.real, got.real) and same(expected.imag, got.imag)
     return type(expected) is type(got) and expected == got
 
 
-def _same_float(expected: float, got: float) -> bool:
+def _same_float(expected: float, got: float, tolerance: Tolerance) -> bool:
     if math.isnan(expected):
         return got != got
-    if math.isinf(expected) or expected.is_integer():
+    if not math.isfinite(expected):
         return expected == got
-    try:
-        return math.isclose(expected, got, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    except OverflowError:  # an int too large for a float
-        return False
+    return tolerance.accepts(expected, got)
+
+
+def _by_key(values: Iterable[Any]) -> dict[Any, tuple[Any]]:
+    """Values by their keys; in tuples, since None is a value."""
+    return {_key(value): (value,) for value in values}
 
 
 def _key(value: Any) -> Any:

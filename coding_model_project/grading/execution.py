@@ -10,9 +10,10 @@ from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading import checker
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
-from coding_model_project.grading.compare import output_rule, same_output, same_value
+from coding_model_project.grading.compare import Tolerance, output_rule, same_output, same_value
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.retries import Retries
+from coding_model_project.grading.sharing import inputs_of
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,
@@ -25,6 +26,7 @@ from coding_model_project.types import (
     Status,
     Stdin,
     Test,
+    TestInput,
     TestResult,
     Verdict,
 )
@@ -78,6 +80,7 @@ class ExecutionGrader:
         self._public = public
         self._breaker = breaker
         self._retries = Retries(sandbox, limiter or Limiter(_UNBOUNDED), breaker)
+        self._inputs: dict[str, tuple[Problem, list[TestInput]]] = {}
 
     @property
     def identity(self) -> str:
@@ -105,6 +108,7 @@ class ExecutionGrader:
             comparison="+".join(sorted({_rule(test, problem) for test in tests})),
             sandbox=self._sandbox.identity,
             grader_version=GRADER_VERSION,
+            isolation=problem.isolation,
             public=self._public,
             judge_s=judge_s,
         )
@@ -129,7 +133,7 @@ class ExecutionGrader:
                 index not in known or known[index][0] is not execution
             ):  # run again, or for the first time
                 test = tests[index]
-                known[index] = execution, judge_execution(test, execution, problem.comparison)
+                known[index] = execution, judge_execution(test, execution, problem)
             return known[index][1]
 
         def ends(index: int, execution: Execution) -> bool:
@@ -137,12 +141,19 @@ class ExecutionGrader:
             return error is ErrorType.timeout or (self._stop_early and error is not None)
 
         stop = ends if self._stop_early or self._stop_on_timeout else None
-        inputs = [test.input for test in tests]
+        inputs = self._inputs_of(problem, tests)
         executions, seconds = await self._retries.run(program, inputs, problem.limits, stop)
         results = [result(index, execution) for index, execution in enumerate(executions)]
         if problem.checker is not None:
             seconds += await self._check(problem, problem.checker, tests, executions, results)
         return results, seconds
+
+    def _inputs_of(self, problem: Problem, tests: Sequence[Test]) -> list[TestInput]:
+        """Return the tests' inputs, which are marked once for all programs of a problem."""
+        known = self._inputs.get(problem.id)
+        if known is None or known[0] is not problem:
+            known = self._inputs[problem.id] = problem, inputs_of(tests, problem.isolation)
+        return known[1]
 
     async def _check(
         self,
@@ -183,20 +194,21 @@ class ExecutionGrader:
         return seconds
 
 
-def judge_execution(test: Test, execution: Execution, comparison: str) -> TestResult:
+def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestResult:
     """One test's result from its execution. An output that a checker judges has no error so far."""
     error = _ERRORS.get(execution.status)
     if error is not None:
         detail = clip(execution.stderr_tail.strip(), _DETAIL_BYTES)
         return TestResult(error=error, cpu_s=execution.cpu_s, detail=detail)
+    tolerance = Tolerance.of(problem)
     match test.input:
         case Stdin():
-            right = comparison == checker.CHECKER or same_output(
-                str(test.expected), execution.stdout, comparison
+            right = problem.comparison == checker.CHECKER or same_output(
+                str(test.expected), execution.stdout, problem.comparison, tolerance
             )
             got: object = execution.stdout
         case Call():
-            right = same_value(test.expected, execution.value)
+            right = same_value(test.expected, execution.value, tolerance)
             got = execution.value
         case Asserts():  # only the tests' own word, in full, is a pass: else the line that failed
             right, got = execution.value is True, execution.value
@@ -215,10 +227,12 @@ def _short(value: object) -> str:
 def _rule(test: Test, problem: Problem) -> str:
     """What decides a test, as the verdict records it."""
     match test.input:
-        case Stdin():
+        case Stdin() if problem.comparison != "tokens":
             return problem.comparison
+        case Stdin():
+            return Tolerance.of(problem).named("tokens")
         case Call():
-            return "value"
+            return Tolerance.of(problem).named("value")
         case Asserts():
             return "asserts"
 

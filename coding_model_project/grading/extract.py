@@ -1,22 +1,40 @@
-"""Code from a completion, by one documented rule. The verdict records which part of it applied.
+"""Code from a completion, by one rule (docs/grading.md). The verdict records which part of it applied.
 
-1. Everything through the last `</think>` is dropped; an unclosed `<think>` means there is no code.
-2. The text ends at `[DONE]`, unless that is quoted: a program may print it.
-3. The last fenced block tagged with the target language wins;
-4. else the last untagged block that parses (for Python; any untagged block otherwise).
-5. Without any fence, the text itself, but only where the prompt asked for bare code; it starts
-   after `[BEGIN]`.
+1. Reasoning is dropped, and `[BEGIN]` and `[DONE]` end where they are markers (`grading.markers`).
+2. Of the fenced blocks (`grading.fences`) those count that are tagged with the target language, and
+   those without a tag; untagged ones must parse if the language is Python. A session (`>>> `) is no
+   program, and a blank block is none.
+3. A block that fits the tests goes before one that does not: it defines what they call, or reads
+   standard input if they write it (`grading.entry_points`). Then a tagged block goes before an
+   untagged one, and a later one before an earlier one.
+4. Without any fence, the text itself, where `[BEGIN]` began it or the prompt asked for bare code;
+   a text that Python reads as it is counts so too, whatever its literals hold.
 
-An unclosed final fence is accepted and flagged. Whitespace is no code.
+An unclosed final fence is accepted and flagged. At most `MAX_CHARACTERS` of an answer are looked at;
+the verdict says where there were more. Every step takes time linear in the completion's length.
 """
 
 from __future__ import annotations
 
-import ast
-import re
-import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from coding_model_project.grading.entry_points import fits
+from coding_model_project.grading.fences import Block, Fences
+from coding_model_project.grading.info_strings import LANGUAGES, language_of
+from coding_model_project.grading.literals import parses
+from coding_model_project.grading.markers import (
+    MARKERS,
+    answer_of,
+    marked_program,
+    until_done,
+    without_marker_lines,
+)
+from coding_model_project.types import Problem
+
+MAX_CHARACTERS = 1 << 20
+"""Of an answer, its reasoning apart, that are looked at."""
 
 
 class Rule(StrEnum):
@@ -24,6 +42,8 @@ class Rule(StrEnum):
 
     tagged_block = "tagged_block"
     untagged_block = "untagged_block"
+    marked_text = "marked_text"
+    """Between `[BEGIN]` and `[DONE]`, without a fence."""
     bare_text = "bare_text"
     unclosed_think = "unclosed_think"
     nothing = "nothing"
@@ -37,60 +57,83 @@ class Extraction:
     rule: Rule
     unclosed: bool = False
     """The block has no closing fence: the completion was probably cut off."""
+    capped: bool = False
+    """The answer is longer than `MAX_CHARACTERS`: the rest was not looked at."""
+
+    @property
+    def label(self) -> str:
+        """The rule as a verdict records it, such as "tagged_block" or "tagged_block+capped"."""
+        return f"{self.rule}+capped" if self.capped else str(self.rule)
 
 
-_TAGS = {
-    "python": {"python", "py", "python3"},
-    "cpp": {"cpp", "c++", "cc", "cxx"},
-    "javascript": {"javascript", "js", "node", "nodejs", "mjs"},
-    "bash": {"bash", "sh", "shell"},
-}
-# A fence opens on a line of its own and closes at the end of any line ("print(1)```" is common).
-_FENCE = re.compile(
-    r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)\n"
-    r"(?P<code>.*?)(?P<close>(?P=fence)[ \t\r]*$|\Z)",
-    re.M | re.S,
-)
-_DONE = re.compile(r"(?<![\"'])\[DONE\]")
-_BEGIN = re.compile(r"(?<![\"'])\[BEGIN\]")
+def extract_for(problem: Problem, completion: str, *, bare: bool = False) -> Extraction:
+    """Find a problem's program in a completion, as `extract` does for its language and tests."""
+    return extract(completion, language=problem.language, bare=bare, problem=problem)
 
 
-def extract(completion: str, *, language: str = "python", bare: bool = False) -> Extraction:
+def extract(
+    completion: str,
+    *,
+    language: str = "python",
+    bare: bool = False,
+    problem: Problem | None = None,
+) -> Extraction:
     """Find the program in a completion by the rule above.
 
     Args:
         language: the language that the problem asks for, as in `Problem.language`.
         bare: the prompt asked for the program itself, without a fence.
+        problem: whose tests tell which of several blocks fits; without one the last block does.
     """
-    text = completion.rpartition("</think>")[2]
-    if "<think>" in text:
+    language = language if language in LANGUAGES else language_of(language)
+    has_markers = any(marker in completion for marker in MARKERS)
+    answer = answer_of(completion, language, bare=bare) if has_markers else completion
+    if answer is None:
         return Extraction(code=None, rule=Rule.unclosed_think)
-    text = _DONE.split(text, maxsplit=1)[0]
-    blocks = list(_FENCE.finditer(text))
-    if not blocks:
-        code = _BEGIN.split(text)[-1]
-        if bare and code.strip():
-            return Extraction(code=code, rule=Rule.bare_text)
-        return Extraction(code=None, rule=Rule.nothing)
-    tags = _tags(language)
-    for block in reversed(blocks):
-        if _tag(block) in tags and block["code"].strip():
-            return _found(block, Rule.tagged_block)
-    for block in reversed(blocks):
-        if not _tag(block) and block["code"].strip():
-            found = _found(block, Rule.untagged_block)
-            if language != "python" or _parses(found.code or ""):
-                return found
-    return Extraction(code=None, rule=Rule.nothing)
+    capped = len(answer) > MAX_CHARACTERS
+    text, marked = answer[:MAX_CHARACTERS], None
+    if has_markers:
+        if bare:
+            text = until_done(text, language)
+        marked = marked_program(text, language)
+        text = text if marked is None else marked
+    itself = Rule.bare_text if bare else Rule.marked_text if marked is not None else None
+    has_fence = "```" in text or "~~~" in text
+    blocks: list[Block] = []
+    if has_fence and not (itself and language == "python" and parses(text)):
+        fences = Fences(text, language)
+        blocks = list(fences.blocks())
+        block = _chosen(blocks, language, problem)
+        if block is None and any(one.language not in ("", language) for one in blocks):
+            block = _chosen(fences.blocks(inside_others=True), language, problem)
+        if block is not None:
+            return Extraction(
+                code=without_marker_lines(block.code),
+                rule=Rule.tagged_block if block.language else Rule.untagged_block,
+                unclosed=not block.closed,
+                capped=capped,
+            )
+    written = any(block.code.strip() or block.language for block in blocks)
+    if itself and not written and text.strip():
+        return Extraction(code=text, rule=itself, capped=capped)
+    return Extraction(code=None, rule=Rule.nothing, capped=capped)
 
 
 def is_one_block(completion: str, *, language: str = "python") -> bool:
     """Whether a completion, what it thinks apart, is one closed block in its language and no more."""
-    text = completion.rpartition("</think>")[2].strip()
-    blocks = list(_FENCE.finditer(text))
-    if len(blocks) != 1 or blocks[0].span() != (0, len(text)):
+    language = language_of(language)
+    answer = (answer_of(completion, language) or "").strip()
+    if len(answer) > MAX_CHARACTERS:
         return False
-    return bool(blocks[0]["close"]) and _tag(blocks[0]) in _tags(language)
+    fences = Fences(answer, language)
+    block = next(fences.blocks(), None)
+    return (
+        block is not None
+        and (block.first, block.end) == (0, len(fences.lines))
+        and block.closed
+        and not block.inside
+        and block.language == language
+    )
 
 
 def first_block(completion: str, *, language: str) -> str | None:
@@ -99,36 +142,30 @@ def first_block(completion: str, *, language: str) -> str | None:
     For conversations in which a block is acted on: what follows it was written without knowing what came
     of it. Anything but a closed block of that tag may be meant for a reader.
     """
-    text = completion.rpartition("</think>")[2]
-    if "<think>" in text:
-        return None
-    for block in _FENCE.finditer(text):
-        if block["close"] and _tag(block) in _tags(language) and block["code"].strip():
-            return _found(block, Rule.tagged_block).code
-    return None
+    language = language_of(language)
+    answer = answer_of(completion, language)
+    blocks = Fences((answer or "")[:MAX_CHARACTERS], language).blocks()
+    found = (one.code for one in blocks if one.closed and one.language == language)
+    return next((code for code in found if code.strip()), None)
 
 
-def _tags(language: str) -> set[str]:
-    return next((known for known in _TAGS.values() if language in known), {language})
+def _chosen(blocks: Iterable[Block], language: str, problem: Problem | None) -> Block | None:
+    """The block that goes before all others."""
+    candidates = [block for block in blocks if _may_be_program(block, language)]
+    if problem is not None and len(candidates) > 1:
+        fitting = [block for block in candidates if fits(block.code, problem)]
+        return _best(fitting, language) or _best(candidates, language)
+    return _best(candidates, language)
 
 
-def _tag(block: re.Match[str]) -> str:
-    words = block["info"].split()
-    return words[0].lower() if words else ""
+def _best(blocks: list[Block], language: str) -> Block | None:
+    """The last tagged block, else the last untagged one that reads."""
+    tagged = (block for block in reversed(blocks) if block.language)
+    untagged = (block for block in reversed(blocks) if not block.language)
+    readable = (block for block in untagged if language != "python" or parses(block.code))
+    return next(tagged, None) or next(readable, None)
 
 
-def _found(block: re.Match[str], rule: Rule) -> Extraction:
-    code, indent = block["code"], len(block["indent"])
-    if indent:  # a fence within a list item: its content is indented as it is
-        code = re.sub(rf"^[ \t]{{1,{indent}}}", "", code, flags=re.M)
-    return Extraction(code=code, rule=rule, unclosed=not block["close"])
-
-
-def _parses(code: str) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in untrusted code is not ours
-            ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+def _may_be_program(block: Block, language: str) -> bool:
+    code = block.code.lstrip()
+    return bool(code) and block.language in ("", language) and not code.startswith(">>> ")

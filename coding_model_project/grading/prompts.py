@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from coding_model_project.types import Problem
 
+Message = dict[str, str]
+"""`role` and `content`, as chat templates and servers take them."""
+
 
 class PromptStyle(StrEnum):
     """What a prompt asks for, and so where `extract` looks for the code."""
@@ -23,14 +26,14 @@ def fenced_request(language: str) -> str:
 
 def solve_messages(
     problem: Problem, *, style: PromptStyle, system: str | None = None
-) -> list[dict[str, str]]:
+) -> list[Message]:
     """The conversation that asks for a solution; no test is shown unless the statement does."""
     request = fenced_request(problem.language) if style is PromptStyle.fenced else ""
     first = [{"role": "system", "content": system}] if system else []
     return [*first, {"role": "user", "content": problem.statement + request}]
 
 
-def solution_message(code: str, *, style: PromptStyle, language: str = "python") -> dict[str, str]:
+def solution_message(code: str, *, style: PromptStyle, language: str = "python") -> Message:
     """The answer that `solve_messages` asks for, given its code."""
     block = f"```{language}\n{code.rstrip()}\n```"
     content = block if style is PromptStyle.fenced else code

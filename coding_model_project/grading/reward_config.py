@@ -1,4 +1,4 @@
-"""`coding.reward`: what a verdict is worth."""
+"""`coding.reward`: the worth of a verdict."""
 
 # ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 

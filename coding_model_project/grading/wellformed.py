@@ -33,6 +33,11 @@ def check_problem(problem: Problem) -> None:
                 f"problem {problem.id}: limits.{name}={getattr(problem.limits, name)!r}: expected a "
                 f"{'whole ' if whole else ''}number above 0"
             )
+    for name in ("atol", "rtol"):
+        if not is_tolerance(value := getattr(problem, name)):
+            raise DataError(
+                f"problem {problem.id}: {name}={value!r}: expected a number of at least 0"
+            )
     if not isinstance(problem.tests, Sequence):
         raise DataError(f"problem {problem.id}: tests: expected a tuple of cmp.Test")
     for number, test in enumerate(problem.tests):
@@ -44,6 +49,13 @@ def _is_positive(value: object, *, whole: bool) -> bool:
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
         return False
     return value > 0 and math.isfinite(value)
+
+
+def is_tolerance(value: object) -> bool:
+    """Return true for a value that a problem's `atol` or `rtol` may have."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return 0 <= value < math.inf
 
 
 def _fault(test: object) -> str | None:

@@ -15,6 +15,7 @@ from coding_model_project.harbor.failures import FailureCause
 from coding_model_project.harbor.format.reward_rules import Rewards, main_reward
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused
+from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import TrialOutcome, Trials
 
 
@@ -29,6 +30,10 @@ class Graded:
     exception: str | None = None
     """Harbor's name for what ended the trial; of a refused task, why."""
     failure_cause: FailureCause | None = None
+    integrity: Integrity | None = None
+    """None of a task that was not verified."""
+    doubts: tuple[str, ...] = ()
+    """Why the integrity is not `isolated`."""
     outcome: TrialOutcome | None = None
 
     @property
@@ -62,6 +67,8 @@ class Graded:
             "reward_valid": self.reward_valid,
             "exception": self.exception,
             "failure_cause": self.failure_cause,
+            "integrity": self.integrity,
+            "doubts": list(self.doubts),
         }
 
 
@@ -76,12 +83,16 @@ class Totals:
     invalid: Counter[str] = field(default_factory=Counter)
     short: list[str] = field(default_factory=list)
     """Names of the tasks that did not earn a reward of 1."""
+    in_process: list[str] = field(default_factory=list)
+    """Names of the tasks whose reward the agent's code may have forged."""
     failed: bool = False
     """An environment failed."""
 
     def add(self, graded: Graded) -> None:
         self.tasks += 1
         self.failed = self.failed or graded.failed
+        if graded.integrity is Integrity.in_process:
+            self.in_process.append(graded.task)
         reward = graded.reward
         if reward is None:
             self.invalid[graded.cause] += 1
@@ -154,6 +165,8 @@ def _graded(outcome: TrialOutcome) -> Graded:
         reward_valid=outcome.reward_valid,
         exception=outcome.exception,
         failure_cause=outcome.failure_cause,
+        integrity=outcome.integrity if outcome.rewards is not None else None,
+        doubts=outcome.doubts,
         outcome=outcome,
     )
 

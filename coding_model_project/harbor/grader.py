@@ -32,6 +32,7 @@ from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import MAIN_KEY
 from coding_model_project.harbor.format.task import Task, load_task
+from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import TrialOutcome, Trials
 from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 
@@ -50,6 +51,7 @@ class _Tried:
     judge_s: float
     """Of the whole trial."""
     verifier_s: float
+    integrity: Integrity
 
 
 class HarborGrader:
@@ -121,7 +123,13 @@ class HarborGrader:
             judge_s = time.monotonic() - started
         rewards, result = await self._result(task, outcome)
         verifier_s = sum(step.verifier_s for step in outcome.steps)
-        return _Tried(rewards=rewards, result=result, judge_s=judge_s, verifier_s=verifier_s)
+        return _Tried(
+            rewards=rewards,
+            result=result,
+            judge_s=judge_s,
+            verifier_s=verifier_s,
+            integrity=outcome.integrity,
+        )
 
     async def _result(
         self, task: Task, outcome: TrialOutcome
@@ -227,6 +235,7 @@ def _verdict(
         comparison=COMPARISON,
         sandbox="harbor/embedded",
         grader_version=GRADER_VERSION,
+        integrity=Integrity.isolated if tried is None else tried.integrity,
         judge_s=0.0 if tried is None else tried.judge_s,
         rewards=None if tried is None else tried.rewards,
     )

@@ -29,6 +29,7 @@ from coding_model_project.harbor.format.trial_results import (
     write_json,
     write_trial,
 )
+from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
 
 EMBEDDED = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnvironment"}
@@ -37,6 +38,8 @@ CONTAINERS = {"type": "docker"}
 
 AGENT_VERSION = "1"
 CONVERSATION_FILE = "conversation.json"
+DOUBTS_FILE = "doubts.txt"
+"""Why the rewards may be the agent's own doing: in the verifier's folder, if there is a reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,7 @@ class Recorder:
                 model_info=ModelInfo(name=self.model) if self.model else None,
             ),
             agent_result=used[0] if used and not task.has_steps else None,
-            verifier_result=_rewards(outcome.rewards),
+            verifier_result=_rewards(outcome.rewards, outcome.integrity),
             verifier_environment_mode=mode,
             exception_info=None if outcome.error is None else ExceptionInfo.of(outcome.error),
             started_at=finished - timedelta(seconds=outcome.wall_s),
@@ -129,6 +132,8 @@ def _keep(folder: TrialFolder, step: StepOutcome) -> None:
     for part in (folder.agent(step.name), folder.verifier(step.name), folder.artifacts(step.name)):
         part.mkdir(parents=True, exist_ok=True)
     (folder.verifier(step.name) / "test-stdout.txt").write_text(step.verifier_output)
+    if step.doubts:
+        (folder.verifier(step.name) / DOUBTS_FILE).write_text("\n".join(step.doubts) + "\n")
     if step.rewards is not None:
         (folder.verifier(step.name) / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
     artifacts = step.artifacts.safe()  # a link out of it would show a reader this machine's files
@@ -140,7 +145,7 @@ def _step(step: StepOutcome, end: datetime, used: AgentResult | None) -> StepRes
     return StepResult(
         step_name=step.name or "",
         agent_result=used,
-        verifier_result=_rewards(step.rewards),
+        verifier_result=_rewards(step.rewards, Integrity.of(step.doubts)),
         exception_info=None if step.error is None else ExceptionInfo.of(step.error),
         agent_execution=Timing(
             started_at=verified - timedelta(seconds=step.agent_s), finished_at=verified
@@ -158,5 +163,7 @@ def _ends(steps: tuple[StepOutcome, ...], finished: datetime) -> list[datetime]:
     return ends
 
 
-def _rewards(rewards: Rewards | None) -> VerifierResult | None:
-    return None if rewards is None else VerifierResult(rewards=dict(rewards))
+def _rewards(rewards: Rewards | None, integrity: Integrity) -> VerifierResult | None:
+    if rewards is None:
+        return None
+    return VerifierResult(rewards=dict(rewards), integrity=str(integrity))

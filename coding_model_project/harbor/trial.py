@@ -54,6 +54,7 @@ from coding_model_project.harbor.format.task_config import (
     Healthcheck,
     NetworkMode,
 )
+from coding_model_project.harbor.integrity import Integrity
 
 TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
 _VERIFIED_ALL_THE_SAME = (AgentTimeoutError, NonZeroAgentExitCodeError)
@@ -75,6 +76,8 @@ class StepOutcome:
     name: str | None
     rewards: Rewards | None = None
     error: Exception | None = None
+    doubts: tuple[str, ...] = ()
+    """Why the rewards may be the agent's own doing (`Environment.doubts`)."""
     verifier_output: str = ""
     """What the tests printed; the middle of it is left out if it is long."""
     artifacts: Tree = field(default_factory=Tree)
@@ -94,6 +97,16 @@ class TrialOutcome:
     notes: tuple[str, ...] = ()
     """What of the environment's definition was passed over."""
     wall_s: float = 0.0
+
+    @property
+    def integrity(self) -> Integrity:
+        """`in_process` if a verifier of any step ran the agent's code, or cannot be shown not to have."""
+        return Integrity.of(self.doubts)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Of all steps."""
+        return tuple(dict.fromkeys(doubt for step in self.steps for doubt in step.doubts))
 
     @property
     def exception(self) -> str | None:
@@ -236,6 +249,8 @@ class _Attempt:
         self.notes: tuple[str, ...] = ()
         self._said = ""
         """By the verifier of the step."""
+        self._doubts: tuple[str, ...] = ()
+        """About that verifier's rewards."""
 
     async def run(self) -> None:
         task = self._task
@@ -257,7 +272,7 @@ class _Attempt:
         """Agent, then verifier. What goes wrong is in the outcome."""
         rewards: Rewards | None = None
         error: Exception | None = None
-        self._said, artifacts = "", Tree()
+        self._said, self._doubts, artifacts = "", (), Tree()
         started = time.monotonic()
         ended = started
         try:
@@ -279,6 +294,7 @@ class _Attempt:
             name=step.name,
             rewards=rewards,
             error=error,
+            doubts=self._doubts,
             verifier_output=self._said,
             artifacts=artifacts,
             agent_s=ended - started,
@@ -354,8 +370,10 @@ class _Attempt:
             allowed_hosts=step.verifier.allowed_hosts,
         )
         apart = self._trials.environment(step.verifier_image, config)
-        async with apart as (own, _):
+        async with apart as (own, brought):
             await own.write_tree("/", artifacts)
+            await own.begin_verifier()
+            await own.write_tree(TESTS, brought.files.within("tests"))
             return await self._test(step, own)
 
     async def _test(self, step: Step, environment: Environment) -> Rewards:
@@ -372,6 +390,7 @@ class _Attempt:
             user=step.verifier.user,
         )
         self._said = ended.stdout
+        self._doubts = tuple(await environment.doubts())
         if ended.timed_out:
             raise VerifierTimeoutError(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"

@@ -1,1 +1,1 @@
-"""What the kernel takes from a process, and that nothing outlives who started it."""
+"""Confinement by the kernel, and children that do not outlive who started them."""

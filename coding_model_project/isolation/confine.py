@@ -44,8 +44,10 @@ MEMORY_MARGIN = 48 << 20
 _STACK = 120 << 20
 """Bytes the main thread's stack may grow to: recursion through C functions is honest."""
 
-_SCRATCH = 8 << 20
-"""Bytes a test may write to its own /tmp, which ends with it (tier namespaces)."""
+SCRATCH = "/tmp"
+"""A test's own folder, which it works in and which ends with it (tier namespaces)."""
+_SCRATCH_BYTES, _SCRATCH_FILES = 8 << 20, 512
+"""Limits of the files that a test may write there."""
 
 MAX_DESCRIPTORS = 64
 _RLIMIT_SIGPENDING = 11  # Python has no name for it
@@ -213,9 +215,32 @@ class Steps:
             self.filter.install()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Space for the files that a process is given."""
+
+    n_bytes: int = 0
+    """Whole pages, as a file system in memory takes them."""
+    n_entries: int = 0
+    """Files, and folders above them."""
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int]) -> Room:
+        """The space that files of these sizes take, by their paths."""
+        page = resource.getpagesize()
+        folders = {str(folder) for path in sizes for folder in Path(path).parents}
+        return cls(
+            n_bytes=sum(-(-size // page) * page for size in sizes.values()),
+            n_entries=len(sizes) + len(folders),
+        )
+
+
+NO_FILES = Room()
+
+
 @lru_cache(maxsize=64)
 def steps(
-    confinement: Confinement, limits: Limits, n_descriptors: int, files_bytes: int = 0
+    confinement: Confinement, limits: Limits, n_descriptors: int, room: Room = NO_FILES
 ) -> Steps:
     """The steps for a process that keeps `n_descriptors`; all others are closed."""
     kept = [FIRST_KEPT + i for i in range(n_descriptors)]
@@ -224,7 +249,7 @@ def steps(
     enter = [linux.duplicate(descriptor, to=i) for i, descriptor in enumerate(kept)]
     enter += [linux.close_from(len(kept)), linux.die_with_parent()]
     if confinement.tier is Tier.namespaces:
-        enter += scratch(files_bytes)
+        enter += scratch(room)
     else:
         enter += [linux.change_directory("/")]
     memory = confinement.base_address_space + (limits.memory_mb << 20)
@@ -237,11 +262,11 @@ def steps(
     return Steps(enter=tuple(enter), restrict=tuple(restrict), filter=confinement.filter)
 
 
-def scratch(files_bytes: int) -> list[linux.SystemCall]:
-    """A /tmp of the process's own, to work in, with room for its files (tier namespaces)."""
+def scratch(room: Room) -> list[linux.SystemCall]:
+    """A folder of the process's own, to work in, with room for its files (tier namespaces)."""
     flags = linux.MS_NOSUID | linux.MS_NODEV
-    size = f"size={_SCRATCH + files_bytes},nr_inodes=512"
-    return [linux.mount("tmp", "/tmp", "tmpfs", flags, size), linux.change_directory("/tmp")]
+    size = f"size={_SCRATCH_BYTES + room.n_bytes},nr_inodes={_SCRATCH_FILES + room.n_entries}"
+    return [linux.mount("tmp", SCRATCH, "tmpfs", flags, size), linux.change_directory(SCRATCH)]
 
 
 def write_files(files: Mapping[str, bytes]) -> None:

@@ -30,6 +30,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32,
 MS_REC, MS_PRIVATE, MNT_DETACH = 16384, 1 << 18, 2
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _AT_FDCWD, _AT_RECURSIVE = 1, 2, -100, 0x8000
 _AT_EMPTY_PATH = 0x1000
+_NEW_LISTENER = 1 << 3
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 
 
@@ -171,8 +172,9 @@ def die_with_parent() -> SystemCall:
     return SystemCall.ready("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def end_unless_child_of(parent: int) -> None:
-    """End this process if its parent is gone: of an end before `die_with_parent` nobody tells."""
+def end_with(parent: int) -> None:
+    """`die_with_parent` for this process, which ends now if the parent has ended already."""
+    die_with_parent().make()
     if os.getppid() != parent:
         os._exit(1)
 
@@ -276,12 +278,12 @@ class Filter:
     call: SystemCall
 
     @classmethod
-    def build(cls, granted: Mapping[str, str] = {}) -> Self:
+    def build(cls, granted: Mapping[str, str] = {}, *, listened: bool = False) -> Self:
         """The filter for this machine, made ready.
-
 
         Args:
             granted: as of `seccomp.program`.
+            listened: `install` returns a descriptor that is told of calls whose action is "notify".
 
         Raises:
             OSError: the machine's architecture is not supported.
@@ -298,12 +300,12 @@ class Filter:
                 for at in range(4, len(code), 8)
                 if code[at : at + 4] == own_pid
             ),
-            call=SystemCall.ready("seccomp", 1, 0, header),
+            call=SystemCall.ready("seccomp", 1, _NEW_LISTENER if listened else 0, header),
         )
 
-    def install(self) -> None:
-        """From here on this process, and its threads, are under the filter."""
+    def install(self) -> int:
+        """From here on this process, and its threads, are under the filter. Returns the listener."""
         own_pid = os.getpid()
         for place in self.own_pid:
             place.value = own_pid
-        self.call.make()
+        return self.call.make()

@@ -22,7 +22,7 @@ OWN_PID = 0x5EC0DE5
 """Stands in the program for the process's own id."""
 
 _LD, _JA, _JEQ, _JGE, _JSET, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x50000
+_ALLOW, _KILL, _ERRNO, _NOTIFY = 0x7FFF0000, 0x80000000, 0x50000, 0x7FC00000
 _EPERM, _ENOSYS = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
 _X32 = 0x40000000  # numbers of a third table, which would go round the first
@@ -45,6 +45,7 @@ _AF_OF_ROOM = (
 _AT_EMPTY_PATH = 0x1000
 _ARCH_SET_FS = 0x1002
 _RLIMIT_STACK = 3
+_PROT_EXEC, _MAP_ANONYMOUS = 4, 0x20
 
 _Code = list[tuple[int, int, int, int]]
 """(operation, jump if true, jump if false, value); jumps count from the next instruction."""
@@ -136,7 +137,13 @@ class _Search:
         return code
 
 
-_RETURNED = {"allow": _ALLOW, "deny": _EPERM, "missing": _ENOSYS, "clone3": _ENOSYS}
+_RETURNED = {
+    "allow": _ALLOW,
+    "deny": _EPERM,
+    "missing": _ENOSYS,
+    "clone3": _ENOSYS,
+    "notify": _NOTIFY,
+}
 
 
 def _low(argument: int) -> tuple[int, int, int, int]:
@@ -204,6 +211,14 @@ _BLOCKS: dict[str, _Code] = {
     "arch_prctl": _either(0, [_ARCH_SET_FS], _ALLOW, _ERRNO | errno.EINVAL),
     "prctl of processes": _either(0, _PRCTL_OF_PROCESSES, _ALLOW, _EPERM),
     "socket of a namespace": _either(0, _AF_OF_ROOM, _ALLOW, _ERRNO | errno.EAFNOSUPPORT),
+    "mmap of code": [
+        _low(2),
+        (_JSET, 0, 2, _PROT_EXEC),
+        _low(3),
+        (_JSET, 0, 1, _MAP_ANONYMOUS),
+        (_RET, 0, 0, _ALLOW),
+        (_RET, 0, 0, _NOTIFY),
+    ],
     "clone of processes": [
         _low(0),
         (_JSET, 0, 1, _CLONE_NEW),
@@ -233,3 +248,9 @@ ROOM = {
 }
 """Grants what ordinary software does in a root, a network and a PID namespace of its own. Mounts,
 namespaces, tracing, keys, BPF, io_uring, kernel modules and clocks stay closed."""
+
+TOLD = ("execve", "execveat", "open", "openat", "openat2", "dup2", "dup3", "connect", "exit_group")
+
+WATCHED_ROOM = {**ROOM, **dict.fromkeys(TOLD, "notify"), "mmap": "mmap of code"}
+"""`ROOM`, where whoever holds the filter's listener is asked about each execution, each opened file and
+each file that is mapped as code (`harbor.rooms.watch`)."""

@@ -1,1 +1,1 @@
-"""What recipes share, without verl: composition, checks, runs, sweeps, the pipeline and the demo."""
+"""Shared by all recipes, without verl: composition, checks, runs, sweeps, the pipeline and the demo."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ from rich.progress import (
 )
 
 from coding_model_project.errors import INTERRUPTED, UngradableError
-from coding_model_project.isolation.child import start_child
+from coding_model_project.isolation.child import interrupting, start_child
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.metrics_log import read_metrics, series
 
@@ -106,12 +105,8 @@ def _process(
     process = start_child(
         [sys.executable, "-m", *command], log=log, environment={**(environment or {}), **os.environ}
     )
-    try:
+    with interrupting(process):
         yield process
-    except BaseException:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-        raise
     if process.returncode == INTERRUPTED:
         raise KeyboardInterrupt
     if process.returncode:

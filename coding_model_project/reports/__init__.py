@@ -1,11 +1,15 @@
-"""One HTML page about one run or several: curves, errors, time, cost, and the samples themselves.
+"""HTML pages: about one run or several, with curves, errors, time, cost and samples; about a comparison.
 
-tally.py      rollouts → sums per step and problem, in one pass
-lines.py      sums and metrics → the lines and stacks of the charts
-header.py     a run's folder → what stands above the charts
-selection.py  which samples the page holds, if not all fit
-samples.py    chosen rollouts → the table the page reads
-page.py       all of it → the HTML file; page.html, .css and .js are its parts
+tally.py             rollouts → sums per step and problem, in one pass
+chart_lines.py       sums and metrics → the lines and stacks of charts
+charts.py            lines, stacks and scores → plotly figures: every chart of every page
+run_charts.py        which charts a run page has, and their words
+header.py            a run's folder → what stands above the charts
+sample_selection.py  which samples the page holds, if not all fit
+sample_columns.py    chosen rollouts → the table the page reads
+run_page.py comparison_page.py       all of it → a page
+page.py              a page → the HTML file; shell.html, figure.html, page.css, figures.js and page.js are
+                     parts of every page, run.html and the other scripts of a run's
 """
 
 from __future__ import annotations

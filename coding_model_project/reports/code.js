@@ -1,18 +1,5 @@
 "use strict";
-// Text on screen: elements made by hand, and Python with colours. Nothing here parses HTML, because
-// what is shown was written by a model.
-
-// An element with properties, and children that are nodes or strings.
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name === "class") made.className = value;
-    else if (name in made && name !== "list") made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
+// Python with colours, as elements and text: nothing here parses HTML, because a model wrote what is shown.
 
 const KEYWORDS = new Set(
   ("False None True and as assert async await break class continue def del elif else except finally for from " +

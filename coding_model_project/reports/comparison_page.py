@@ -1,85 +1,48 @@
-"""A comparison as a page with two charts: scores by side, and differences with their intervals."""
+"""A comparison as a page: scores by side, and differences with their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.evaluation.comparison.paired import Comparison, Score
-from coding_model_project.extras import extra
+from coding_model_project.evaluation.comparison.paired import Comparison
+from coding_model_project.reports.charts import Chart, Kind, Score, bar_chart, difference_chart
+from coding_model_project.reports.page import write_page
 
-with extra("report"):
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
+_DIFFERENCES = Kind(title="Difference", note="With its 95% interval; p after Holm's correction.")
 
 
 def write_plot(comparison: Comparison, path: Path) -> None:
     """Write a page that opens from disk, without a network.
 
     Raises:
-        ConfigError: the file is not to be a page.
+        ConfigError: the file is not to be a page, or plotly is not installed.
     """
     if path.suffix != ".html":
         raise ConfigError(f"--plot={path}: charts are written as a page; name it .html")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    charts(comparison).write_html(path, include_plotlyjs=True)
+    write_page(path, f"Comparison by pass@{comparison.k}", comparison_charts(comparison))
 
 
-def charts(comparison: Comparison) -> go.Figure:
-    """Bars of the sides' scores, and below them the differences."""
-    figure = make_subplots(
-        rows=2, cols=1,
-        subplot_titles=(f"pass@{comparison.k}", "difference, with its 95% interval"),
-        vertical_spacing=0.15,
-    )  # fmt: skip
-    for side, scores in _scores(comparison).items():
-        figure.add_trace(_bars(side, scores), row=1, col=1)
-    pairs = comparison.pairs
-    labels = [f"{pair.dataset}: {pair.second} − {pair.first}" for pair in pairs]
-    figure.add_trace(
-        go.Scatter(
-            x=[pair.delta for pair in pairs],
-            y=labels,
-            mode="markers",
-            marker={"size": 10, "color": "black"},
-            error_x=_whiskers([(pair.low, pair.delta, pair.high) for pair in pairs]),
-            text=[f"p = {pair.corrected_p:.2g} (Holm)" for pair in pairs],
-            showlegend=False,
-        ),
-        row=2,
-        col=1,
-    )
-    figure.add_vline(x=0, line_dash="dot", row=2, col=1)  # type: ignore[arg-type]
-    figure.update_yaxes(tickformat=".0%", rangemode="tozero", row=1, col=1)
-    figure.update_xaxes(tickformat="+.0%", row=2, col=1)
-    figure.update_layout(template="plotly_white", barmode="group", height=420 + 40 * len(pairs))
-    return figure
-
-
-def _scores(comparison: Comparison) -> dict[str, dict[str, Score]]:
-    """By side, then data set."""
-    scores: dict[str, dict[str, Score]] = {}
+def comparison_charts(comparison: Comparison) -> list[Chart]:
+    """Return bars of the sides' scores, and the differences with their intervals."""
+    sides: dict[str, dict[str, Score]] = {}
     for pair in comparison.pairs:
-        scores.setdefault(pair.first, {})[pair.dataset] = pair.first_score
-        scores.setdefault(pair.second, {})[pair.dataset] = pair.second_score
-    return scores
-
-
-def _bars(side: str, scores: dict[str, Score]) -> go.Bar:
-    bounds = [(score.low, score.mean, score.high) for score in scores.values()]
-    return go.Bar(
-        name=side,
-        x=list(scores),
-        y=[score.mean for score in scores.values()],
-        error_y=_whiskers(bounds),
-    )
-
-
-def _whiskers(bounds: Sequence[tuple[float, float, float]]) -> dict[str, object]:
-    """Error bars from (low, middle, high), which need not be symmetric."""
-    return {
-        "type": "data",
-        "array": [high - middle for _, middle, high in bounds],
-        "arrayminus": [middle - low for low, middle, _ in bounds],
-    }
+        for side, score in ((pair.first, pair.first_score), (pair.second, pair.second_score)):
+            sides.setdefault(side, {})[pair.dataset] = Score(
+                label=pair.dataset, value=score.mean, low=score.low, high=score.high
+            )
+    differences = [
+        Score(
+            label=f"{pair.dataset}: {pair.second} − {pair.first}",
+            value=pair.delta,
+            low=pair.low,
+            high=pair.high,
+            note=f"p = {pair.corrected_p:.2g} (Holm)",
+        )
+        for pair in comparison.pairs
+    ]
+    scores = Kind(title=f"pass@{comparison.k}", note="With 95% intervals.", percent=True)
+    return [
+        bar_chart("scores", scores, {side: list(of.values()) for side, of in sides.items()}),
+        difference_chart("differences", _DIFFERENCES, differences),
+    ]

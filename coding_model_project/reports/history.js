@@ -76,29 +76,21 @@ SampleBrowser.prototype.historyRow = function (row) {
   });
   return element("tr", {},
     element("td", {}, String(row.step)),
-    ...(this.runs.length > 1 ? [element("td", { class: "text" }, this.runs[row.run].name)] : []),
+    ...(this.runs.length > 1 ? [element("td", { class: "text" }, this.runs[row.run])] : []),
     element("td", {}, `${row.accepted} of ${row.n}`),
     element("td", { class: "chips" }, ...chips),
     element("td", { class: "text share" }, element("span", { class: "meter" }, bar)),
     element("td", { class: "text" }, this.table.labels[row.split]));
 };
 
+// Each trace of charts.py's figure has its run and split; those without samples of the problem are left out.
 SampleBrowser.prototype.drawHistory = function () {
-  const groups = new Map();
-  for (const row of this.history) {
-    const name = `${this.runs.length > 1 ? `${this.runs[row.run].name} · ` : ""}${this.table.labels[row.split]}`;
-    if (!groups.has(name)) groups.set(name, { name, run: row.run, rows: [] });
-    groups.get(name).rows.push(row);
-  }
-  const splits = [...new Set(this.history.map((row) => row.split))];
-  const keys = [...groups.values()].map(({ name, run, rows }) =>
-    ({ name, rows, colour: `--run-${run % 8}`, dash: splits.indexOf(rows[0].split) % 4 }));
-  const traces = keys.map(({ name, rows, colour, dash }) => ({
-    type: "scatter", mode: "lines+markers", name: plain(name), x: rows.map((row) => row.step),
-    y: rows.map((row) => row.accepted / row.n), marker: { size: 6 },
-    line: { color: css(colour), width: 2, dash: DASHES[dash][0] } }));
-  document.getElementById("history-legend").replaceChildren(...(keys.length > 1 ? [legend(keys)] : []));
-  const look = layout({ id: "history", percent: true });
-  look.yaxis.range = [-0.05, 1.05];
-  Plotly.react("history-chart", traces, look, CONFIG);
+  const { data, layout } = this.historyFigure;
+  const traces = data.map((trace) => {
+    const rows = this.history.filter(({ run, split }) =>
+      run === trace.meta.run && this.table.labels[split] === trace.meta.split);
+    return { ...trace, x: rows.map((row) => row.step), y: rows.map((row) => row.accepted / row.n) };
+  });
+  document.querySelectorAll("#history .legend li").forEach((key, n) => { key.hidden = !traces[n].x.length; });
+  draw(document.getElementById("history-chart"), { data: traces.filter(({ x }) => x.length), layout });
 };

@@ -8,9 +8,9 @@ async function unpacked(id) {
 }
 
 async function start() {
-  const { runs } = await unpacked("charts-data");
-  drawCharts(runs);
-  if (document.getElementById("filters")) new SampleBrowser(await unpacked("samples-data"), runs);
+  const figures = await unpacked("figures-data");
+  drawFigures(figures);
+  if (document.getElementById("filters")) new SampleBrowser(await unpacked("samples-data"), figures.history);
   document.documentElement.dataset.ready = "true";
 }
 

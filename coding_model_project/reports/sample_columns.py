@@ -66,10 +66,11 @@ class SampleTable:
             self._columns.setdefault(name, []).append(value)
         self.n += 1
 
-    def finish(self, tallies: Sequence[RunTally], choice: Choice) -> Samples:
-        """The table, with each shown problem's history over all of its samples."""
+    def finish(self, runs: Sequence[str], tallies: Sequence[RunTally], choice: Choice) -> Samples:
+        """The table, with the runs' names and each shown problem's history over all of its samples."""
         problems = self._problems.numbers
         table = {
+            "runs": list(runs),
             "texts": list(self._texts.numbers),
             "labels": list(self._labels.numbers),
             "problems": list(problems),

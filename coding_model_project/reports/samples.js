@@ -6,9 +6,10 @@ const HISTORY_PAGE = 25;
 const N_SUGGESTED = 300;
 
 class SampleBrowser {
-  constructor(table, runs) {
+  constructor(table, historyFigure) {
     this.table = table;
-    this.runs = runs;
+    this.runs = table.runs;
+    this.historyFigure = historyFigure;
     this.columns = table.columns;
     this.n = this.columns.run ? this.columns.run.length : 0;
     this.lower = new Map();  // texts in lower case, made as a search needs them
@@ -34,7 +35,7 @@ class SampleBrowser {
       ...pairs.map(([value, text]) => element("option", { value }, text)));
     const labels = (column) => [...new Set(this.columns[`${column}_label`] || [])]
       .map((number) => this.table.labels[number]).sort();
-    options("run", [["", "all"], ...this.runs.map((run, n) => [String(n), run.name])]);
+    options("run", [["", "all"], ...this.runs.map((name, n) => [String(n), name])]);
     this.field("run").closest("label").hidden = this.runs.length < 2;
     const verdicts = labels("error").filter((verdict) => verdict !== "accepted");
     options("verdict", [["", "all"], ["accepted", "accepted"], ["*", "any error"],
@@ -130,7 +131,7 @@ class SampleBrowser {
   row(i) {
     const c = this.columns;
     const many = this.runs.length > 1;
-    const swatch = element("span", { class: "swatch", title: this.runs[c.run[i]].name });
+    const swatch = element("span", { class: "swatch", title: this.runs[c.run[i]] });
     swatch.style.background = `var(--run-${c.run[i] % 8})`;
     const where = element("span", {}, ...(many ? [swatch] : []), `step ${c.step[i]} · ${this.problem(i)}`);
     const snippet = this.text(i, "completion").slice(0, 120).replace(/\s+/g, " ").trim() || "(empty)";
@@ -190,7 +191,7 @@ class SampleBrowser {
     const c = this.columns;
     const parts = Object.entries(JSON.parse(this.text(i, "parts") || "{}"));
     return [
-      ["run", this.runs.length > 1 ? this.runs[c.run[i]].name : ""], ["split", this.label(i, "split")],
+      ["run", this.runs.length > 1 ? this.runs[c.run[i]] : ""], ["split", this.label(i, "split")],
       ["sample", c.sample[i]], ["tokens", c.tokens[i].toLocaleString("en")], ["reward", c.reward[i]],
       ["parts", parts.length > 1 ? parts.map(([name, value]) => `${name} ${value}`).join(", ") : ""],
     ];

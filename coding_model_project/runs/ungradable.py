@@ -63,6 +63,13 @@ def read_ungradable(folder: Path) -> Iterator[Ungradable]:
                 yield Ungradable(**orjson.loads(line))
 
 
+def count(folder: Path, step: int, error: str) -> int:
+    """Count the samples of a step that an error of this name left out."""
+    return len(
+        {row.sample for row in read_ungradable(folder) if (row.step, row.error) == (step, error)}
+    )
+
+
 def last_reason(folder: Path) -> str:
     """Why the last of them could not be judged; empty if there is none."""
     last = deque(read_ungradable(folder), maxlen=1)

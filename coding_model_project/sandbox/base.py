@@ -47,6 +47,7 @@ class Sandbox(Protocol):
     ) -> list[Execution]:
         """Run `program` once per input, in order, as if each were in a fresh process.
 
+        Asserts that `continues` are the exception: they see the state that the ones before them left.
         Stops after the first answer for which `stop_when` holds. Safe to call concurrently.
 
         Returns:

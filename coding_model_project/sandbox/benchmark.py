@@ -1,7 +1,7 @@
 """How fast the embedded sandbox is, beside its peers under the same load of the machine.
 
 Peers: a `python -I -S` process per test; and, given a URL, a SandboxFusion server, by this project's
-client (a request per program) and as other clients use it (a plain `/run_code` request per test).
+client (several programs per request) and as other clients use it (a plain `/run_code` request per test).
 Three workloads: programs of many tests, for tests per second and CPU time per test; of one test, for
 programs per second and their latency; and of many tests that are calls of a function.
 """
@@ -62,7 +62,7 @@ class Measurement:
     embedded: Throughput
     subprocess: Throughput
     http: Throughput | None = None
-    """A server, a request per program."""
+    """A server, by this project's client."""
     run_code: Throughput | None = None
     """The same server, a request per test."""
 

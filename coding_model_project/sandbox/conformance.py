@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.conformance_cases import CASES, LANGUAGES, LIMITS, Case
-from coding_model_project.types import Call, Execution, Program, Stdin
+from coding_model_project.types import Asserts, Call, Execution, Program, Stdin
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,16 @@ def f(): return seen
     calls = [Call(function="f")] * 3
     values = [e.value for e in await sandbox.run(Program(source=source), calls, LIMITS)]
     return None if values == [0, 0, 0] else f"values {values} instead of zeros"
+
+
+async def _asserts_that_continue_share_the_state(sandbox: Sandbox) -> str | None:
+    program = Program(source="seen = []\ndef f():\n    seen.append(1)\n    return len(seen)")
+    tests = [
+        Asserts(source=f"assert f() == {expected}", entry_point="f", continues=continues)
+        for expected, continues in ((1, False), (2, True), (5, True), (4, True), (1, False))
+    ]
+    values = [e.value for e in await sandbox.run(program, tests, LIMITS)]
+    return _unlike(values, [True, True, "line 1: assert f() == 5", True, True])
 
 
 async def _stop_when_ends_the_run(sandbox: Sandbox) -> str | None:
@@ -146,6 +156,7 @@ def _unlike(found: Sequence[object], expected: Sequence[object]) -> str | None:
 
 _SCENARIOS: tuple[Scenario, ...] = (
     _each_input_has_a_fresh_process,
+    _asserts_that_continue_share_the_state,
     _stop_when_ends_the_run,
     _no_inputs_give_no_executions,
     _a_failed_input_does_not_end_the_rest,

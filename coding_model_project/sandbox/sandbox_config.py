@@ -35,8 +35,8 @@ class SandboxConfig:
     )
     max_concurrency: int = key(
         32,
-        "Requests to those servers at once, from each node (there is one judge per node); a request "
-        "is a program with all its tests. About four per CPU core of the servers.",
+        "Most requests to those servers at once, from each node (there is one judge per node). A "
+        "request holds several programs, and no more are sent than the servers have CPU cores.",
         unit="requests",
     )
     timeout_s: float = key(

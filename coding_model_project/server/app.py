@@ -11,9 +11,9 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from coding_model_project.errors import CodingModelError
+from coding_model_project.errors import CodingModelError, ConfigError, DataError
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.server import questions, requests, submit
+from coding_model_project.server import questions, requests, row_fields, submit
 from coding_model_project.server.admission import Admission, Busy
 from coding_model_project.server.gate import Gate
 from coding_model_project.server.measures import Measures
@@ -76,10 +76,16 @@ def _add_errors(app: FastAPI) -> None:
 
     async def malformed(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return AsciiJson({"detail": jsonable_encoder(error.errors())}, 422)
+        try:
+            return AsciiJson({"detail": jsonable_encoder(error.errors())}, 422)
+        except RecursionError as deep:
+            return await too_deep(_request, deep)
 
     async def unusable(_request: Request, error: Exception) -> Response:
         return AsciiJson({"detail": str(error)}, 400)
+
+    async def too_deep(_request: Request, _error: Exception) -> Response:
+        return AsciiJson({"detail": "the request nests too deep"}, 400)
 
     async def ours(_request: Request, error: Exception) -> Response:
         return AsciiJson({"detail": str(error)}, 503, {"retry-after": "1"})
@@ -90,7 +96,9 @@ def _add_errors(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unforeseen)
     app.add_exception_handler(RequestValidationError, malformed)
     app.add_exception_handler(Busy, busy)
-    app.add_exception_handler(requests.BadRequest, unusable)
+    for permanent in (requests.BadRequest, DataError, ConfigError):
+        app.add_exception_handler(permanent, unusable)
+    app.add_exception_handler(RecursionError, too_deep)
     app.add_exception_handler(CodingModelError, ours)
 
 
@@ -122,11 +130,11 @@ def _add_datasets(app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Adm
 
     @app.post("/get_prompts")
     async def _get_prompts(body: requests.GetPromptsRequest) -> list[requests.Prompt]:
-        rows = body.config.provided_data
-        if not isinstance(rows, list):
+        given = body.config.provided_data
+        if not isinstance(given, list):
             detail = "request.config.provided_data should be a list of str -> str | int"
             raise requests.BadRequest(detail)
-        return [questions.prompt(row, body.dataset, body.config) for row in rows]
+        return [questions.prompt(row, body.dataset, body.config) for row in given]
 
     @app.post("/get_prompt_by_id")
     async def _get_prompt_by_id(body: requests.GetPromptByIdRequest) -> requests.Prompt:
@@ -138,10 +146,10 @@ def _add_datasets(app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Adm
 
     @app.post("/list_ids")
     async def _list_ids(body: requests.GetPromptsRequest) -> list[int | str]:
-        rows = body.config.provided_data
-        if not isinstance(rows, list):
+        given = body.config.provided_data
+        if not isinstance(given, list):
             raise requests.BadRequest(submit.no_such_dataset(body.dataset))
-        return [row.get("id", number) for number, row in enumerate(rows)]
+        return [row_fields.row_id(row, number) for number, row in enumerate(given)]
 
     @app.get("/list_datasets")
     async def _list_datasets() -> list[Any]:

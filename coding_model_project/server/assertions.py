@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from coding_model_project.server.requests import BadRequest
+from coding_model_project.server.row_fields import Row, labels_of, text_of, texts_of, within
 from coding_model_project.types import Asserts
 
 _HEADER = (
@@ -26,6 +25,8 @@ class Apart:
     extracted: str
     program: str
     tests: Asserts
+    without_code: str = ""
+    """The row's own part of the program, if it has one: Python that must compile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,46 +36,49 @@ class Together:
     shown: str
     program: str
     language: str
-    last_word: str
+    last_word: str = ""
     """Printed once all tests have passed; empty where the language is not Python."""
+    without_code: str = ""
+    """The row's own part of the program, if it is Python: it must compile."""
 
 
-def humaneval(row: Mapping[str, Any], code: str, head: str | None) -> Apart:
+def humaneval(row: Row, code: str, *, completes_prompt: bool) -> Apart:
     """A function and its `check`.
 
     Args:
-        head: stands before the code; None for the row's prompt, which the code completes.
+        completes_prompt: whether the code completes the row's prompt; else it stands alone.
 
     Raises:
         BadRequest: the row lacks something.
     """
-    try:
-        before = f"{row['prompt']}\n" if head is None else head
-        tests = f"{_HEADER}{row['test']}\ncheck({row['entry_point']})"
-        return Apart(
-            extracted=code,
-            program=f"{_HEADER}{before}{code}",
-            tests=Asserts(source=tests, entry_point=str(row["entry_point"])),
-        )
-    except KeyError as error:
-        raise BadRequest(f"the row lacks {error}") from error
+    entry_point = text_of(row, "entry_point")
+    if not all(part.isidentifier() for part in entry_point.split(".")):
+        raise BadRequest(f"the row's 'entry_point' must be a name, not {entry_point[:40]!r}")
+    before = f"{text_of(row, 'prompt')}\n" if completes_prompt else ""
+    return Apart(
+        extracted=code,
+        program=f"{_HEADER}{before}{code}",
+        tests=Asserts(
+            source=f"{_HEADER}{text_of(row, 'test')}\ncheck({entry_point})",
+            entry_point=entry_point,
+        ),
+        without_code=f"{_HEADER}{before}    pass\n" if completes_prompt else "",
+    )
 
 
-def mbpp(row: Mapping[str, Any], code: str) -> Apart:
+def mbpp(row: Row, code: str) -> Apart:
     """A program and a list of assertions.
 
     Raises:
         BadRequest: the row lacks something.
     """
-    try:
-        setup = (row.get("labels") or {}).get("test_setup_code") or ""
-        tests = "\n".join([setup, *row["test_list"]])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise BadRequest(f"the row lacks {error}") from error
+    labels = labels_of(row)
+    setup = text_of(labels, "test_setup_code") if labels.get("test_setup_code") else ""
+    tests = "\n".join([setup, *texts_of(row, "test_list")])
     return Apart(extracted=f"\n{code}", program=code, tests=Asserts(source=tests))
 
 
-def autoeval(row: Mapping[str, Any], code: str, *, quoted: bool) -> Together:
+def autoeval(row: Row, code: str, *, quoted: bool) -> Together:
     """Test code with the candidate's in its place, or before it.
 
     Args:
@@ -83,14 +87,20 @@ def autoeval(row: Mapping[str, Any], code: str, *, quoted: bool) -> Together:
     Raises:
         BadRequest: the row lacks something.
     """
-    try:
-        language, tests = str(row["labels"]["execution_language"]), str(row["test"]["code"])
-    except (KeyError, TypeError) as error:
-        raise BadRequest(f"the row lacks {error}") from error
-    inserted = repr(code) if quoted else code
-    shown = tests.replace(_PLACE, inserted) if _PLACE in tests else f"{inserted}\n{tests}"
+    language = text_of(within(row, "labels"), "execution_language")
+    tests = text_of(within(row, "test"), "code")
+
+    def with_code(code: str) -> str:
+        return tests.replace(_PLACE, code) if _PLACE in tests else f"{code}\n{tests}"
+
+    shown = with_code(repr(code) if quoted else code)
     if language != "python":
-        return Together(shown=shown, program=shown, language=language, last_word="")
+        return Together(shown=shown, program=shown, language=language)
     word = secrets.token_hex(16)
-    program = f"{shown}\n\nprint('\\n' + {word!r})\n"
-    return Together(shown=shown, program=program, language=language, last_word=f"\n{word}\n")
+    return Together(
+        shown=shown,
+        program=f"{shown}\n\nprint('\\n' + {word!r})\n",
+        language=language,
+        last_word=f"\n{word}\n",
+        without_code=with_code("''" if quoted else "pass"),
+    )

@@ -18,7 +18,7 @@ def fetch(names=NAMES, mark=MARK):
         try:
             with open(name, "rb") as file:
                 found[name] = base64.b64encode(file.read()).decode()
-        except OSError:
+        except (OSError, ValueError):
             pass
     sys.stdout.flush()
     data = memoryview((mark + json.dumps(found)).encode())

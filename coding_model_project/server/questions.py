@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from coding_model_project.server import submit
 from coding_model_project.server.requests import BadRequest, Prompt, TestConfig
+from coding_model_project.server.row_fields import labels_of, row_id, text_of
 
 _NAMES = {"python": "Python", "cpp": "C++", "nodejs": "JavaScript", "csharp": "C#", "go": "Go"}
 
@@ -16,7 +18,7 @@ _TASK = {
 _FUNCTION = "Complete this {language} code. Answer with the whole code in one Markdown code block."
 
 
-def prompt(row: dict[str, Any], dataset: str, config: TestConfig) -> Prompt:
+def prompt(row: Mapping[str, Any], dataset: str, config: TestConfig) -> Prompt:
     """A row's prompt.
 
     Raises:
@@ -25,15 +27,14 @@ def prompt(row: dict[str, Any], dataset: str, config: TestConfig) -> Prompt:
     kind = submit.kind_of(dataset, config)
     language = config.language or "python"
     name = _NAMES.get(language, language.capitalize())
-    try:
-        if kind is submit.Kind.humaneval:
-            labels = {key: value for key, value in row.items() if key != "prompt"}
-            text = f"```{language}\n{row['prompt']}\n```\n\n{_FUNCTION.format(language=name)}"
-            return Prompt(id=row["task_id"], prompt=text, labels=labels)
-        labels = row.get("labels") or {}
-        if kind is submit.Kind.oj:
-            task = _TASK[config.locale or "en"].format(language=name)
-            return Prompt(id=row["id"], prompt=f"{row['content']}\n\n{task}", labels=labels)
-        return Prompt(id=row["id"], prompt=str(row["content"]), labels=labels)
-    except KeyError as error:
-        raise BadRequest(f"the row or the request lacks {error}") from error
+    if kind is submit.Kind.humaneval:
+        labels = {key: value for key, value in row.items() if key != "prompt"}
+        text = f"```{language}\n{text_of(row, 'prompt')}\n```\n\n{_FUNCTION.format(language=name)}"
+        return Prompt(id=row_id(row, key="task_id"), prompt=text, labels=labels)
+    text = text_of(row, "content")
+    if kind is submit.Kind.oj:
+        locale = config.locale or "en"
+        if locale not in _TASK:
+            raise BadRequest(f"config.locale={locale!r}: there are {', '.join(_TASK)}")
+        text += f"\n\n{_TASK[locale].format(language=name)}"
+    return Prompt(id=row_id(row), prompt=text, labels=labels_of(row))

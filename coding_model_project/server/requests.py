@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import AfterValidator, BaseModel, FiniteFloat
 
 
 class BadRequest(Exception):
@@ -16,6 +16,27 @@ Language = Literal[
     "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
     "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
 ]  # fmt: skip
+
+_MAX_DEPTH = 64
+"""Of lists and objects: what nests deeper cannot be written as JSON again."""
+
+
+def _shallow(content: dict[str, Any]) -> dict[str, Any]:
+    level: list[Any] = [content]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            item
+            for part in level
+            for item in (part.values() if isinstance(part, dict) else part)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return content
+    raise ValueError(f"it nests too deep: at most {_MAX_DEPTH} lists and objects in each other")
+
+
+AnyObject = Annotated[dict[str, Any], AfterValidator(_shallow)]
+"""JSON of any shape, but not of any depth."""
 
 RunStatus = Literal["Success", "Failed", "SandboxError"]
 PhaseStatus = Literal["Finished", "Error", "TimeLimitExceeded"]
@@ -53,8 +74,8 @@ class RunCodeResponse(BaseModel):
 
 class RunJupyterRequest(BaseModel):
     cells: list[str]
-    cell_timeout: float = 0.0
-    total_timeout: float = 45.0
+    cell_timeout: FiniteFloat = 0.0
+    total_timeout: FiniteFloat = 45.0
     kernel: Literal["python3"] = "python3"
     files: dict[str, str | None] = {}
     fetch_files: list[str] = []
@@ -78,11 +99,11 @@ class TestConfig(BaseModel):
     language: Language | None = None
     locale: str | None = None
     is_fewshot: bool | None = None
-    compile_timeout: float | None = None
-    run_timeout: float | None = None
+    compile_timeout: FiniteFloat | None = None
+    run_timeout: FiniteFloat | None = None
     custom_extract_logic: str | None = None
-    provided_data: list[dict[str, Any]] | dict[str, Any] | None = None
-    extra: dict[str, Any] = {}
+    provided_data: list[AnyObject] | AnyObject | None = None
+    extra: AnyObject = {}
 
 
 class GetPromptsRequest(BaseModel):

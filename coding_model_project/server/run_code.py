@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.fusion import driver_messages
-from coding_model_project.sandbox.fusion.bundle import MARK
+from coding_model_project.sandbox.fusion.bundle import ANSWER_FILE, MARK
+from coding_model_project.sandbox.fusion.driver_messages import Answer, Budget, Outcome
 from coding_model_project.server import fetching
 from coding_model_project.server.requests import (
+    BadRequest,
     PhaseResult,
     RunCodeRequest,
     RunCodeResponse,
@@ -79,9 +81,13 @@ async def run_on_each(
     bounds: Bounds,
     goes_on: Callable[[int, RunCodeResponse], bool] = lambda _index, _response: True,
 ) -> list[RunCodeResponse]:
-    """Run a request's program on each standard input, in order, while `goes_on` holds."""
+    """Run a request's program on each standard input, in order, while `goes_on` holds.
+
+    Raises:
+        BadRequest: its files cannot be laid out here.
+    """
     mark, source = "", request.code
-    if request.fetch_files and request.language == "python" and _compiles(source):
+    if request.fetch_files and request.language == "python":
         source, mark = fetching.wrap(source, request.fetch_files)
 
     def stop(index: int, execution: Execution) -> bool:
@@ -91,16 +97,18 @@ async def run_on_each(
         return [_response(Execution(status=Status.wall_timeout), request)]
     if request.language in _NO_RUNNER:
         return [_sandbox_error(f"no runner for {request.language}")]
+    files = _decoded(request.files)
+    program = Program(source=source, language=request.language, files=files)
+    inputs = [Stdin(text) for text in stdins]
     try:
-        files = _decoded(request.files)
-        program = Program(source=source, language=request.language, files=files)
-        inputs = [Stdin(text) for text in stdins]
         executions = await sandbox.run(program, inputs, _limits(request, bounds), stop_when=stop)
+    except DataError as error:
+        raise BadRequest(str(error)) from error
     except ConfigError as error:
         if request.language == "python":
-            return [_sandbox_error(str(error))]
+            raise BadRequest(str(error)) from error
         return [_toolchain_missing(request.language)]
-    except (DataError, SandboxError, ValueError) as error:
+    except SandboxError as error:
         return [_sandbox_error(str(error))]
     return [_response(execution, request, mark) for execution in executions]
 
@@ -129,29 +137,37 @@ async def _run_batch(text: str, sandbox: Sandbox, bounds: Bounds) -> RunCodeResp
         request = driver_messages.decode_request(text)
     except ValueError as error:
         return _sandbox_error(str(error))
-    identity = sandbox.identity.partition("/")[2]
     started = time.monotonic()
-    try:
-        bounds.check(request.limits)
-        executions = await sandbox.run(
-            request.program,
-            request.inputs,
-            request.limits,
-            stop_when=driver_messages.within_budget(request, started),
-        )
-        answer = driver_messages.Answer(identity=identity, executions=tuple(executions))
-    except SandboxError as error:
-        return _sandbox_error(str(error))
-    except (ConfigError, DataError) as error:
-        answer = driver_messages.Answer(identity=identity, error=(type(error).__name__, str(error)))
+    budget = Budget(request)
+    outcomes: list[Outcome] = []
+    for task in request.tasks:
+        if outcomes and budget.is_spent:
+            break
+        try:
+            bounds.check(task.limits)
+            executions = await sandbox.run(
+                task.program, task.inputs, task.limits, stop_when=budget.stop_when(task)
+            )
+            outcomes.append(Outcome(executions=tuple(executions)))
+        except SandboxError as error:
+            if not outcomes:
+                return _sandbox_error(str(error))
+            break  # to be asked for again, each by itself
+        except (ConfigError, DataError) as error:
+            outcomes.append(Outcome(error=(type(error).__name__, str(error))))
+    identity = sandbox.identity.partition("/")[2]
+    answer = driver_messages.encode_answer(
+        Answer(identity=identity, outcomes=tuple(outcomes)), request.secret
+    )
     ran = PhaseResult(
         status="Finished",
         execution_time=time.monotonic() - started,
         return_code=0,
-        stdout=driver_messages.encode_answer(answer, request.secret),
+        stdout="",
         stderr="",
     )
-    return RunCodeResponse(status="Success", run_result=ran)
+    files = {ANSWER_FILE: base64.b64encode(answer).decode()}
+    return RunCodeResponse(status="Success", run_result=ran, files=files)
 
 
 def _limits(request: RunCodeRequest, bounds: Bounds) -> Limits:
@@ -166,19 +182,20 @@ def _limits(request: RunCodeRequest, bounds: Bounds) -> Limits:
 
 
 def _decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
-    """Raises ValueError for what is not base64."""
-    return {
-        name: base64.b64decode(content) for name, content in files.items() if content is not None
-    }
+    """The files to lay out.
 
-
-def _compiles(source: str) -> bool:
-    """Whether wrapping keeps the program's own error: a syntax error must stay one."""
-    try:
-        compile(source, "main.py", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+    Raises:
+        BadRequest: the content of one is not base64.
+    """
+    found = {}
+    for name, content in files.items():
+        if content is None:
+            continue
+        try:
+            found[name] = base64.b64decode(content)
+        except ValueError as error:
+            raise BadRequest(f"files[{name!r}] is not base64: {error}") from error
+    return found
 
 
 def _response(execution: Execution, request: RunCodeRequest, mark: str = "") -> RunCodeResponse:

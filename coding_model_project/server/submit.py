@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +20,7 @@ from coding_model_project.server.requests import (
     TestConfig,
     TestOutcome,
 )
+from coding_model_project.server.row_fields import Row
 from coding_model_project.server.run_code import (
     NO_TOOLCHAIN,
     Bounds,
@@ -27,6 +28,7 @@ from coding_model_project.server.run_code import (
     run_code,
     run_on_each,
 )
+from coding_model_project.types import Call, Limits, Program
 
 
 class Kind(StrEnum):
@@ -43,6 +45,15 @@ class Kind(StrEnum):
 
 
 _BY_NAME = {"humaneval_python": Kind.humaneval, "mbpp": Kind.mbpp}
+
+_CHECK = Limits(cpu_s=5.0, wall_s=10.0, memory_mb=512, output_kb=64)
+_COMPILE = """
+def complaint(source):
+    try:
+        compile(source, "row", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        return str(error)
+"""
 
 _RUN_S = 10.0
 """Wall seconds a program may run where the request does not say."""
@@ -81,10 +92,10 @@ async def _judge_humaneval(
     request: SubmitRequest, sandbox: Sandbox, bounds: Bounds
 ) -> SubmitResponse:
     if request.config.extra.get("is_freeform"):
-        code, head = await extraction.extract(request, sandbox), ""
+        code, completes_prompt = await extraction.extract(request, sandbox), False
     else:
-        code, head = extraction.until_next_definition(request.completion), None
-    work = assertions.humaneval(_row(request), code, head)
+        code, completes_prompt = extraction.until_next_definition(request.completion), True
+    work = assertions.humaneval(_row(request), code, completes_prompt=completes_prompt)
     return await _judge_apart(request, work, sandbox, bounds)
 
 
@@ -104,6 +115,8 @@ async def _judge_apart(
     run_request = _run_request(work.program, request.config, "python")
     answer = _judged(await run_asserts(run_request, work.tests, sandbox, bounds))
     outcome = TestOutcome(passed=answer.status == "Success", exec_info=answer)
+    if not outcome.passed:
+        await _check_row(work.without_code, sandbox)
     return SubmitResponse(
         id=request.id,
         accepted=outcome.passed,
@@ -127,6 +140,8 @@ async def _judge_autoeval(
         printed, word, _ = (answer.run_result.stdout or "").partition(work.last_word)
         answer.run_result.stdout = printed
         passed = passed and word != ""
+    if not passed:
+        await _check_row(work.without_code, sandbox)
     outcome = TestOutcome(passed=passed, exec_info=answer)
     return SubmitResponse(
         id=request.id,
@@ -176,6 +191,20 @@ _JUDGES: dict[Kind, Judging] = {
 }
 
 
+async def _check_row(source: str, sandbox: Sandbox) -> None:
+    """Blame a row, and no submission, for Python that does not compile whatever is submitted.
+
+    Raises:
+        BadRequest: it does not.
+    """
+    if not source:
+        return
+    call = Call(function="complaint", args=(source,))
+    (seen,) = await sandbox.run(Program(source=_COMPILE), [call], _CHECK)
+    if isinstance(seen.value, str):
+        raise BadRequest(f"the row's own code does not compile: {seen.value[:200]}")
+
+
 def _judged(answer: RunCodeResponse) -> RunCodeResponse:
     """An answer that says something about the program.
 
@@ -190,12 +219,12 @@ def _judged(answer: RunCodeResponse) -> RunCodeResponse:
     return answer
 
 
-def _row(request: SubmitRequest) -> Mapping[str, Any]:
+def _row(request: SubmitRequest) -> Row:
     assert isinstance(request.config.provided_data, dict)
     return request.config.provided_data
 
 
-def _tests(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _tests(row: Row) -> list[dict[str, Any]]:
     """A row's tests, each with its standard input and output.
 
     Raises:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
 from coding_model_project.handover.export import export, source
-from coding_model_project.isolation.child import start_child
+from coding_model_project.isolation.child import interrupting, start_child
 from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_text
 from coding_model_project.studies.definition import PREVIOUS, Study
 
@@ -151,14 +150,8 @@ def _run_recipe(
 def _process(command: Sequence[str], log: Path) -> int:
     """Its exit code. It ends with this process, and is interrupted with it."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
-        process = start_child(command, log=output)
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise
+    with log.open("ab") as output, interrupting(start_child(command, log=output)) as process:
+        return process.wait()
 
 
 def _last_words(log: Path) -> str:

@@ -14,17 +14,23 @@ from coding_model_project.evaluation.comparison import Side, compare, unlike
 from coding_model_project.evaluation.comparison.paired import Comparison, Score
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.reports import write_report
+from coding_model_project.reports.page_data import Line
 from coding_model_project.runs.folder import RunFolder, write_text
+from coding_model_project.runs.live_view import sparkline
 from coding_model_project.runs.metrics_log import read_metrics, series
 from coding_model_project.runs.summary import summarise
 from coding_model_project.studies.conclusions import conclusions, descriptive
-from coding_model_project.studies.curves import Curve, draw, thinned, together
+from coding_model_project.studies.curves import Curve, arm_line, thinned, together
 from coding_model_project.studies.definition import Stage, Study
 from coding_model_project.studies.members import Member, finished, keep_definition, members
 
 _CURVE = "judge/accepted"
 _WHAT = "Accepted samples by training step"
 _REPORT = "report.html"
+_N_ROWS = 120
+"""Of a table of curves."""
+_N_MARKS = 40
+"""Of a curve in one line of text."""
 _COST = "## Cost"
 """A part of pages that show runs."""
 
@@ -216,36 +222,42 @@ def _cost(member: Member) -> _Cost:
 
 
 def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
-    """The last stage's accepted share by step, as a picture beside the page and as numbers."""
+    """The last stage's accepted share by step: in short, as numbers, and in the report as a chart."""
     found = {
         member: dict(series(read_metrics(RunFolder(member.trainings[-1]).metrics), _CURVE))
         for member in every
     }
     found = {member: curve for member, curve in found.items() if curve}
-    width = together(found)
-    curves = thinned(found, width)
-    picture = study.page.with_suffix(".svg")
-    if not curves:
-        picture.unlink(missing_ok=True)
+    if not found:
         return
-    arms = {
-        arm: [curve for member, curve in curves.items() if member.arm == arm] for arm in study.arms
-    }
-    write_text(picture, draw({arm: of for arm, of in arms.items() if of}, _WHAT))
+    by_arm = {arm: [curve for m, curve in found.items() if m.arm == arm] for arm in study.arms}
+    lines = [arm_line(arm, curves) for arm, curves in by_arm.items() if curves]
+    arms = [line for line in lines if line.steps]
     yield "## Curves"
-    points = f"; a point is the mean of {width} steps" if width > 1 else ""
-    yield f"{_WHAT}: an arm's mean over seeds thick, each seed thin{points}."
-    yield f"![{_WHAT}, by arm and seed]({picture.name})"
+    yield f"{_WHAT}, by arm; each mark is drawn from the curve's own least to its own greatest value."
+    yield _table(("arm", "curve", "first → last step"), [_curve_row(arm) for arm in arms])
+    width = together(found.values(), _N_ROWS)
+    curves = {member: thinned(curve, width) for member, curve in found.items()}
     steps = sorted({step for curve in curves.values() for step in curve})
     rows = [(str(step), *(_cell(curve, step) for curve in curves.values())) for step in steps]
     names = [f"`{member.arm}` {member.seed}" for member in curves]
-    yield "<details><summary>The same as numbers, by arm and seed</summary>"
+    points = f"; a row is the mean of {width} steps" if width > 1 else ""
+    yield f"<details><summary>As numbers, by arm and seed{points}</summary>"
     yield _table(("step", *names), rows)
     yield "</details>"
     runs = [RunFolder(folder) for m in every for folder in m.trainings if finished(folder)]
     if runs:
-        write_report(runs, out / _REPORT)
-        yield f"All metrics over each other, and samples: `{out / _REPORT}` (made with this page)."
+        write_report(runs, out / _REPORT, arms=arms)
+        yield (
+            f"`{out / _REPORT}`, made with this page: these curves over each other with the range of "
+            "their seeds, all other metrics, and samples."
+        )
+
+
+def _curve_row(arm: Line) -> tuple[str, ...]:
+    curve = dict(zip(arm.steps, arm.values, strict=True))
+    points = list(thinned(curve, together([curve], _N_MARKS)).values())
+    return arm.label, sparkline(points), f"{arm.values[0]:.1%} → {arm.values[-1]:.1%}"
 
 
 def _cell(curve: Curve, step: int) -> str:

@@ -1,1 +1,1 @@
-"""What the embedded default is made of: generated tasks, and a tiny model trained from scratch."""
+"""The embedded default: generated tasks, and a tiny model trained from scratch."""

@@ -1,1 +1,1 @@
-"""All that touches verl and Ray."""
+"""The only importer of verl and Ray."""

@@ -1,4 +1,4 @@
-"""Whether verl has found the CPU platform, which `cpu` adds through verl's entry point for plugins."""
+"""The check that verl has found the CPU platform, which `cpu` adds through verl's entry point."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         backend = _backend(config, coding)
-        settings = evaluation_settings(config)
+        settings = evaluation_settings(coding)
         return evaluate(settings, backend, config=config, command=command, say=say)
     finally:
         signal.signal(signal.SIGTERM, before)

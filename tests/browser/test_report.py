@@ -10,8 +10,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from coding_model_project.evaluation.comparison import Side, compare
+from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.reports import write_report
+from coding_model_project.reports.comparison_page import write_plot
+from coding_model_project.reports.page_data import Line
 from coding_model_project.runs.folder import RunFolder
+from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import rollout, training, training_metrics, write_run
 
 pytestmark = pytest.mark.browser
@@ -302,4 +307,32 @@ def test_a_run_without_samples(browser, tmp_path):
     assert page.text("#statement") == "No samples were recorded."
     assert page.text(".state") == "running"
     assert not page.all("#list")
+    assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def test_a_study_and_a_comparison_are_drawn_too(browser, tmp_path):
+    arms = [
+        Line(label=arm, steps=[1, 2], values=[0.1, 0.5], low=[0.0, 0.4], high=[0.2, 0.6])
+        for arm in ("old", HOSTILE)
+    ]
+    run = write_run(tmp_path / "grpo", metrics={1: {"judge/accepted": 0.5}})
+    report = write_report([RunFolder(run)], tmp_path / "r.html", arms=arms).path
+    page = Page(browser, report)
+    assert page.text("figure h3") == "Accepted, by arm"
+    assert page.text("figure .legend") == f"old\n{HOSTILE}"
+    assert len(page.one("figure").find_elements(By.CSS_SELECTOR, ".scatterlayer .trace")) == 4
+
+    evil = "<img src=x>"
+    for name, solved in (("before", 10), (evil, 24)):
+        outcomes = {"<i>toy": {f"{n}": [n < solved] for n in range(40)}}
+        write_evaluation(tmp_path / name, outcomes, model=name)
+    sides = [
+        Side(name=name, seeds=(read_evaluation(tmp_path / name),)) for name in ("before", evil)
+    ]
+    write_plot(compare(sides), tmp_path / "compared.html")
+    page = Page(browser, tmp_path / "compared.html")
+    assert [title.text for title in page.all("figure h3")] == ["pass@1", "Difference"]
+    assert len(page.all(".barlayer .point")) == 2
+    assert f"<i>toy: {evil} − before" in [tick.text for tick in page.all(".ytick text")]
+    assert not page.all("img")
     assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

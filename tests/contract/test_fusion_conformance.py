@@ -22,10 +22,12 @@ from coding_model_project.sandbox.benchmark import measure
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.fusion import (
     FusionSandbox,
+    bundle,
     capabilities,
     driver_messages,
     endpoint,
     fleet,
+    packing,
 )
 from coding_model_project.synthetic.tinycode.generator import generate
 from coding_model_project.synthetic.tinycode.noise import NoiseConfig, noisy_solution
@@ -124,13 +126,13 @@ async def test_too_old_a_python_is_refused_in_one_line(tmp_path):
 
 _FORGED = driver_messages.encode_answer(
     driver_messages.Answer(identity="rlimit/cpython-3.11"), b"guess"
-).strip()
+)
 ATTACKS = {
-    "prints an answer": f"print({_FORGED!r})",
+    "prints an answer": f"import sys; sys.stdout.buffer.write({_FORGED!r})",
     "prints it on every descriptor": f"""
 import os
 for fd in range(256):
-    try: os.write(fd, {(_FORGED + chr(10)).encode()!r})
+    try: os.write(fd, {_FORGED!r})
     except OSError: pass
 """,
     "looks for the driver": """
@@ -157,9 +159,26 @@ names = [name for name in sys.modules if "coding_model" in name]
 texts = [o for o in gc.get_objects() if isinstance(o, dict) and "SECOND" in repr(list(o.values()))[:9999]]
 print(*names, *(["found"] if texts else []))
 """,
+    "scans its memory": r"""
+import re
+if input() == "first":
+    try:
+        maps, memory = open("/proc/self/maps"), open("/proc/self/mem", "rb", 0)
+        for line in maps:
+            ends = re.match(r"([0-9a-f]+)-([0-9a-f]+) r", line)
+            if ends and "[v" not in line:
+                start, end = (int(one, 16) for one in ends.groups())
+                memory.seek(start)
+                if re.search(rb'SECON[D]|"secre[t]": "[0-9a-f]+', memory.read(end - start)):
+                    print("found in", line)
+    except OSError: pass
+print("scanned")
+""",
     "writes the answer's file": f"""
-try: open({driver_messages.ANSWER_FILE!r}, "w").write({_FORGED!r})
-except OSError: pass
+import glob
+for name in [{bundle.ANSWER_FILE!r}, *glob.glob("/tmp/**/{bundle.ANSWER_FILE}", recursive=True)]:
+    try: open(name, "wb").write({_FORGED!r})
+    except OSError: pass
 """,
 }
 
@@ -309,7 +328,7 @@ async def test_a_server_told_to_stop_answers_what_it_has_begun(server):
 
 
 async def test_beyond_capacity_nothing_is_lost_and_waiting_costs_no_time():
-    small = ServerProcess("--workers", "1", "--max-waiting", "2")
+    small = ServerProcess("--workers", "1", "--max-waiting", "0")
     try:
         async with FusionSandbox([small.url], max_concurrency=12, retry_s=60.0) as sandbox:
             limits = Limits(cpu_s=1, wall_s=1)  # less than what comes before takes
@@ -324,7 +343,7 @@ async def test_beyond_capacity_nothing_is_lost_and_waiting_costs_no_time():
 
 
 async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(plain, monkeypatch):
-    monkeypatch.setattr(capabilities, "BUDGET_S", 0.3)
+    monkeypatch.setattr(packing, "BUDGET_S", 0.3)
     async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
         asked = len(plain.requests)
         started = time.monotonic()

@@ -1,7 +1,8 @@
 """Our grading of Harbor tasks against what Harbor gave them: a corpus of our own, and the recorded one.
 
 The recorded one holds the results of Harbor 0.25 with its oracle agent; it lies beside a checkout
-and not in it. Where Harbor lets a forgery through, `honest_score` is what must come out.
+and not in it. Where Harbor lets a forgery through, `honest_score` is what must come out, or
+the line says that the agent's code ran in the verifier's process.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def differences(expected: Mapping[str, Any], line: Mapping[str, Any]) -> list[st
         return [] if refused else [f"should be refused: {line}"]
     if expected.get("honest_score") is not None:
         earned = (line["rewards"] or {}).get("reward", 0)
-        return [] if earned <= expected["honest_score"] else [f"was forged: {line['rewards']}"]
+        honest = earned <= expected["honest_score"] or line["integrity"] == "in_process"
+        return [] if honest else [f"was forged: {line['rewards']}"]
     keys = ("exception", "failure_cause", "reward_valid")
     found = [
         f"{key}: {line[key]}, not {expected[key]}" for key in keys if line[key] != expected[key]

@@ -6,18 +6,15 @@ from tests import docs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-SLOW = [
-    page for page in docs.PAGES if any(block.slow and not block.soak for block in docs.blocks(page))
-]
+SLOW = [page for page in docs.PAGES if any("e2e" in block.needs for block in docs.blocks(page))]
 
 
 @pytest.mark.parametrize("page", SLOW, ids=lambda page: page.name)
 def test_all_blocks_run(page, tmp_path):
     folder = tmp_path / "reader"
-    folder.mkdir()
     if page.name == "trl.md":
         random_model(folder / "model")
-    docs.execute(page, folder, slow=True, timeout_s=300)
+    docs.execute(page, folder, "e2e", timeout_s=300)
 
 
 def random_model(out):

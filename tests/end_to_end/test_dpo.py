@@ -19,7 +19,7 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from recipes.dpo.__main__ import RECIPE
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
 
 TRL = Path(sys.prefix) / "opt" / "trl"
 """Apart from the environment: verl takes another path where it can import trl."""

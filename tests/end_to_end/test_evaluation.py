@@ -1,18 +1,21 @@
 """The baseline recipe with real engines: vLLM in this process, and verl's standalone rollout."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
+from safetensors.torch import load_file, save_file
 
-from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.cli import main
+from coding_model_project.data.problems import read_problems
 from coding_model_project.launch.demo import demo
+from coding_model_project.runs.folder import RunFolder
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def samples(folder):
@@ -51,7 +54,7 @@ def test_the_same_samples_killed_and_resumed_and_by_verls_rollout(world, tmp_pat
     assert killed.keys() == whole.keys()
     assert len(whole) == 4 * 64
     # The rounding of sums depends on the batch, and may tip a token now and then.
-    assert sum(killed[key] != whole[key] for key in whole) <= len(whole) // 50
+    assert differing(whole, killed) <= len(whole) // 50
     metrics = json.loads((tmp_path / "killed" / "metrics.json").read_text())
     assert metrics["problems"]["samples"] == 4 * 64
 
@@ -64,27 +67,40 @@ def test_the_same_samples_killed_and_resumed_and_by_verls_rollout(world, tmp_pat
 
 
 def test_the_demo_evaluates_all_its_models_with_one_engine(world, tmp_path):
-    problems = [replace(p, split="test") for p in read_problems(world.root / "problems.jsonl")]
-    write_problems(tmp_path / "problems.jsonl", problems)
-    out = tmp_path / "evaluation.json"
-    models = [f"{name}={world.root}/model" for name in ("one", "same")]
+    problems, other = list(read_problems(world.root / "problems.jsonl")), tmp_path / "other"
+    shutil.copytree(world.root / "model", other)
+    weights = {name: -values for name, values in load_file(other / "model.safetensors").items()}
+    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+    models = dict.fromkeys(("base", "sft", "sft_continued", "grpo"), world.root / "model")
+    models["sft"] = other
     evaluate = [
         sys.executable,
         "-m",
         "coding_model_project.launch.demo.demo_evaluation",
+        str(world.root / "problems.jsonl"),
         str(tmp_path),
-        str(out),
-        *models,
+        *(f"{name}={model}" for name, model in models.items()),
     ]
     subprocess.run(evaluate, check=True)
-    found = json.loads(out.read_text())
-    assert found["problems"] == [problem.id for problem in problems]
-    for scores in found["models"].values():
-        for mode in ("greedy", "sampled"):
-            assert len(scores[mode]["per_problem"]) == 4
-            assert sum(scores[mode]["errors"].values()) == pytest.approx(1)
-            assert scores[mode]["tokens"] > 0
-    summary = demo.summarise(
-        {"models": dict.fromkeys(("base", "sft", "sft_continued", "grpo"), found["models"]["one"])}
-    )
+    base = samples(tmp_path / "sampled/base")
+    assert len(base) == 8 * len(samples(tmp_path / "greedy/base")) == 8 * len(problems)
+    assert differing(base, samples(tmp_path / "sampled/sft")) > len(base) // 2
+    assert differing(base, samples(tmp_path / "sampled/grpo")) <= 1  # its weights are back
+    assert main(["eval", "compare", *(f"{tmp_path}/sampled/{name}" for name in models)]) == 0
+    rates = {name: demo.sampled_rates(tmp_path, name, problems) for name in models}
+    summary = demo.summarise(tmp_path, rates)
     assert not demo.significant(summary)  # a model is no better than itself
+    for phase in summary["phases"]:
+        assert sum(phase["errors"].values()) == pytest.approx(1)
+        assert phase["tokens"] > 0 and phase["n_problems"] == len(problems)
+
+    shutil.copy(world.root / "model/model.safetensors", other)  # as if it were trained anew
+    subprocess.run(evaluate, check=True)
+    assert differing(base, samples(tmp_path / "sampled/sft")) <= 1
+    attempts = {name: len(RunFolder(tmp_path / "sampled" / name).attempts()) for name in models}
+    assert attempts == dict.fromkeys(models, 1)
+
+
+def differing(some, others):
+    assert some.keys() == others.keys()
+    return sum(some[key] != others[key] for key in some)

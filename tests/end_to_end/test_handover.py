@@ -11,7 +11,7 @@ import urllib.request
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 COMMAND = [sys.executable, "-m", "coding_model_project"]
 

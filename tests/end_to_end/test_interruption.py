@@ -16,7 +16,7 @@ import pytest
 
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("verl"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("verl"), pytest.mark.timeout(600)]
 
 
 def start(run_dir: Path, overrides: list[str]) -> subprocess.Popen[bytes]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def pipeline(world, folder):

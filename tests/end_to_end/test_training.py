@@ -19,7 +19,7 @@ from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
 from tests.processes import command_line
 
-pytestmark = [pytest.mark.verl, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
 
 WITHIN_S = 60
 

@@ -15,7 +15,7 @@ import pytest
 TRL = Path(sys.prefix) / "opt" / "trl"
 """Apart from the environment: verl takes another path where it can import trl."""
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def test_grpo_trains_on_what_was_judged_and_leaves_the_rest_out(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.configs.reference import presets
-from coding_model_project.configs.typed import evaluation_settings
+from coding_model_project.configs.typed import coding_of, evaluation_settings
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import GREEDY
 from coding_model_project.launch.compose import compose_recipe
@@ -30,9 +30,8 @@ def test_composes_and_resolves(recipe, hardware):
 
 @pytest.mark.parametrize("hardware", PROFILES)
 def test_the_baseline_composes_to_settings(hardware):
-    settings = evaluation_settings(
-        compose_recipe("baseline", [f"hardware={hardware}", "coding.seed=7"])
-    )
+    config = compose_recipe("baseline", [f"hardware={hardware}", "coding.seed=7"])
+    settings = evaluation_settings(coding_of(config))
     assert settings.seed == 7
     assert settings.protocol.name == "greedy"
     assert settings.protocol.prompt == ("bare" if hardware == "cpu" else "fenced")
@@ -42,10 +41,12 @@ def test_the_baseline_composes_to_settings(hardware):
 def test_a_server_has_the_defaults_of_chat_models_on_any_hardware(hardware):
     server = [f"hardware={hardware}", "coding.evaluation.base_url=http://localhost:8000/v1"]
     config = compose_recipe("baseline", server)
-    assert evaluation_settings(config).protocol == GREEDY
+    assert evaluation_settings(coding_of(config)).protocol == GREEDY
     assert config.coding.min_memory_gb == 0
     given = ["coding.prompt=bare", "coding.evaluation.max_tokens=96"]
-    explicit = evaluation_settings(compose_recipe("baseline", [*server, *given])).protocol
+    explicit = evaluation_settings(
+        coding_of(compose_recipe("baseline", [*server, *given]))
+    ).protocol
     assert (explicit.prompt, explicit.sampling.max_tokens) == ("bare", 96)
 
 

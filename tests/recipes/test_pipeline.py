@@ -10,7 +10,9 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.pipeline import outcome
 from coding_model_project.launch.pipeline.pipeline_settings import Settings
 from coding_model_project.launch.pipeline.steps import Phase, Step, carry_out
+from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
+from tests.synthetic_runs import write_run
 
 
 class Kitchen:
@@ -140,6 +142,22 @@ def test_each_phase_is_held_against_the_one_before(tmp_path):
     assert same.startswith("dpo: no difference from sft is shown")
     assert worse.startswith("grpo: worse than dpo by 25.0%")
     assert all(gain.corrected_p >= gain.p for gain in gains)
+
+
+def test_the_report_holds_tables_and_charts_and_trusts_no_name(tmp_path, kitchen):
+    run = write_run(tmp_path / "run", recipe="sft", metrics={1: {"train/loss": 0.5}})
+    cost = {"tokens": {"generated": 0, "trained": 5}, "judge_s": 0.0, "seconds": 60}
+    (run / "summary.json").write_text(json.dumps(cost))
+    done = replace(kitchen.bake(), name="sft/train", folder=str(run), seconds=60.0)
+    sft = replace(phase(tmp_path, "<b>sft", 20), steps=(done,))
+    outcome.write(tmp_path / "out", [phase(tmp_path, "baseline", 5), sft], peak_gb=1.0)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<b>" not in page.partition("<script>")[0]
+    assert "&lt;b&gt;sft: better than baseline by 37.5%" in page
+    figures = packed(page, "figures-data")
+    assert [trace["y"] for trace in figures["scores"]["data"]] == [[5 / 40], [20 / 40]]
+    assert figures["differences"]["data"][0]["x"] == [pytest.approx(15 / 40)]
+    assert "loss" in packed((tmp_path / "out" / "runs.html").read_text(), "figures-data")
 
 
 def test_one_phase_is_no_pipeline(tmp_path):

@@ -2,20 +2,23 @@
 
     python -m tests.soak.fault_proxy BACKEND_PORT FOLDER
 
-Prints its port. FOLDER/fault holds "NAME SHARE": that share of the requests to /run_code fail so,
-the same ones each time they are tried again. FOLDER/hits gets a line per failed request.
+Prints its port. FOLDER/fault holds "NAME SHARE": each request to /run_code with one of that share of
+programs fails so, each time it is tried again. FOLDER/hits gets a line per failed request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import socket
 import struct
 import sys
 from enum import StrEnum
 from pathlib import Path
+
+from coding_model_project.sandbox.fusion.bundle import MARK
 
 _SLOW_S = 1.0
 _HANG_S = 3600.0
@@ -134,8 +137,7 @@ class Proxy:
         if not head.startswith(b"POST /run_code"):
             return Fault.none
         name, share = (self._folder / "fault").read_text().split()
-        drawn = int.from_bytes(hashlib.sha256(body).digest()[:4]) / 2**32
-        if name == Fault.none or drawn >= float(share):
+        if name == Fault.none or min(map(_drawn, _programs(body)), default=1.0) >= float(share):
             return Fault.none
         with (self._folder / "hits").open("a") as file:
             file.write(f"{name}\n")
@@ -151,6 +153,19 @@ class Proxy:
         if not answer:
             raise ConnectionResetError
         return answer
+
+
+def _programs(body: bytes) -> list[str]:
+    """Those of a request of `FusionSandbox`'s; none in what it finds out about a server."""
+    content = json.loads(body)
+    if not content["code"].startswith(MARK):
+        return []
+    return [program["source"] for program in json.loads(content["stdin"])["programs"]]
+
+
+def _drawn(program: str) -> float:
+    """From 0 to 1, the same each time."""
+    return int.from_bytes(hashlib.sha256(program.encode()).digest()[:4]) / 2**32
 
 
 def _message(status: int, body: bytes, more: str = "") -> bytes:

@@ -290,7 +290,7 @@ def the_page(data: Path) -> None:
     folder = Path("reader").absolute()
     folder.mkdir()
     shutil.copy(data, folder / HUMANEVAL)
-    count = docs.execute(page, folder, slow=True, soak=True, timeout_s=300)
+    count = docs.execute(page, folder, "e2e", "soak", timeout_s=300)
     print(f"docs/inspect.md: {count} blocks executed")
     assert count
 

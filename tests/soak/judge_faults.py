@@ -45,7 +45,7 @@ OVERRIDES = [
     "coding.sandbox.timeout_s=5",
 ]
 PART = 0.12
-"""The share of requests that a lasting fault hits. A sample makes up to four, and more than
+"""The share of programs that a lasting fault hits, whatever request they are in. More than
 `coding.sandbox.max_failure_rate` of the samples may not be lost."""
 
 
@@ -89,7 +89,7 @@ class Trial:
 
 
 def part_of_requests(fault: Fault) -> Trial:
-    return Trial(name=f"{fault}, {PART:.0%} of requests", begin=lambda w: w.fail(fault, PART))
+    return Trial(name=f"{fault}, {PART:.0%} of programs", begin=lambda w: w.fail(fault, PART))
 
 
 def all_requests(fault: Fault, lasts_s: float) -> Trial:

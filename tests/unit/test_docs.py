@@ -21,7 +21,7 @@ from tests.synthetic_runs import training, training_metrics, write_run
 pytestmark = pytest.mark.slow
 
 WITH_BLOCKS = [
-    page for page in docs.PAGES if any(b.executed and not b.soak for b in docs.blocks(page))
+    page for page in docs.PAGES if any(b.executed and not b.needs for b in docs.blocks(page))
 ]
 HARDWARE = "hardware=cpu"
 
@@ -30,12 +30,11 @@ HARDWARE = "hardware=cpu"
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.name)
 def test_fast_blocks_run(page, tmp_path):
     folder = tmp_path / "reader"
-    folder.mkdir()
     if page.name == "read-a-run.md":
         grpo_run(folder / "outputs" / "grpo")
     if page.name == "compare.md":
         evaluated_run(folder / "outputs")
-    assert docs.execute(page, folder, slow=False, timeout_s=60) > 0
+    assert docs.execute(page, folder, timeout_s=180)
 
 
 def grpo_run(folder):
@@ -183,10 +182,8 @@ def test_what_is_wrong_is_found(tmp_path):
     assert nonsense.arguments == ("nonsense", "--path", "x")
     with pytest.raises(AssertionError, match="no command nonsense"):
         check_options(nonsense)
-    folder = tmp_path / "reader"
-    folder.mkdir()
-    with pytest.raises(AssertionError, match="'more' is not in the output"):
-        docs.execute(page, folder, slow=False, timeout_s=60)
+    with pytest.raises(AssertionError, match=r"page\.md:8: 'more' is not in the output"):
+        docs.execute(page, tmp_path / "reader", timeout_s=60)
 
 
 def test_a_fast_block_has_no_torch(tmp_path):
@@ -194,6 +191,11 @@ def test_a_fast_block_has_no_torch(tmp_path):
     page.write_text(
         "```python exit=1\nimport torch\n```\n```text output\nmust not import torch\n```\n"
     )
-    folder = tmp_path / "reader"
-    folder.mkdir()
-    assert docs.execute(page, folder, slow=False, timeout_s=60) == 1
+    assert docs.execute(page, tmp_path / "reader", timeout_s=60) == 1
+
+
+def test_a_block_that_hangs_is_named(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("\n```sh\nexec sleep 60\n```\n")
+    with pytest.raises(AssertionError, match=r"page\.md:2: not done after 0\.2 s"):
+        docs.execute(page, tmp_path / "reader", timeout_s=0.2)

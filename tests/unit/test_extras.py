@@ -25,6 +25,8 @@ def wheel(monkeypatch):
     monkeypatch.setattr(install, "checkout", lambda: None)
     for name in ("plotly", "plotly.offline", "scipy", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)
+    for name in ("charts", "run_charts"):  # which have imported plotly
+        monkeypatch.delitem(sys.modules, f"coding_model_project.reports.{name}", raising=False)
 
 
 def test_a_missing_library_names_its_extra(wheel):

@@ -76,7 +76,7 @@ def _harbor(name: str) -> Loader:
 
 
 def is_task_folder(path: Path) -> bool:
-    """Whether a path is a Harbor task or a folder of them."""
+    """Return true for a Harbor task and for a folder of them."""
     patterns = ("task.toml", "*/task.toml")
     return path.is_dir() and any(next(path.glob(pattern), None) for pattern in patterns)
 

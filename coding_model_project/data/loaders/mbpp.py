@@ -11,7 +11,7 @@ import ast
 
 from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text, texts
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.types import Asserts, Problem, Test
+from coding_model_project.types import Asserts, Isolation, Problem, Test
 
 _SHOWN = " Your code should pass these tests:\n\n"
 
@@ -61,6 +61,7 @@ def _problem(
             Test(input=Asserts(source=f"{lead}{one}\n", entry_point=entry_point))
             for one in (*asserts, *challenge)
         ),
+        isolation=Isolation.shared,  # its authors run the asserts one after another in one process
         entry_point=entry_point,
         gold=(gold,),
     )

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from coding_model_project.concurrency import each
 from coding_model_project.data.loaders.maths import MATH
 from coding_model_project.data.quality.mutants import mutants
-from coding_model_project.data.quality.preflight import each, mutant_limits
+from coding_model_project.data.quality.preflight import mutant_limits
 from coding_model_project.data.quality.test_order import (
     TestOrder,
     additional_greedy,
@@ -116,7 +117,7 @@ async def select_tests(
         finally:
             progress()
 
-    found = await each([select(problem) for problem in problems])
+    found = await each(problems, select)
     done = [one for one in found if not isinstance(one, str)]
     pairs = zip(problems, found, strict=True)
     return Selection(
@@ -202,4 +203,4 @@ def _rejected(problem: Problem, number: int, execution: Execution) -> bool:
     if execution.status is Status.wall_timeout:
         return False
     test = problem.hidden_tests[number]
-    return judge_execution(test, execution, problem.comparison).error is not None
+    return judge_execution(test, execution, problem).error is not None

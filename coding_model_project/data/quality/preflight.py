@@ -11,13 +11,12 @@ expected answer was compared with itself: it counts neither as accepted nor as s
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
+from coding_model_project.concurrency import each
 from coding_model_project.data.loaders.maths import MATH, final_answer
 from coding_model_project.data.quality.faults import faults
 from coding_model_project.data.quality.mutants import Mutant, mutants
@@ -173,9 +172,6 @@ async def preflight(
     )
 
 
-_Done = TypeVar("_Done")
-
-
 class _Run:
     """One preflight's grader and findings."""
 
@@ -209,12 +205,12 @@ class _Run:
 
     async def judge(self, work: Iterable[tuple[Problem, str]]) -> list[_Judged]:
         """Judge programs once; those of unusable problems are left out."""
-        done = await each([self._judge(problem, code) for problem, code in work])
+        done = await each(work, lambda one: self._judge(*one))
         return [judged for judged in done if judged is not None]
 
     async def again(self, work: Sequence[_Judged]) -> None:
         """Judge programs once more."""
-        verdicts = await each([self._verdict(judged.problem, judged.code) for judged in work])
+        verdicts = await each(work, lambda judged: self._verdict(judged.problem, judged.code))
         for judged, verdict in zip(work, verdicts, strict=True):
             judged.verdicts.append(verdict)
 
@@ -229,7 +225,7 @@ class _Run:
         for judged in gold:
             if judged.accepted and judged.problem.comparison not in (MATH, CHECKER):
                 first.setdefault(judged.problem.id, judged)
-        found = await each([self._mutants(judged, wanted) for judged in first.values()])
+        found = await each(first.values(), lambda judged: self._mutants(judged, wanted))
         kept = [judged for mutated, _, _ in found for judged in mutated]
         return kept, Mutation(
             judged=len(kept),
@@ -315,16 +311,6 @@ def mutant_limits(limits: Limits, slowest_s: float) -> Limits:
     """Ten times what the gold took on its slowest test, but at least a second: many mutants never end."""
     cpu_s = min(limits.cpu_s, max(1.0, 10 * slowest_s))
     return replace(limits, cpu_s=cpu_s, wall_s=max(3 * cpu_s, limits.wall_s * cpu_s / limits.cpu_s))
-
-
-async def each(work: Sequence[Coroutine[None, None, _Done]]) -> list[_Done]:
-    """Await all at once, in order; what one raises cancels the others."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 def _all_hidden(problem: Problem) -> Problem:

@@ -1,1 +1,1 @@
-"""What is trained on: rows for RL and SFT, preference pairs, repair traces, mixtures."""
+"""Training data: rows for RL and SFT, preference pairs, repair traces, mixtures."""

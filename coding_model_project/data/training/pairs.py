@@ -19,7 +19,7 @@ from enum import StrEnum
 from coding_model_project.data.program_identity import normal_form
 from coding_model_project.data.training.rows import VerlRow, refuse_training, source
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.extract import extract
+from coding_model_project.grading.extract import extract_for
 from coding_model_project.grading.prompts import PromptStyle, solution_message, solve_messages
 from coding_model_project.types import ErrorType, Problem
 
@@ -180,11 +180,7 @@ def _sides(
     failing: dict[str, _Program] = {}
     for candidate in one.candidates:
         side = accepted if candidate.error is None else failing
-        found = extract(
-            candidate.completion,
-            language=one.problem.language,
-            bare=style is PromptStyle.bare,
-        )
+        found = extract_for(one.problem, candidate.completion, bare=style is PromptStyle.bare)
         if candidate.error is not None and candidate.error not in controls.contrasts:
             left_out[f"failing samples of no chosen contrast ({candidate.error})"] += 1
             continue

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
+import os
 import queue
 import threading
 from dataclasses import dataclass
@@ -11,12 +13,7 @@ from importlib import metadata
 from typing import Any, Self
 
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
-from coding_model_project.evaluation.backends.generation import (
-    Completion,
-    Messages,
-    Sampling,
-    start_engine,
-)
+from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +23,17 @@ class _Request:
     answer: asyncio.Future[Completion]
 
 
-class VllmBackend:
-    """See `generation.Backend`. The engine steps in a thread of its own.
-
-    Each request has its own seed, so that a completion does not depend on what else is generated,
-    up to the rounding of sums whose order depends on the batch.
+class VllmEngine:
+    """A vLLM engine in this process: it starts with the first model and takes the weights of others.
 
     Args:
+        max_model_len: tokens of prompt and completion together; None takes the model's own limit.
         on_cpu: vLLM's CPU build refuses seeds where a prompt is read in parts ("CPU Generator does
             not use offset", vLLM 0.27.1): it reads whole prompts then, and compiles nothing.
     """
 
-    repeatable = True
-
     def __init__(
         self,
-        model: str,
         *,
         max_model_len: int | None = None,
         dtype: str = "auto",
@@ -50,7 +42,6 @@ class VllmBackend:
         on_cpu: bool = False,
     ) -> None:
         self.concurrency = concurrency
-        self._model = model
         self._options: dict[str, Any] = {
             "max_model_len": max_model_len,
             "dtype": dtype,
@@ -59,6 +50,61 @@ class VllmBackend:
         }
         if on_cpu:
             self._options |= {"enable_chunked_prefill": False, "enforce_eager": True}
+        self._llm: Any = None
+        self._model = ""
+
+    def load(self, model: str) -> Any:
+        """Return the `vllm.LLM` with this model's weights.
+
+        Args:
+            model: of the same architecture and with the same tokenizer as the first.
+
+        Raises:
+            ConfigError: vLLM cannot load it.
+            GenerationError: the engine does not start.
+        """
+        try:
+            if self._llm is None:
+                self._llm = self._started(model)
+            elif model != self._model:
+                self._reload(model)
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"vLLM does not load {model}: {_said(error)}") from error
+        except RuntimeError as error:  # no memory, a device that is taken
+            raise GenerationError(f"vLLM does not start: {_said(error)}") from error
+        self._model = model
+        return self._llm
+
+    def _started(self, model: str) -> Any:
+        # In this process, so that nothing is left to clean up when that ends.
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+        from vllm import LLM
+
+        return LLM(model=model, disable_log_stats=True, **self._options)
+
+    def _reload(self, model: str) -> None:
+        # vLLM warns of every layer that has no weights of its own, such as a rotary embedding.
+        logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel("ERROR")
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_path": model})
+        self._llm.reset_prefix_cache()
+
+
+class VllmBackend:
+    """See `generation.Backend`. The engine steps in a thread of its own.
+
+    Each request has its own seed, so that a completion does not depend on what else is generated,
+    up to the rounding of sums whose order depends on the batch.
+
+    Args:
+        engine: several back ends may share one, each entered after the last was left.
+    """
+
+    repeatable = True
+
+    def __init__(self, model: str, engine: VllmEngine) -> None:
+        self.concurrency = engine.concurrency
+        self._model = model
+        self._shared = engine
         self._engine: Any = None
         self._tokenizer: Any = None
         self._max_len = 0
@@ -77,12 +123,7 @@ class VllmBackend:
             ) from error
 
     async def __aenter__(self) -> Self:
-        try:
-            llm = start_engine(self._model, **self._options)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"vLLM does not load {self._model}: {_said(error)}") from error
-        except RuntimeError as error:  # no memory, a device that is taken
-            raise GenerationError(f"vLLM does not start: {_said(error)}") from error
+        llm = self._shared.load(self._model)
         self._engine = llm.llm_engine
         self._tokenizer = llm.get_tokenizer()
         self._max_len = llm.model_config.max_model_len
@@ -101,7 +142,6 @@ class VllmBackend:
         self._inbox.put(None)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
-        self._engine = None
 
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
         """See `generation.Backend`."""
@@ -140,6 +180,8 @@ class VllmBackend:
                 if ended:
                     done = [(waiting.pop(o.request_id).answer, _completion(o)) for o in ended]
                     loop.call_soon_threadsafe(_answer, done)
+            if waiting:  # nobody does any more, and the engine may have other models to serve
+                self._engine.abort_request(list(waiting))
         except Exception as error:  # noqa: BLE001 - handed over, none is swallowed
             self._failed = GenerationError(f"vLLM failed: {type(error).__name__}: {_said(error)}")
             self._failed.__cause__ = error

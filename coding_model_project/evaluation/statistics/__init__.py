@@ -1,1 +1,1 @@
-"""What samples come to: pass@k, budgets, intervals, tests of differences."""
+"""Figures of samples: pass@k, budgets, intervals, tests of differences."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coding_model_project.isolation.child import start_child
+from coding_model_project.isolation.child import await_end, start_child
 
 _GRACE_S = 15.0
 """What an interrupted evaluation gets to write down what it has."""
@@ -54,11 +54,7 @@ class Child:
         if process is None or process.poll() is not None:
             return
         os.killpg(process.pid, signal.SIGINT)
-        try:
-            process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        await_end(process, _GRACE_S)
 
     @property
     def last_words(self) -> str:

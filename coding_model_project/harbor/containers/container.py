@@ -208,6 +208,10 @@ class Container:
         self._out_of_memory = 0
         await self._sh(_ANEW)
 
+    async def doubts(self) -> Sequence[str]:
+        """See `Environment.doubts`."""
+        return ("nothing watches what runs in a container",)
+
     async def end_verifier(self) -> None:
         """See `Environment.end_verifier`."""
         await self.begin_verifier()

@@ -151,6 +151,15 @@ class Environment(Protocol):
         """
         ...
 
+    async def doubts(self) -> Sequence[str]:
+        """Why the rewards of the verifier that has run may be the agent's own doing; empty if all that
+        the verifier's processes ran is known to be trusted.
+
+        Raises:
+            EnvironmentFailed: the environment is lost.
+        """
+        ...
+
     async def end_verifier(self) -> None:
         """End every process, and take away what the verifier had, before an agent goes on.
 

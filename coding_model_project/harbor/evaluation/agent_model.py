@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coding_model_project.episodes.bash import ContextOverflow, Message, Reply
+from coding_model_project.episodes.bash import ContextOverflow, Reply
 from coding_model_project.errors import GenerationError, HarborError, PromptError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
+from coding_model_project.grading.prompts import Message
 
 _TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens", re.IGNORECASE)
 """In what a server says of a conversation that has no room for an answer."""

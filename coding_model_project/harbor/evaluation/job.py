@@ -3,13 +3,15 @@
     JOB/config.json, result.json      as Harbor keeps a job (`job_results`)
     JOB/TASK__7chars/result.json      a trial that is over; written last, and as a whole
 
-A trial is what has a result: after a kill, folders without one are removed and their trials run again,
-and no trial that has one is. Those that an outage ended run again too.
+The folders of the trials are the journal: Harbor's own commands read them, and a line elsewhere could
+contradict them. A trial is what has a result: after a kill, folders without one are removed and their
+trials run again, and no trial that has one is. Those that an outage ended run again too: an episode
+cannot be judged later as a completion can (`evaluation.runner`), since its room is gone. The breaker is
+for that reason here and not in the judge.
 """
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +24,11 @@ from uuid import UUID, uuid4
 
 import orjson
 
+from coding_model_project.concurrency import each
 from coding_model_project.episodes.bash import Episode, Limits
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
+from coding_model_project.evaluation.results import refuse_another
 from coding_model_project.grading.limiter import CircuitBreaker
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.evaluation.agent_model import BackendModel
@@ -123,24 +127,16 @@ class Evaluation:
             ConfigError: the endpoint will answer nothing that is asked like this.
             SandboxError: most trials of late were ended by outages.
         """
-        left = iter(self.missing())
         breaker = CircuitBreaker(window=20, max_rate=0.5, min_samples=max(5, concurrency))
 
-        async def work() -> None:
-            for task, attempt in left:
-                breaker.check()
-                ended = await self._one(trials, backend, task, attempt)
-                failed = ended.failure_cause in OUTAGES
-                breaker.record(SandboxError(said(ended)) if failed else None)
-                advance()
+        async def one(missing: tuple[Task, int]) -> None:
+            breaker.check()
+            ended = await self._one(trials, backend, *missing)
+            failed = ended.failure_cause in OUTAGES
+            breaker.record(SandboxError(said(ended)) if failed else None)
+            advance()
 
-        workers = [asyncio.ensure_future(work()) for _ in range(concurrency)]
-        try:
-            await asyncio.gather(*workers)
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+        await each(self.missing(), one, at_once=concurrency)
 
     async def _one(self, trials: Trials, backend: Backend, task: Task, attempt: int) -> TrialResult:
         model = BackendModel(backend, self._asked.sampling, attempt)
@@ -181,7 +177,11 @@ class Evaluation:
         config = self._job / CONFIG_FILE
         if not config.exists():
             raise ConfigError(f"--out: {self._job} holds no evaluation; choose a new folder")
-        self._check(orjson.loads(config.read_bytes()))
+        before = orjson.loads(config.read_bytes())
+        (agent,) = before.get("agents") or [{}]
+        environment = {"environment": before.get("environment")}
+        asked = {**self._asked.agent, "environment": dict(self._asked.environment)}
+        refuse_another(self._job, {**agent, **environment}, asked)
         if (result := self._job / RESULT_FILE).exists():
             before = orjson.loads(result.read_bytes())
             self._id = UUID(before["id"])
@@ -200,17 +200,6 @@ class Evaluation:
                 raise ConfigError(
                     f"--out: {trial.trial_name} is a trial of {path}, which has changed since or is "
                     "not among these tasks; choose a new folder"
-                )
-
-    def _check(self, before: Mapping[str, Any]) -> None:
-        (agent,) = before.get("agents") or [{}]
-        ours = {**self._asked.agent, "environment": dict(self._asked.environment)}
-        theirs = {**agent, "environment": before.get("environment")}
-        for key, value in ours.items():
-            if theirs.get(key) != value:
-                raise ConfigError(
-                    f"--out: {self._job} is an evaluation with {key} = {theirs.get(key)}, not {value}"
-                    "; choose a new folder"
                 )
 
     def _write(self, *, finished: bool) -> None:

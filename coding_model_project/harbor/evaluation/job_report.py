@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from coding_model_project.evaluation.tables import table_text
 from coding_model_project.harbor.evaluation.job_results import Outcome, error_cause, outcome, score
 from coding_model_project.harbor.format.trial_results import Timing, TrialResult
-
-_WIDTH = 160
+from coding_model_project.harbor.integrity import Integrity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +57,26 @@ def summary(trials: Sequence[TrialResult]) -> dict[str, Any]:
         "pass_at_k": {str(k): round(value, 4) for k, value in counted.pass_at_k.items()},
         "interval": counted.interval,
         "mean_reward": counted.mean_reward,
+        "integrity": _integrity(trials),
         **{name: getattr(spent, name) for name in Costs.__dataclass_fields__},
     }
+
+
+def _integrity(trials: Sequence[TrialResult]) -> dict[str, Any]:
+    """Trials with a valid reward and pass@1 of each integrity (`harbor.integrity`)."""
+    groups: dict[str, list[TrialResult]] = defaultdict(list)
+    for trial in trials:
+        if outcome(trial) is not Outcome.error and trial.verifier_result is not None:
+            groups[trial.verifier_result.integrity or str(Integrity.in_process)].append(trial)
+    found: dict[str, Any] = {}
+    for name, members in sorted(groups.items()):
+        counted = score(members)
+        found[name] = {
+            "n_trials": len(members),
+            "PASS": counted.passed,
+            "pass_at_1": round(counted.pass_at_k[1], 4),
+        }
+    return found
 
 
 def task_table(trials: Sequence[TrialResult]) -> str:
@@ -77,9 +93,7 @@ def task_table(trials: Sequence[TrialResult]) -> str:
         table.add_row(name, *_cells(groups[name]))
     table.add_section()
     table.add_row(f"{len(groups)} tasks", *_cells(trials), style="bold")
-    written = io.StringIO()
-    Console(file=written, width=_WIDTH).print(table)
-    return written.getvalue().rstrip()
+    return table_text(table)
 
 
 def _cells(trials: Sequence[TrialResult]) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from uuid import UUID
 
@@ -101,8 +102,8 @@ def score(trials: Iterable[TrialResult], passes_at: float = PASSES_AT) -> Score:
         errors=dict(errors),
         n_tasks=len(graded),
         n_tasks_without=len(tasks) - len(graded),
-        mean_reward=_mean(means) if means else None,
-        pass_at_k={k: _mean(values) for k, values in rates.items()},
+        mean_reward=fmean(means) if means else None,
+        pass_at_k={k: fmean(values) for k, values in rates.items()},
         interval=rate_interval(rates[1]) if rates else None,
     )
 
@@ -201,8 +202,8 @@ def _metrics(trials: Sequence[TrialResult]) -> list[dict[str, float]]:
     if not keys:
         return []
     if len(keys) == 1:
-        return [{"mean": _mean([rewards[keys[0]] for rewards in given])}]
-    return [{key: _mean([rewards.get(key, 0) for rewards in given]) for key in keys}]
+        return [{"mean": fmean([rewards[keys[0]] for rewards in given])}]
+    return [{key: fmean([rewards.get(key, 0) for rewards in given]) for key in keys}]
 
 
 def _by_key(trials: Iterable[TrialResult]) -> dict[str, list[TrialResult]]:
@@ -217,10 +218,6 @@ def _by_key(trials: Iterable[TrialResult]) -> dict[str, list[TrialResult]]:
 def _ks(most: int) -> list[int]:
     powers = {2**i for i in range(most.bit_length()) if 2**i <= most}
     return sorted(powers | set(range(5, most + 1, 5)))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

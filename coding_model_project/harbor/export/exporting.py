@@ -117,7 +117,9 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
     cases = {
         "limits": asdict(problem.limits),
         "comparison": problem.comparison,
+        "tolerance": {"atol": problem.atol, "rtol": problem.rtol},
         "budget_s": budget_s,
+        "isolation": problem.isolation,
         "tests": [_case(test) for test in problem.hidden_tests],
     }
     source, _, number = problem.id.partition("/")

@@ -19,13 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from coding_model_project.codec import from_json
-from coding_model_project.grading.compare import same_output, same_value
+from coding_model_project.grading.compare import Tolerance, same_output, same_value
 from coding_model_project.harbor.export.inner import PROGRAM_FILE, hide
 from coding_model_project.sandbox.embedded.answers import decode
 
@@ -79,32 +79,54 @@ def main(arguments: list[str]) -> None:
 def _judged(cases: Mapping[str, Any], source: bytes) -> Iterator[str | None]:
     """Per test, why it failed, or None."""
     ends = time.monotonic() + cases["budget_s"]
-    runner = _Runner(source, cases["limits"])
-    for test in cases["tests"]:
+    runner = _Runner(source, cases)
+    for tests in _together(cases):
         left = ends - time.monotonic()
         if left <= 0:
-            yield "the time for all tests is used up"
+            yield from ["the time for all tests is used up"] * len(tests)
             continue
-        yield runner.reason(test, cases["comparison"], min(left, cases["limits"]["wall_s"]))
+        yield from runner.reasons(tests, min(left, len(tests) * cases["limits"]["wall_s"]))
+
+
+def _together(cases: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
+    """The tests, in order; asserts that share their state in one list."""
+    lists: list[list[Mapping[str, Any]]] = []
+    for test in cases["tests"]:
+        shares = cases["isolation"] == "shared" and "asserts" in test
+        if lists and shares and _shares_with(lists[-1][-1], test):
+            lists[-1].append(test)
+        else:
+            lists.append([test])
+    return lists
+
+
+def _shares_with(before: Mapping[str, Any], test: Mapping[str, Any]) -> bool:
+    return "asserts" in before and before.get("entry_point") == test.get("entry_point")
 
 
 class _Runner:
     """Runs one program on tests."""
 
-    def __init__(self, source: bytes, limits: Mapping[str, Any]) -> None:
-        self._source, self._limits = source, limits
-        self._max_bytes = limits["output_kb"] << 10
+    def __init__(self, source: bytes, cases: Mapping[str, Any]) -> None:
+        self._source, self._limits = source, cases["limits"]
+        self._comparison = cases["comparison"]
+        self._tolerance = Tolerance(**cases["tolerance"])
+        self._max_bytes = self._limits["output_kb"] << 10
         self._user = _other_user()
 
-    def reason(self, test: Mapping[str, Any], comparison: str, wall_s: float) -> str | None:
-        """Why the program fails a test; None if it passes."""
+    def reasons(self, tests: Sequence[Mapping[str, Any]], wall_s: float) -> list[str | None]:
+        """Why the program fails each of the tests, which are one, or asserts that share their state.
+
+        None for a test that it passes.
+        """
+        test, found = tests[0], list[str | None]()
         with suppress(subprocess.TimeoutExpired), self._folder() as folder:
             if "stdin" in test:
-                return self._script(folder, test, comparison, wall_s)
+                return [self._script(folder, test, wall_s)]
             if "call" in test:
-                return self._call(folder, test, wall_s)
-            return self._asserts(folder, test, wall_s)
-        return "timeout"
+                return [self._call(folder, test, wall_s)]
+            self._asserts(folder, tests, wall_s, found)
+        return [*found, *["timeout"] * (len(tests) - len(found))]
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -118,15 +140,14 @@ class _Runner:
             finally:
                 _end_children()
 
-    def _script(
-        self, folder: Path, test: Mapping[str, Any], comparison: str, wall_s: float
-    ) -> str | None:
+    def _script(self, folder: Path, test: Mapping[str, Any], wall_s: float) -> str | None:
         with _files(test["stdin"].encode(), b"") as (given, output):
             code = self._start(folder, "script", given, output, ()).wait(wall_s)
             answer = _content(output, self._max_bytes)
         if code != 0 or answer is None:
             return _ended(code, answer)
-        same = same_output(test["expected"], answer.decode("utf-8", "replace"), comparison)
+        printed = answer.decode("utf-8", "replace")
+        same = same_output(test["expected"], printed, self._comparison, self._tolerance)
         return None if same else "wrong answer"
 
     def _call(self, folder: Path, test: Mapping[str, Any], wall_s: float) -> str | None:
@@ -137,13 +158,21 @@ class _Runner:
             answer = _content(output, self._max_bytes)
         if code != 0 or answer is None:
             return _ended(code, answer)
-        same = same_value(from_json(test["expected"]), decode(answer, self._max_bytes))
+        value = decode(answer, self._max_bytes)
+        same = same_value(from_json(test["expected"]), value, self._tolerance)
         return None if same else "wrong answer"
 
-    def _asserts(self, folder: Path, test: Mapping[str, Any], wall_s: float) -> str | None:
+    def _asserts(
+        self,
+        folder: Path,
+        tests: Sequence[Mapping[str, Any]],
+        wall_s: float,
+        found: list[str | None],
+    ) -> None:
+        """Append why each fails to `found`, those that ran before a time-out too."""
         asked = {
-            "source": test["asserts"],
-            "entry_point": test.get("entry_point"),
+            "sources": [test["asserts"] for test in tests],
+            "entry_point": tests[0].get("entry_point"),
             "max_bytes": self._max_bytes,
         }
         with _files(json.dumps(asked).encode(), b"") as (given, answer):
@@ -152,14 +181,17 @@ class _Runner:
             descriptors = (to_program[0], to_tests[1])
             self._start(folder, "callee", none, none, descriptors)
             descriptors = (answer, to_tests[0], to_program[1])
-            tests = self._start(folder, "tests", given, none, descriptors, trusted=True)
+            process = self._start(folder, "tests", given, none, descriptors, trusted=True)
             for descriptor in (*to_program, *to_tests):
                 os.close(descriptor)
-            tests.wait(wall_s)
-            said = json.loads(_content(answer, self._max_bytes) or b"{}")
-        if said.get("passed") is True:
-            return None
-        return f"{said.get('failed', 'raised')} {said.get('line', '')}".strip()
+            try:
+                process.wait(wall_s)
+            finally:
+                for line in (_content(answer, self._max_bytes) or b"").splitlines():
+                    said = json.loads(line)
+                    why = f"{said.get('failed', 'raised')} {said.get('line', '')}".strip()
+                    found.append(None if said.get("passed") is True else why)
+            found += ["raised"] * (len(tests) - len(found))
 
     def _start(
         self,

@@ -91,6 +91,8 @@ class AgentResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierResult:
     rewards: Mapping[str, float | int] | None = None
+    integrity: str | None = None
+    """The rewards' integrity (`harbor.integrity`); our own field, which Harbor ignores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

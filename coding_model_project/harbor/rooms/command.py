@@ -8,18 +8,26 @@ import pwd
 import resource
 import signal
 import socket
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
+from coding_model_project.harbor.rooms.file_origins import Provenance
+from coding_model_project.harbor.rooms.listener import Listener
 from coding_model_project.harbor.rooms.streams import Background, Stream
 from coding_model_project.harbor.rooms.watching import Job, descendants, watch
+from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.isolation import linux
 
 _SHELLS = ("/bin/bash", "/bin/sh")
 _MOST_DESCRIPTORS = 16384
 _PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
+
+_WATCHER = 204
+
+NOT_WATCHED = "nothing watched it: the kernel has no seccomp listeners (Linux 5.5)"
 
 CANNOT_START = 126
 """Exit code of a command whose working directory or user is not there, as container engines give it."""
@@ -30,6 +38,8 @@ class Shell:
     """What the keeper worked out for all commands of all rooms."""
 
     filter: linux.Filter
+    watched: linux.Filter | None
+    """Of a verifier's commands, whose calls a `Witness` sees; None where the kernel has none such."""
     proc: int
     """Descriptor of the host's /proc; never a command's."""
     own_proc: bool
@@ -75,27 +85,43 @@ def run(
     channel: socket.socket,
     memory_mb: int,
     background: Background,
-) -> Ended:
+    provenance: Provenance | None = None,
+) -> tuple[Ended, Sequence[str]]:
     """Run a command until its shell ends; what it left in the background goes on.
+
+    Args:
+        provenance: of the verifier's commands. The second result is why they may not be believed.
 
     Raises:
         EOFError: the host closed the channel meanwhile.
     """
     before = set(descendants(shell.proc, init))
     readers, writers = zip(*(os.pipe() for _ in range(3)), strict=True)
+    watched = provenance is not None and shell.watched is not None
+    ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        _become(shell, command, writers)
+        ours.close()
+        _become(shell, command, writers, theirs if watched else None)
     for writer in writers:
         os.close(writer)
+    theirs.close()
+    witness = None
+    if provenance is not None and watched:
+        witness = _witness(ours, shell, provenance, pid, readers[:2])
+    ours.close()
     streams = [Stream(reader, command.max_output) for reader in readers[:2]]
     job = Job(shell.proc, init, pid, before)
     try:
-        killed = watch(job, streams, channel, command.timeout_s, memory_mb, command.processes)
+        killed = watch(
+            job, streams, channel, command.timeout_s, memory_mb, command.processes, witness
+        )
         _, status = os.waitpid(pid, 0)
         if killed:
             job.kill()
     finally:
+        if witness is not None:
+            witness.end()
         said = os.read(readers[2], 4000)
         os.close(readers[2])
         for stream in streams:
@@ -109,7 +135,8 @@ def run(
     kind, _, reason = said.decode("utf-8", "replace").partition(":")
     if kind == "refused":
         code, stderr = CANNOT_START, stderr + reason.encode() + b"\n"
-    return Ended(
+    doubts = witness.reasons if witness is not None else [NOT_WATCHED]
+    ended = Ended(
         exit_code=code if code >= 0 else 128 - code,
         killed=killed,
         failed=reason if kind == "failed" else None,
@@ -118,6 +145,18 @@ def run(
         stdout_lost=stdout_lost,
         stderr_lost=stderr_lost,
     )
+    return ended, doubts
+
+
+def _witness(
+    ours: socket.socket, shell: Shell, provenance: Provenance, pid: int, outputs: Sequence[int]
+) -> Witness | None:
+    """Of a command that is about to start; None if it could not, and says why."""
+    _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+    if not descriptors:
+        return None
+    listener = Listener(descriptors[0], shell.proc)
+    return Witness(listener, provenance, pid, {os.fstat(fd).st_ino for fd in outputs})
 
 
 # ── the command's process ─────────────────────────────────────────────────────────────────────────
@@ -140,11 +179,15 @@ def _refusing_what_cannot_be_passed() -> Iterator[None]:
         raise _Refused(f"the command cannot be run: {error.strerror}") from error
 
 
-def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoReturn:
+def _become(
+    shell: Shell, command: Command, writers: tuple[int, ...], watcher: socket.socket | None
+) -> NoReturn:
     try:
         null = os.open("/dev/null", os.O_RDONLY)
         for fd, number in zip((null, *writers), (200, 201, 202, 203), strict=True):
             os.dup2(fd, number)
+        if watcher is not None:
+            os.dup2(watcher.detach(), _WATCHER, inheritable=False)
         for number in range(3):
             os.dup2(200 + number, number)
         os.dup2(203, 3, inheritable=False)
@@ -155,7 +198,9 @@ def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoRetur
         if uid:
             _take_identity(shell.proc, uid, gid)
         linux.hide_memory()  # from those in the room, until it is one of them
-        linux.close_from(4).make()
+        linux.close_from(4 if watcher is None else _WATCHER + 1).make()
+        if watcher is not None:
+            linux.close_from(4, _WATCHER - 1).make()
         try:
             os.chdir(command.cwd)
         except OSError as error:
@@ -166,7 +211,14 @@ def _become(shell: Shell, command: Command, writers: tuple[int, ...]) -> NoRetur
         linux.no_new_privileges().make()
         for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
             signal.signal(kind, signal.SIG_DFL)
-        shell.filter.install()
+        if watcher is not None and shell.watched is not None:
+            channel = socket.socket(fileno=_WATCHER)
+            message = [b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, bytearray(4))]
+            message[1][0][2][:] = struct.pack("i", shell.watched.install())
+            channel.sendmsg(*message)
+            linux.close_from(4).make()
+        else:
+            shell.filter.install()
         env = {"HOME": home, **command.env}
         for path in _SHELLS:
             with suppress(FileNotFoundError), _refusing_what_cannot_be_passed():

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from coding_model_project.harbor.rooms.root import BASE
 from coding_model_project.isolation import linux
-from coding_model_project.isolation.carried_source import carried
 
 _GUARD = Path(__file__).parent / "_harbor_guard"
 _LAYER = "/guard"
@@ -19,20 +18,13 @@ _FOLDERS = (
 )
 """Where interpreters look for files that end in .pth."""
 
-_LIBRARY = "_harbor_guard.library"
-"""What the guard uses of this project is there by that name: a task may install the package itself."""
-_USED = (
-    "coding_model_project.sandbox.embedded.asserts",
-    "coding_model_project.sandbox.embedded.callee",
-)
-
 
 def sources() -> dict[str, str]:
     """The guard's files by their path in a folder of modules; read while the host's are still there."""
     files = {f"{_GUARD.name}.pth": f"import {_GUARD.name}\n"}
     for path in _GUARD.glob("*.py"):
         files[f"{_GUARD.name}/{path.name}"] = path.read_text()
-    return files | carried(*_USED, as_package=_LIBRARY)
+    return files
 
 
 def lay(files: dict[str, str]) -> None:

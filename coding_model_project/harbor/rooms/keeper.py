@@ -32,15 +32,15 @@ _NAMESPACES = (
     | linux.CLONE_NEWCGROUP
 )
 _MAX_HEAD = 1 << 16
+_GET_NOTIF_SIZES = 3
 _PROC = 250
 """Descriptor of the host's /proc: out of the way of those that a command gets."""
 
 
 def main() -> None:
     host, descriptor, setup = sys.argv[1:]
-    channel = socket.socket(fileno=int(descriptor))
-    linux.die_with_parent().make()
-    linux.end_unless_child_of(int(host))
+    channel = socket.socket(fileno=linux.lowest(int(descriptor)))  # below _PROC
+    linux.end_with(int(host))
     base, shell = _prepare(json.loads(setup))
     os.environ.clear()
     signal.signal(signal.SIGCHLD, _reap)
@@ -54,7 +54,7 @@ def main() -> None:
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 channel.close()
-                linux.end_unless_child_of(me)
+                linux.end_with(me)
                 steward.serve(theirs, base, shell, head)
             theirs.close()
 
@@ -89,11 +89,21 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
     own_proc = _can_mount_proc()
     shell = Shell(
         filter=linux.Filter.build(seccomp.ROOM),
+        watched=_watched(),
         proc=proc,
         own_proc=own_proc,
         bounds_processes=own_proc and launch.can_bound_processes(),
     )
     return base, shell
+
+
+def _watched() -> linux.Filter | None:
+    """The filter of commands that a `Witness` watches; None if the kernel does not take it."""
+    try:
+        linux.call("seccomp", _GET_NOTIF_SIZES, 0, bytes(6))
+    except OSError:
+        return None
+    return linux.Filter.build(seccomp.WATCHED_ROOM, listened=True)
 
 
 def _mount_point(rootfs: Path | None) -> Path:

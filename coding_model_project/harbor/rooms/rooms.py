@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import builtins
 import json
-import os
-import signal
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -26,10 +22,7 @@ from coding_model_project.harbor.environment.base import (
 )
 from coding_model_project.harbor.environment.output import shown
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
-
-_PACKAGE_ROOT = Path(__file__).parents[3]
-_INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
-"""Environment the interpreter needs, or by which a run finds its processes; no command sees it."""
+from coding_model_project.isolation.child import Helper
 
 _START_S = 60.0
 _ANSWER_S = 60.0
@@ -66,8 +59,7 @@ class Rooms:
 
     def __init__(self, rootfs: Path | None = None) -> None:
         self._rootfs = rootfs
-        self._keeper: subprocess.Popen[bytes] | None = None
-        self._channel: socket.socket | None = None
+        self._keeper: Helper | None = None
         self._restarting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -79,59 +71,24 @@ class Rooms:
 
     async def _start(self) -> None:
         """Start the keeper. It dies with the thread that does this, at the latest."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        errors = os.memfd_create("keeper-stderr")
-        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ} | {
-            "PYTHONPATH": str(_PACKAGE_ROOT),
-            "PYTHONUTF8": "1",
-            "LANG": "C.UTF-8",
-        }
         setup = json.dumps({"rootfs": str(self._rootfs) if self._rootfs else None})
-        module = f"{__package__}.keeper"
-        arguments = ["-s", "-B", "-P", "-m", module, str(os.getpid()), str(theirs.fileno()), setup]
         try:
-            self._keeper = subprocess.Popen(
-                [sys.executable, *arguments],
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
-                cwd="/",
-            )
-            theirs.close()
-            ours.settimeout(_START_S)
-            said = await asyncio.to_thread(ours.recv, 100)
-            if said != b"ready":
-                raise EOFError("it ended")
-            self._channel = ours
-        except (OSError, EOFError) as error:
-            ours.close()
-            await self._end_keeper()
-            text = os.pread(errors, 4000, max(0, os.fstat(errors).st_size - 4000)).decode().strip()
-            reason = text.splitlines()[-1] if text else str(error)
+            with Helper.starting(
+                f"{__package__}.keeper", setup, kind=socket.SOCK_SEQPACKET
+            ) as keeper:
+                if await asyncio.to_thread(keeper.channel.recv, 100) != b"ready":
+                    raise EOFError("it ended")
+        except ChildProcessError as error:
             raise EnvironmentFailed(
-                f"this machine does not let environments be made of namespaces ({reason}); allow"
+                f"this machine does not let environments be made of namespaces ({error}); allow"
                 " user namespaces, or run the tasks in containers: --environment docker"
             ) from error
-        finally:
-            theirs.close()
-            os.close(errors)
+        self._keeper = keeper
 
     async def __aexit__(self, *_: object) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        await self._end_keeper()
-
-    async def _end_keeper(self) -> None:
         keeper, self._keeper = self._keeper, None
-        if keeper is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(keeper.pid, signal.SIGKILL)  # and with it, by the kernel, all below it
-        await asyncio.to_thread(keeper.wait)
+        if keeper is not None:
+            await asyncio.to_thread(keeper.stop)
 
     async def create(self, settings: Settings) -> Room:
         """A new room.
@@ -139,9 +96,9 @@ class Rooms:
         Raises:
             EnvironmentFailed: it could not be made.
         """
-        if self._channel is None:
+        if self._keeper is None:
             raise EnvironmentFailed("no rooms are kept; use Rooms as `async with`")
-        room = Room(await self._ask(self._channel, settings), settings)
+        room = Room(await self._ask(self._keeper, settings), settings)
         try:
             await room.prepare()
         except BaseException:
@@ -149,20 +106,20 @@ class Rooms:
             raise
         return room
 
-    async def _ask(self, channel: socket.socket, settings: Settings) -> socket.socket:
+    async def _ask(self, keeper: Helper, settings: Settings) -> socket.socket:
         """A channel to a new steward, from a new keeper if the one there was is gone."""
         ours, theirs = socket.socketpair()
         head = json.dumps(asdict(settings.resources)).encode()
         try:
             try:
-                socket.send_fds(channel, [head], [theirs.fileno()])
+                socket.send_fds(keeper.channel, [head], [theirs.fileno()])
             except OSError:
                 async with self._restarting:
-                    if self._channel is channel:
-                        await self._end_keeper()
-                        channel.close()
+                    if self._keeper is keeper:
+                        await asyncio.to_thread(keeper.stop)
                         await self._start()
-                socket.send_fds(self._channel or channel, [head], [theirs.fileno()])
+                newest = self._keeper or keeper
+                socket.send_fds(newest.channel, [head], [theirs.fileno()])
         except (OSError, EnvironmentFailed) as error:
             ours.close()
             raise EnvironmentFailed(f"the keeper of rooms is gone: {error}") from error
@@ -267,6 +224,11 @@ class Room:
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
         await self._ask({"do": "verify"})
+
+    async def doubts(self) -> Sequence[str]:
+        """See `Environment.doubts`."""
+        head, _ = await self._ask({"do": "doubts"})
+        return tuple(head["doubts"])
 
     async def end_verifier(self) -> None:
         """See `Environment.end_verifier`."""

@@ -14,38 +14,33 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import mmap
+import json
 import os
 import signal
 import socket
 import struct
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from enum import IntEnum
-from pathlib import Path
 from typing import NoReturn
 
 from coding_model_project.harbor.environment import tree
 from coding_model_project.harbor.rooms import command, root
 from coding_model_project.harbor.rooms.command import Ended, Shell
+from coding_model_project.harbor.rooms.file_origins import TESTS, Made, Provenance
 from coding_model_project.harbor.rooms.root import Base
 from coding_model_project.harbor.rooms.streams import Background
+from coding_model_project.harbor.rooms.witness import LOGS, MARK
 from coding_model_project.isolation import confine, linux
 from coding_model_project.sandbox.embedded import frames, launch
-
-TESTS, LOGS = "/tests", "/logs/verifier"
-VERIFIER_MARK = "/.verifier"
-"""A file system of the verifier's phase alone; `guard` reads what is in it."""
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _LOGS_SIZE = "64m"
 _ARGUMENTS = slice(45, 47)
 """Of proc_pid_stat(5) behind the command's name: where the arguments begin and end in memory."""
-
-_CLOCK = struct.Struct("<q")
 
 
 class _End(IntEnum):
@@ -62,7 +57,6 @@ def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -
     """Make a room and serve it until the host closes the channel. Ends the process."""
 
     def body() -> int:
-        linux.die_with_parent().make()
         linux.hide_memory()
         linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWUTS)
         _raise_loopback()
@@ -94,15 +88,17 @@ class _Room:
     def __init__(self, channel: socket.socket, shell: Shell, head: frames.Head) -> None:
         self._channel, self._shell, self._head = channel, shell, head
         self._mounted: list[str] = []
-        self._made = mmap.mmap(-1, _CLOCK.size)
-        """When the image was laid out, in nanoseconds; P writes it."""
+        self._made = os.memfd_create("made")
+        """The image as it was laid out (`Made`); P writes it."""
+        self._provenance: Provenance | None = None
+        """In the verifier's phase."""
 
     def serve(self) -> int:
         """Phase after phase. Returns an exit code."""
         while True:
             pid = os.fork()
             if pid == 0:
-                phase = _Phase(self._channel, self._shell, self._head, self._made)
+                phase = _Phase(self._channel, self._shell, self._head, self._made, self._provenance)
                 _to_the_end(self._channel, phase.serve)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if code in (_End.closed, _End.broken) or code not in list(_End):
@@ -111,31 +107,38 @@ class _Room:
             if end is _End.verify:
                 self._cover()
             elif end is _End.resume:
+                self._provenance = None
                 while self._mounted:
                     linux.unmount(self._mounted.pop())
 
     def _cover(self) -> None:
         """No process of the candidate lives from here on; its /tests and /logs/verifier are hidden."""
-        ended_ns = time.time_ns()
-        root.clear_ways((TESTS, LOGS, VERIFIER_MARK))
+        root.clear_ways((TESTS, LOGS, MARK))
         for path, size, mode in (
             (TESTS, f"{self._head['storage_mb']}m", 0o755),
             (LOGS, _LOGS_SIZE, 0o777),
-            (VERIFIER_MARK, "64k", 0o755),
+            (MARK, "64k", 0o755),
         ):
             root.fresh(path, size, mode)
             self._mounted.append(path)
-        (made_ns,) = _CLOCK.unpack(self._made[:])
-        Path(f"{VERIFIER_MARK}/state").write_text(f"{made_ns} {ended_ns}")
+        made = json.loads(os.pread(self._made, os.fstat(self._made).st_size, 0))
+        self._provenance = Provenance(Made(**made))
 
 
 class _Phase:
     """P: a PID namespace, and what is asked of the room while it lasts."""
 
     def __init__(
-        self, channel: socket.socket, shell: Shell, head: frames.Head, made: mmap.mmap
+        self,
+        channel: socket.socket,
+        shell: Shell,
+        head: frames.Head,
+        made: int,
+        provenance: Provenance | None,
     ) -> None:
         self._channel, self._shell, self._made = channel, shell, made
+        self._provenance = provenance
+        self._doubts: list[str] = []
         self._memory_mb, self._processes = head["memory_mb"], head["processes"]
         self._background = Background()
         self._init = 0
@@ -177,7 +180,9 @@ class _Phase:
                     )
                     answer, content = {"entries": packed.entries}, packed.body
                 case "made":
-                    self._made[:] = _CLOCK.pack(time.time_ns())
+                    os.pwrite(self._made, json.dumps(asdict(Made.now())).encode(), 0)
+                case "doubts":
+                    answer = {"doubts": self._doubts}
                 case "alive":
                     pass
                 case "interrupt":
@@ -214,14 +219,18 @@ class _Phase:
             linux.unmount(confine.PROC)
 
     def _run(self, request: frames.Head) -> tuple[frames.Head, bytes]:
-        ended = command.run(
+        if self._provenance is not None:
+            self._provenance.lay()
+        ended, doubts = command.run(
             self._shell,
             command.Command(**request["command"]),
             init=self._init,
             channel=self._channel,
             memory_mb=self._memory_mb,
             background=self._background,
+            provenance=self._provenance,
         )
+        self._doubts += doubts
         return _told(ended), ended.stdout + ended.stderr
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from coding_model_project.harbor.rooms.streams import Stream
+from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.sandbox.embedded import frames
 
 _SAMPLE_S = 0.05
@@ -62,6 +63,7 @@ def watch(
     timeout_s: float | None,
     memory_mb: int,
     most_processes: int,
+    witness: Witness | None = None,
 ) -> str | None:
     """Read what a command prints until it ends, or kill it with all it started."""
     deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
@@ -69,6 +71,8 @@ def watch(
     poll = select.poll()
     for fd in (pidfd, channel.fileno(), *(stream.fd for stream in streams)):
         poll.register(fd, select.POLLIN)
+    if witness is not None:
+        poll.register(witness.fd, select.POLLIN)
     sample_at = time.monotonic() + _SAMPLE_S
     killed = None
     try:
@@ -88,6 +92,8 @@ def watch(
                     stream.drain()
                     if not stream.open:
                         poll.unregister(stream.fd)
+            if witness is not None and witness.fd in ready:
+                witness.handle()
             if channel.fileno() in ready:
                 frames.receive(channel)  # whatever it asks, it can only mean this command
                 killed = "interrupted"

@@ -1,1 +1,1 @@
-"""What cannot work, said by key before verl is imported."""
+"""Refusals by key, before verl is imported."""

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import psutil
 from rich.table import Table
 
-from coding_model_project.evaluation.statistics.intervals import bootstrap_interval, paired_test
+from coding_model_project.data.problems import read_problems, write_problems
+from coding_model_project.evaluation.results import METRICS, read_evaluation
+from coding_model_project.evaluation.statistics.intervals import paired_test
 from coding_model_project.isolation.processes import start_sentinel
 from coding_model_project.launch.commands import console, logged_series, run, timed, train
+from coding_model_project.launch.demo.demo_evaluation import DATASET
 from coding_model_project.launch.memory import PeakMemory
+from coding_model_project.types import Problem
 
 DATA = Path("data/tinycode")
 OUT = Path("outputs/demo")
+N_PROBLEMS = 200
 SFT_STEPS = 40
 GRPO_STEPS = 24
 ALPHA = 0.01
 Document = dict[str, Any]
-"""A file of JSON: evaluation.json, or summary.json made of it."""
+"""The content of summary.json."""
 
 
 def main() -> int:
@@ -36,17 +42,15 @@ def main() -> int:
         sft, continued, policy = _train(seconds)
         models = {"base": DATA / "base", "sft": sft, "sft_continued": continued, "grpo": policy}
         with timed("evaluation", seconds):
+            problems = read_problems(DATA / "problems.jsonl")
+            held_out = [problem for problem in problems if problem.split == "test"][:N_PROBLEMS]
+            write_problems(OUT / "held_out.jsonl", held_out)
             named = [f"{name}={path}" for name, path in models.items()]
-            run(
-                [
-                    "coding_model_project.launch.demo.demo_evaluation",
-                    str(DATA),
-                    str(OUT / "evaluation.json"),
-                    *named,
-                ]
-            )
-    summary = summarise(json.loads((OUT / "evaluation.json").read_text()))
-    summary["solve_rate_by_level"] = by_level(json.loads((OUT / "evaluation.json").read_text()))
+            module = "coding_model_project.launch.demo.demo_evaluation"
+            run([module, str(OUT / "held_out.jsonl"), str(OUT / "evaluation"), *named])
+    rates = {name: sampled_rates(OUT / "evaluation", name, held_out) for name in models}
+    summary = summarise(OUT / "evaluation", rates)
+    summary["solve_rate_by_level"] = by_level(rates, held_out)
     summary["sft_validation_loss"] = dict(logged_series(OUT / "sft", "val/loss"))
     summary["tokens"] = token_proof()
     summary["grpo_step_s"] = step_split()
@@ -115,25 +119,37 @@ def step_split() -> dict[str, float]:
     return {part: round(total / n_steps, 3) for part, total in sums.items()}
 
 
-def summarise(evaluation: Document) -> Document:
-    """The table's numbers: sampled pass@1 with problem-clustered intervals, and paired tests."""
-    rates = {
-        name: scores["sampled"]["per_problem"] for name, scores in evaluation["models"].items()
-    }
+def sampled_rates(evaluation: Path, model: str, problems: Sequence[Problem]) -> list[float]:
+    """Each problem's share of accepted samples, in the problems' order."""
+    groups = read_evaluation(evaluation / "sampled" / model).by_problem(DATASET)
+    return [fmean(result.passed is True for result in groups[problem.id]) for problem in problems]
+
+
+def summarise(evaluation: Path, rates: Mapping[str, Sequence[float]]) -> Document:
+    """The table's numbers: sampled pass@1 with problem-clustered intervals, and paired tests.
+
+    Args:
+        evaluation: the folder that `demo_evaluation` left.
+        rates: of each model, as `sampled_rates` gives them.
+    """
     phases = []
-    for name, scores in evaluation["models"].items():
-        low, high = bootstrap_interval(rates[name])
-        greedy = scores["greedy"]["per_problem"]
+    for name in rates:
+        greedy, sampled = (
+            json.loads((evaluation / protocol / name / METRICS).read_text())[DATASET]
+            for protocol in ("greedy", "sampled")
+        )
+        pass_at_1 = sampled["pass@k"]["1"]
+        shares = {"accepted": sampled["accepted"], **sampled["errors"]}
         phases.append(
             {
                 "name": name,
-                "pass_at_1": _mean(rates[name]),
-                "greedy": _mean(greedy),
-                "ci95": [low, high],
-                "n_problems": len(rates[name]),
-                "errors": scores["sampled"]["errors"],
-                "tokens": scores["sampled"]["tokens"] + scores["greedy"]["tokens"],
-                "judge_s": scores["sampled"]["judge_s"] + scores["greedy"]["judge_s"],
+                "pass_at_1": pass_at_1["value"],
+                "greedy": greedy["accepted"],
+                "ci95": [pass_at_1["low"], pass_at_1["high"]],
+                "n_problems": sampled["problems"],
+                "errors": {error: share for error, share in shares.items() if share},
+                "tokens": int(greedy["tokens"]["total"] + sampled["tokens"]["total"]),
+                "judge_s": greedy["judge_s"]["total"] + sampled["judge_s"]["total"],
             }
         )
     comparisons = {
@@ -149,21 +165,18 @@ def summarise(evaluation: Document) -> Document:
     }
 
 
-def by_level(evaluation: Document) -> dict[str, dict[int, float]]:
+def by_level(
+    rates: Mapping[str, Sequence[float]], problems: Sequence[Problem]
+) -> dict[str, dict[int, float]]:
     """Sampled pass@1 by the tasks' difficulty level: higher levels are to be harder."""
-    levels = evaluation["levels"]
-    rates: dict[str, dict[int, float]] = {}
-    for name, scores in evaluation["models"].items():
-        per_problem = scores["sampled"]["per_problem"]
-        rates[name] = {
-            level: _mean([r for r, of in zip(per_problem, levels, strict=True) if of == level])
+    levels = [problem.difficulty or 0 for problem in problems]
+    return {
+        name: {
+            level: fmean(rate for rate, of in zip(found, levels, strict=True) if of == level)
             for level in sorted(set(levels))
         }
-    return rates
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+        for name, found in rates.items()
+    }
 
 
 def significant(summary: Document) -> bool:

@@ -1,94 +1,74 @@
-"""Evaluates several models of one architecture on the held-out tasks, greedily and by sampling.
+"""Evaluations of several models of one architecture by one vLLM engine, greedily and by sampling.
 
-python -m coding_model_project.launch.demo.demo_evaluation DATA_DIR OUT.json NAME=MODEL [NAME=MODEL ...]
+python -m coding_model_project.launch.demo.demo_evaluation PROBLEMS OUT NAME=MODEL [NAME=MODEL ...]
+
+OUT/{greedy,sampled}/NAME are folders of evaluations like any other: resumable, and comparable by
+`eval compare`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
+import shutil
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
-from coding_model_project.data.problems import read_problems
-from coding_model_project.errors import UngradableError
-from coding_model_project.evaluation.backends.generation import Sampling, VllmGenerator
-from coding_model_project.grading.batch import judge_completions
-from coding_model_project.grading.judge import open_judge
-from coding_model_project.grading.prompts import PromptStyle, solve_messages
+from omegaconf import DictConfig
+
+from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+from coding_model_project.evaluation.backends.vllm_backend import VllmBackend, VllmEngine
+from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.protocols import GREEDY, SAMPLED
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.launch.device import prepare_environment
-from coding_model_project.sandbox.sandbox_config import SandboxConfig
-from coding_model_project.types import Problem, Verdict
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.inputs import inputs_of
+from coding_model_project.runs.provenance import command_line
 
-N_PROBLEMS = 200
-N_SAMPLES = 8
-MAX_TOKENS = 96
+DATASET = "held_out"
+PROTOCOLS = {GREEDY.name: {}, SAMPLED.name: {"n": 8, "temperature": 1.0, "top_p": 1.0}}
+"""Changes of each protocol."""
+_MODEL_KEY = "coding.evaluation.model"
 
 
-def main(data_dir: Path, out: Path, models: dict[str, str]) -> None:
-    problems = [p for p in read_problems(data_dir / "problems.jsonl") if p.split == "test"][
-        :N_PROBLEMS
-    ]
-    prompts = [solve_messages(problem, style=PromptStyle.bare) for problem in problems]
+def main(problems: Path, out: Path, models: dict[str, str]) -> None:
+    """Evaluate each model by each protocol; those that have finished are passed over."""
     prepare_environment("cpu")
-    generator = VllmGenerator(next(iter(models.values())), max_model_len=192, dtype="float32")
-    result: dict[str, Any] = {
-        "problems": [p.id for p in problems],
-        "levels": [p.difficulty for p in problems],
-        "models": {},
-    }
+    engine = VllmEngine(max_model_len=192, dtype="float32", on_cpu=True)
     for name, model in models.items():
-        generator.load(model)
-        scores: dict[str, Any] = {"model": model}
-        for mode, sampling in (
-            ("greedy", Sampling(max_tokens=MAX_TOKENS)),
-            ("sampled", Sampling(n=N_SAMPLES, temperature=1.0, max_tokens=MAX_TOKENS)),
-        ):
-            completions = generator.generate(prompts, sampling)
-            texts = [[c.text for c in group] for group in completions]
-            started = time.monotonic()
-            rates, errors = asyncio.run(_judge(problems, texts))
-            scores[mode] = {
-                "per_problem": rates,
-                "errors": errors,
-                "tokens": sum(c.n_tokens for group in completions for c in group),
-                "judge_s": round(time.monotonic() - started, 2),
-            }
-        print(
-            f"{name}: greedy {_mean(scores['greedy']['per_problem']):.3f}, "
-            f"sampled {_mean(scores['sampled']['per_problem']):.3f}",
-            flush=True,
-        )
-        result["models"][name] = scores
-    out.write_text(json.dumps(result) + "\n")
+        rates = []
+        for protocol in PROTOCOLS:
+            config = _config(problems, out / protocol / name, model, protocol)
+            _forget_another_model(config)
+            metrics = evaluate(
+                evaluation_settings(coding_of(config)),
+                VllmBackend(model, engine),
+                config=config,
+                command=command_line(),
+                say=lambda _: None,  # the demo's table comes at its end
+            )
+            rates.append(f"{protocol} {metrics[DATASET]['accepted']:.3f}")
+        print(f"{name}: {', '.join(rates)}", flush=True)
 
 
-async def _judge(
-    problems: list[Problem], texts: list[list[str]]
-) -> tuple[list[float], dict[str, float]]:
-    """Accepted share per problem, and the share of each error group over all samples."""
-    async with open_judge(SandboxConfig(), style=PromptStyle.bare, stop_early=True) as judge:
-        outcomes = await judge_completions(problems, texts, judge.hidden)
-    graded = [[_graded(outcome) for outcome in group] for group in outcomes]
-    flat = [verdict for group in graded for verdict in group]
-    errors: dict[str, float] = {}
-    for verdict in flat:
-        error = verdict.error.group if verdict.error else "accepted"
-        errors[str(error)] = errors.get(str(error), 0.0) + 1 / len(flat)
-    return [_mean([float(v.passed) for v in group]) for group in graded], errors
+def _config(problems: Path, folder: Path, model: str, protocol: str) -> DictConfig:
+    return new_config(
+        {"run_dir": str(folder), "prompt": PromptStyle.bare},
+        {
+            "model": model,
+            "datasets": [f"{DATASET}={problems}"],
+            "protocol": protocol,
+            **PROTOCOLS[protocol],
+            "max_tokens": 96,
+            "stop_early": True,
+        },
+    )
 
 
-def _graded(outcome: Verdict | UngradableError) -> Verdict:
-    """An outage is never a score: it ends the evaluation."""
-    if isinstance(outcome, UngradableError):
-        raise outcome
-    return outcome
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+def _forget_another_model(config: DictConfig) -> None:
+    """Delete an evaluation of what was in the model's folder before it was trained anew."""
+    run = RunFolder(Path(config.coding.run_dir))
+    if run.run_json.exists() and not inputs_of(config, _MODEL_KEY).items() <= run.inputs().items():
+        shutil.rmtree(run.path)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from rich.table import Table
 
 from coding_model_project.errors import ConfigError
@@ -25,8 +24,9 @@ from coding_model_project.evaluation.statistics.significance import ALPHA, holm
 from coding_model_project.launch.commands import console
 from coding_model_project.launch.pipeline.steps import Done, Phase
 from coding_model_project.reports import write_report
-from coding_model_project.reports.comparison_page import charts
-from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.reports.comparison_page import comparison_charts
+from coding_model_project.reports.page import write_page
+from coding_model_project.runs.folder import RunFolder, write_json
 
 EVALUATED = ("evaluation", "rounds")
 """Steps that measure a model; the others make it."""
@@ -74,7 +74,7 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
     lines[-1:-1] = [rounds_line(phase.evaluation, phase.rounds) for phase in phases if phase.rounds]
     content = {"phases": [asdict(row) for row in rows], "peak_memory_gb": round(peak_gb, 2)}
     write_json(root / "summary.json", content)
-    write_text(root / "report.html", _page(rows, lines))
+    _write_page(root / "report.html", rows, lines)
     console.print(_table("phases", RESULT_COLUMNS, map(result_cells, rows)))
     console.print(_table("what they cost", COST_COLUMNS, map(cost_cells, rows)))
     for line in lines:
@@ -216,18 +216,17 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
     return table
 
 
-def _page(rows: Sequence[Row], lines: Sequence[str]) -> str:
+def _write_page(out: Path, rows: Sequence[Row], lines: Sequence[str]) -> None:
     pairs = tuple(row.gain for row in rows if row.gain is not None)
-    figure = charts(Comparison(k=1, pairs=pairs, notes=()))
-    template = jinja2.Environment(autoescape=True).from_string(
-        Path(__file__).with_name("report.html").read_text()
-    )
-    return template.render(
+    write_page(
+        out,
+        "Phases, each from the model of the one before",
+        comparison_charts(Comparison(k=1, pairs=pairs, notes=())),
+        template=Path(__file__).with_name("report.html"),
         tables=[
             (RESULT_COLUMNS, [result_cells(row) for row in rows]),
             (COST_COLUMNS, [cost_cells(row) for row in rows]),
         ],
         errors={row.phase: row.errors for row in rows},
         lines=lines,
-        chart=figure.to_html(full_html=False, include_plotlyjs=True),
     )

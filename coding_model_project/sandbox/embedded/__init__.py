@@ -5,8 +5,8 @@
           └ one process per program, which only compiles it
               └ one process per input: confined, then runs the program
 
-A program with a single input takes one process instead of two. One process may answer several tests only
-with `share_processes`, which is off by default.
+A program with a single input takes one process instead of two. One process may answer several inputs
+of a program that keeps nothing between them (`fast_path`), which is off by default.
 
 `EmbeddedSandbox` is imported on first use, so that the zygote, which lives in this package too,
 starts without the host's side.

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from coding_model_project.sandbox.embedded import exchange
 from coding_model_project.sandbox.embedded.crossing import (
     Oversized,
     Pipe,
@@ -31,8 +32,11 @@ from coding_model_project.sandbox.embedded.crossing import (
     to_picture,
 )
 
-ANSWER, READER, WRITER = 3, 4, 5
-"""Descriptors: what the tests say, the program's answers, and requests to it."""
+ANSWER, READER, WRITER, REQUESTS = 3, 4, 5, 6
+"""Descriptors: what the tests say, the program's answers, requests to it, and the tests (`exchange`)."""
+
+MORE, LAST = b"+", b"."
+"""First byte of an answer: whether more tests may be sent."""
 
 _FILE = "tests.py"
 _LINE_CHARS = 500
@@ -225,59 +229,123 @@ def _error(operation: str, name: str, text: str) -> Exception:
 # ── running them ──────────────────────────────────────────────────────────────────────────────────
 
 
-def run(source: bytes, entry_point: str | None, max_bytes: int) -> NoReturn:
-    """Run the tests in this process, write what became of them, and end the process.
+def run(entry_point: str | None, max_bytes: int) -> NoReturn:
+    """Run tests in this process as they come, and answer what became of them; ends the process.
 
-    They pass only if every line ran: `{"passed": true}` is written last of all.
+    Later ones see what the earlier left in the program and in their own names. They pass only if every
+    line ran: `{"passed": true}` is sent last of all.
 
     Args:
         max_bytes: longest answer accepted of the program.
     """
-    try:
-        said = _outcome(source, entry_point, Pipe(READER, WRITER, max_bytes))
-    except BaseException as error:  # noqa: BLE001 - e.g. no memory left to say more
-        said = {"failed": "raised", "line": type(error).__name__}
+    tests = _Tests(entry_point, Caller(Pipe(READER, WRITER, max_bytes)))
     with contextlib.suppress(BaseException):
-        os.write(ANSWER, json.dumps(said).encode())
+        while (source := exchange.receive(REQUESTS)) is not None:
+            said = json.dumps(tests.outcome(source)).encode()
+            if tests.caller.failure is not None:  # the program is gone, or out of step
+                exchange.send(ANSWER, LAST + said)
+                break
+            exchange.send(ANSWER, MORE + said)
     os._exit(0)
 
 
-def _outcome(source: bytes, entry_point: str | None, pipe: Pipe) -> dict[str, Any]:
-    try:
-        code = compile(source, _FILE, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        return {"failed": "data", "line": _text(error)}
-    caller = Caller(pipe)
-    try:
-        _run(code, entry_point, caller)
-        said: dict[str, Any] = {"passed": True}
-    except MemoryError as error:
-        said = {"failed": "memory", "line": _line(error, source)}
-    except AssertionError as error:
-        kind = "raised" if getattr(error, "of_program", False) else "assertion"
-        said = {"failed": kind, "line": _line(error, source)}
-    except BaseException as error:  # noqa: BLE001 - the tests' own exit would be no pass either
-        said = {"failed": "raised", "line": f"{_line(error, source)} {_text(error)}".strip()}
-    if caller.failure is not None:
-        return {"line": "", **said, "passed": False, "failed": caller.failure}
-    return said
+def run_all(sources: list[bytes], entry_point: str | None, max_bytes: int) -> NoReturn:
+    """As `run`, for tests that are known at once; a line is written for each when it has run."""
+    tests = _Tests(entry_point, Caller(Pipe(READER, WRITER, max_bytes)))
+    with contextlib.suppress(BaseException):
+        for source in sources:
+            os.write(ANSWER, json.dumps(tests.outcome(source)).encode() + b"\n")
+            if tests.caller.failure is not None:
+                break
+    os._exit(0)
 
 
-def _run(code: types.CodeType, entry_point: str | None, caller: Caller) -> None:
-    namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
-    modules, others = caller.names()
-    used = _names_in(code) - set(dir(builtins)) - {entry_point}
-    for name in used & others:
-        namespace[name] = caller.ask("find", name)
-    for name in used & modules & set(sys.stdlib_module_names):
-        namespace[name] = __import__(name)
-    candidate = caller.ask("find", entry_point) if entry_point else None
-    if entry_point:
-        namespace[entry_point.rpartition(".")[2]] = namespace["candidate"] = candidate
-    exec(code, namespace)
-    check = namespace.get("check")
-    if entry_point and isinstance(check, types.FunctionType):
-        check(candidate)
+class _Tests:
+    """Tests of one program, and the names they have."""
+
+    def __init__(self, entry_point: str | None, caller: Caller) -> None:
+        self.caller = caller
+        self._entry_point = entry_point
+        self._namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
+        self._defined: tuple[set[str], set[str]] | None = None
+        self._candidate: Any = None
+        """The program's function, by its handle."""
+        self._own: set[str] = set()
+        """Names that tests have set, which are not the program's from then on."""
+
+    def outcome(self, source: bytes) -> dict[str, Any]:
+        """Run tests; what became of them, as JSON has it."""
+        try:
+            return self._outcome(source)
+        except BaseException as error:  # noqa: BLE001 - e.g. no memory left to say more
+            return {"failed": "raised", "line": type(error).__name__}
+
+    def _outcome(self, source: bytes) -> dict[str, Any]:
+        try:
+            code = compile(source, _FILE, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            return {"failed": "data", "line": _text(error)}
+        try:
+            self._run(code, _set_in(source))
+            said: dict[str, Any] = {"passed": True}
+        except MemoryError as error:
+            said = {"failed": "memory", "line": _line(error, source)}
+        except AssertionError as error:
+            kind = "raised" if getattr(error, "of_program", False) else "assertion"
+            said = {"failed": kind, "line": _line(error, source)}
+        except BaseException as error:  # noqa: BLE001 - the tests' own exit would be no pass either
+            said = {"failed": "raised", "line": f"{_line(error, source)} {_text(error)}".strip()}
+        if self.caller.failure is not None:
+            return {"line": "", **said, "passed": False, "failed": self.caller.failure}
+        return said
+
+    def _run(self, code: types.CodeType, sets: set[str]) -> None:
+        if self._defined is None:
+            self._defined = self.caller.names()
+        modules, others = self._defined
+        namespace, entry_point = self._namespace, self._entry_point
+        used = _names_in(code) - set(dir(builtins)) - {entry_point}
+        for name in (
+            used & others
+        ) - self._own:  # anew each time: the program may have set it again
+            namespace[name] = self.caller.ask("find", name)
+        for name in used & modules & set(sys.stdlib_module_names) - self._own:
+            namespace[name] = __import__(name)
+        if entry_point and self._candidate is None:
+            self._candidate = self.caller.ask("find", entry_point)
+            namespace[entry_point.rpartition(".")[2]] = namespace["candidate"] = self._candidate
+        before = namespace.get("check")
+        try:
+            exec(code, namespace)
+        finally:
+            self._own |= sets & namespace.keys()
+        check = namespace.get("check")
+        if entry_point and isinstance(check, types.FunctionType) and check is not before:
+            check(self._candidate)
+
+
+def _set_in(source: bytes) -> set[str]:
+    """Names that a source sets, in whatever scope. Without `ast`, which is not everywhere at hand."""
+    pending: list[Any] = [compile(source, _FILE, "exec", _ONLY_TREE, dont_inherit=True)]
+    names: set[str] = set()
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending += node
+        elif hasattr(node, "_fields"):
+            kind = type(node).__name__
+            if kind == "Name" and type(node.ctx).__name__ != "Load":
+                names.add(node.id)
+            elif kind in ("FunctionDef", "AsyncFunctionDef", "ClassDef", "ExceptHandler"):
+                names.add(str(node.name))
+            elif kind == "alias":
+                names.add((node.asname or node.name).partition(".")[0])
+            pending += [getattr(node, field, None) for field in node._fields]
+    return names
+
+
+_ONLY_TREE = 0x400
+"""`ast.PyCF_ONLY_AST`."""
 
 
 def _names_in(code: types.CodeType) -> set[str]:

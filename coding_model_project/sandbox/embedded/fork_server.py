@@ -22,10 +22,10 @@ from typing import Any
 
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import FIRST_KEPT, Steps
-from coding_model_project.sandbox.embedded.languages.binaries import cache_folder
+from coding_model_project.sandbox.embedded.languages import binaries
 
 SOURCE = Path(__file__).with_suffix(".c")
-_FLAGS = ("-O2", "-shared", "-fPIC", "-Wl,-z,now")
+FLAGS = ("-O2", "-shared", "-fPIC", "-Wl,-z,now")
 _BUILD_S = 60.0
 _MAX_HEAD = 512
 SOURCE_FD = FIRST_KEPT + 4
@@ -39,14 +39,17 @@ def library() -> Path | None:
     if compiler is None:
         return None
     told = Path(compiler).resolve().stat()
-    made_from = (SOURCE.read_bytes(), compiler, told.st_size, told.st_mtime_ns, _FLAGS)
-    path = cache_folder() / f"fork_server-{hashlib.sha256(repr(made_from).encode()).hexdigest()}.so"
+    made_from = (SOURCE.read_bytes(), compiler, told.st_size, told.st_mtime_ns, FLAGS)
+    path = (
+        binaries.cache_folder()
+        / f"fork_server-{hashlib.sha256(repr(made_from).encode()).hexdigest()}.so"
+    )
     if path.exists():
         return path
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
             made = Path(folder) / path.name
-            command = [compiler, *_FLAGS, str(SOURCE), "-o", str(made)]
+            command = [compiler, *FLAGS, str(SOURCE), "-o", str(made)]
             subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_S)
             ctypes.PyDLL(str(made))  # does it load?
             with made.open("rb") as file:
@@ -213,11 +216,6 @@ def function(plan: Plan) -> str | None:
     """In a test's process: which function to call; None for a script."""
     head = plan.head
     return json.loads(head).get("function") if b"function" in head else None
-
-
-def has_calls(plan: Plan) -> bool:
-    """In a test's process: whether it was given the arguments of several calls."""
-    return plan.head.endswith(b'"calls": true}')
 
 
 def read_all(descriptor: int) -> bytes:

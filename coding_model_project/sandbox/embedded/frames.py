@@ -24,6 +24,12 @@ def send(channel: socket.socket, head: Head, body: bytes = b"") -> None:
     channel.sendall(_LENGTHS.pack(len(encoded), len(body)) + encoded + body)
 
 
+def send_head(channel: socket.socket, head: Head, n: int) -> None:
+    """Send a frame's head, which a body of `n` bytes must follow. As `send`."""
+    encoded = json.dumps(head).encode()
+    channel.sendall(_LENGTHS.pack(len(encoded), n) + encoded)
+
+
 def receive(channel: socket.socket) -> tuple[Head, bytes]:
     """The next frame.
 

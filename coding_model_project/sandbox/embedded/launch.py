@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from coding_model_project.isolation import confine, linux, seccomp
 from coding_model_project.isolation.confine import Confinement, Tier
-from coding_model_project.sandbox.embedded import one_test
+from coding_model_project.sandbox.embedded import forked
 from coding_model_project.types import Limits
 
 _AS_MARGIN = 64 << 20
@@ -131,7 +131,8 @@ def _become(
         if place.folder is not None:
             os.chdir(place.folder)
         elif place.confinement.tier is Tier.namespaces:
-            _make(confine.scratch(sum(map(len, place.files.values()))))
+            room = confine.Room.of({name: len(data) for name, data in place.files.items()})
+            _make(confine.scratch(room))
             confine.write_files(place.files)
         else:
             os.chdir("/")
@@ -256,7 +257,7 @@ def watch(
             killed = "output"
         elif use.processes > _MAX_PROCESSES:
             killed = "processes"
-        elif use.threads > one_test.MAX_THREADS:
+        elif use.threads > forked.MAX_THREADS:
             killed = "threads"
         elif poll.poll(
             1 + int(1000 * min(wall_left_s, max(cpu_left_s, 0.002), place.profile.sample_s))
@@ -285,7 +286,7 @@ class _Use:
             cpu_s = 0.0
             with suppress(OSError):
                 cpu_s = time.clock_gettime((~root << 3) | 2)  # see clock_getcpuclockid(3)
-            return cls(cpu_s=cpu_s, processes=1, threads=one_test.links(proc, f"{root}/task"))
+            return cls(cpu_s=cpu_s, processes=1, threads=forked.links(proc, f"{root}/task"))
         return cls._of_tree(proc, root, whole_tree=profile is Profile.shell)
 
     @classmethod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from coding_model_project.errors import DataError
 from coding_model_project.sandbox.embedded import answers
@@ -24,20 +25,50 @@ from coding_model_project.types import (
 )
 
 
-def requests(given: Input, limits: Limits) -> list[tuple[Head, bytes]]:
-    """The frames that ask for one input. Asserts take two: only their own process reads the second."""
+def requests(given: Input, limits: Limits, *, keep: bool = False) -> list[tuple[Head, bytes]]:
+    """The frames that ask for one input. Asserts take two: only their own process reads the second.
+
+    Args:
+        keep: the processes of asserts live on, for those that continue them.
+    """
     match given:
         case Stdin():
             return [({}, given.text.encode("utf-8", "surrogatepass"))]
         case Call():
             return [({"function": given.function}, answers.encode(given.args))]
         case Asserts():
-            head = {"asserts": given.entry_point, "within": [limits.cpu_s, limits.wall_s]}
+            head = {
+                "purpose": ["asserts", given.entry_point],
+                "within": [limits.cpu_s, limits.wall_s],
+                "continues": given.continues,
+                "keep": keep,
+            }
             return [(head, b""), ({}, given.source.encode())]
         case Files():
             texts = [text.encode("utf-8", "surrogatepass") for text in given.contents.values()]
             head = {"arguments": list(given.contents), "sizes": [len(text) for text in texts]}
             return [(head, b"".join(texts))]
+
+
+def kind_to_share(inputs: Sequence[Input]) -> str | None:
+    """The kind of several inputs that one process might answer; None if they are not all of one."""
+    kinds = {type(given) for given in inputs} if len(inputs) > 1 else set()
+    if kinds == {Call}:
+        return "calls"
+    return "scripts" if kinds == {Stdin} else None
+
+
+def shared_requests(given: Input, limits: Limits) -> list[tuple[Head, bytes]]:
+    """The frames that ask the process that answers several inputs for one."""
+    ((head, body),) = requests(given, limits)
+    purpose = ["calls", head["function"]] if isinstance(given, Call) else ["scripts", None]
+    asked = {
+        "purpose": purpose,
+        "within": [limits.cpu_s, limits.wall_s],
+        "continues": isinstance(given, Call | Stdin) and not given.apart,
+        "keep": True,
+    }
+    return [(asked, b""), ({}, body)]
 
 
 def syntax_error(reason: str) -> Execution:
@@ -61,6 +92,23 @@ class Ended:
     printed: bytes = b""
     answered: bytes = b""
     stderr: str = ""
+
+    def was_seen(self, *, alone: bool) -> bool:
+        """True for an end that is the program's doing, not a failure to confine its process.
+
+        Args:
+            alone: whether the program came with its only input, and was compiled by this process: the
+                compiler may crash on a source.
+        """
+        crashed = self.exit < 0 and self.exit != -signal.SIGKILL
+        return self.confined or (alone and (self.refused or crashed))
+
+    @property
+    def refusal(self) -> Execution | None:
+        """Of a program that came alone and was not run, since it does not compile."""
+        if self.confined:
+            return None
+        return syntax_error(self.stderr if self.refused else "the compiler crashed")
 
     @classmethod
     def read(cls, head: Head, body: bytes) -> Ended:
@@ -105,6 +153,17 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
         cpu_s=ended.cpu_s,
         wall_s=ended.wall_s,
     )
+
+
+def shared_execution(given: Input, ended: Ended, limits: Limits) -> Execution | None:
+    """One input's execution in a process that answers several; None if it is to run on its own."""
+    if ended.exit or ended.killed or ended.full or ended.cpu_s > limits.cpu_s or not ended.answered:
+        return None
+    if isinstance(given, Call):
+        answered, code = ended.answered[1:], 0 if ended.answered.startswith(b"=") else 1
+    else:
+        answered, code = b"", int(ended.answered)
+    return execution(given, replace(ended, answered=answered, exit=code), limits)
 
 
 @dataclass(frozen=True, slots=True)

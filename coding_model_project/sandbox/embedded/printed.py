@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import time
@@ -11,7 +12,8 @@ from typing import Any
 from coding_model_project.sandbox.embedded import frames
 from coding_model_project.types import Limits
 
-_STDERR_TAIL = 2000
+STDERR_TAIL = 2000
+"""Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,17 @@ class Outputs:
     answer: int
 
     @classmethod
-    def create(cls) -> Outputs:
-        return cls(*(os.memfd_create(name) for name in ("out", "err", "answer")))
+    def create(cls, *, appending: bool = False) -> Outputs:
+        """Make the files.
+
+        Args:
+            appending: their writer begins anew when they are emptied.
+        """
+        made = cls(*(os.memfd_create(name) for name in ("out", "err", "answer")))
+        if appending:
+            for fd in made.descriptors:
+                fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+        return made
 
     @property
     def descriptors(self) -> tuple[int, int, int]:
@@ -41,22 +52,68 @@ class Outputs:
         started: float,
     ) -> None:
         """Send what became of an input, and close these."""
-        wall_s = time.monotonic() - started
-        cap = limits.output_kb << 10
-        sizes = [os.fstat(fd).st_size for fd in self.descriptors]
-        printed = os.pread(self.out, min(sizes[0], cap), 0)
-        answered = os.pread(self.answer, min(sizes[2], cap), 0)
-        tail = os.pread(self.err, _STDERR_TAIL, max(0, sizes[1] - _STDERR_TAIL))
-        for fd in self.descriptors:
-            os.close(fd)
-        result = {
+        ended = {
             "confined": confined,
             "exit": os.waitstatus_to_exitcode(status),
             "killed": killed,
             "cpu_s": usage.ru_utime + usage.ru_stime,
-            "wall_s": wall_s,
-            "full": max(sizes) >= cap,
-            "printed": len(printed),
-            "answered": len(answered),
+            "wall_s": time.monotonic() - started,
         }
-        frames.send(channel, result, printed + answered + tail)
+        self.send_with(channel, limits.output_kb << 10, ended, None)
+        self.close()
+
+    def send_with(
+        self, channel: socket.socket, cap: int, ended: frames.Head, answered: bytearray | None
+    ) -> None:
+        """Send how an input ended, its answer, and what was printed, each at most `cap` bytes.
+
+        The content goes past this process's memory, which later ones are forked from.
+
+        Args:
+            answered: the answer, if it is not in its file.
+        """
+        out, err, answer = (os.fstat(fd).st_size for fd in self.descriptors)
+        printed = min(out, cap)
+        in_file = min(answer, cap)
+        head = {
+            **ended,
+            "full": max(out, err, answer) >= cap,
+            "printed": printed,
+            "answered": in_file if answered is None else len(answered),
+        }
+        tail = min(err, STDERR_TAIL)
+        frames.send_head(channel, head, printed + head["answered"] + tail)
+        _pass_on(channel, self.out, 0, printed)
+        if answered is None:
+            _pass_on(channel, self.answer, 0, in_file)
+        else:
+            channel.sendall(answered)
+        _pass_on(channel, self.err, err - tail, tail)
+
+    def has_reached(self, cap: int) -> bool:
+        """Return true if as much was printed as may be."""
+        return any(os.fstat(fd).st_size >= cap for fd in (self.out, self.err))
+
+    def empty(self) -> None:
+        """Forget what was printed, for the next input."""
+        for fd in (self.out, self.err):
+            os.ftruncate(fd, 0)
+            os.lseek(fd, 0, os.SEEK_SET)
+
+    def are_empty(self) -> bool:
+        """Return true if nothing was printed since they were emptied."""
+        return not any(os.fstat(fd).st_size for fd in (self.out, self.err))
+
+    def close(self) -> None:
+        for fd in self.descriptors:
+            os.close(fd)
+
+
+def _pass_on(channel: socket.socket, file: int, at: int, n: int) -> None:
+    """Send part of a file; zeros for what its writer takes away meanwhile."""
+    while n:
+        sent = os.sendfile(channel.fileno(), file, at, n)
+        if not sent:
+            channel.sendall(bytes(n))
+            return
+        at, n = at + sent, n - sent

@@ -5,11 +5,10 @@ from __future__ import annotations
 import _io
 import _thread
 import atexit
+import builtins
 import contextlib
 import gc
-import json
 import os
-import resource
 import sys
 import traceback
 import types
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from coding_model_project import codec
-from coding_model_project.sandbox.embedded import callee
+from coding_model_project.sandbox.embedded import callee, exchange
 
 OUT_OF_MEMORY = 77
 """Exit code after an uncaught MemoryError, with its name at the end of standard error."""
@@ -25,10 +24,18 @@ OUT_OF_MEMORY = 77
 ANSWER = 3
 """Descriptor a call's value is written to."""
 
-_MUCH_KB = 64 << 10
+_OUR_FILES = (__file__, callee.__file__)
 
 READER, WRITER = 3, 4
 """Descriptors of a program that tests call: their requests, and its answers."""
+
+READY = b""
+"""Sent by a program that answers several inputs, once it can be asked."""
+
+_REQUESTS = 4
+"""Descriptor of a program that answers several inputs, besides `ANSWER` (`exchange`)."""
+
+_RECURSION_LIMIT = sys.getrecursionlimit()
 
 
 def run_script(code: types.CodeType) -> NoReturn:
@@ -41,20 +48,14 @@ def run_call(code: types.CodeType, function: str, data: bytes) -> NoReturn:
     _run(lambda: _answer(code, function, data))
 
 
-def run_calls(code: types.CodeType, function: str, data: bytes, *, stateless: bool) -> NoReturn:
-    """Call one of the program's functions several times.
+def run_calls(code: types.CodeType, function: str) -> NoReturn:
+    """Call one of the program's functions as often as it is asked, each time on what comes then."""
+    _run(lambda: _answer_each(code, function))
 
-    Each call writes a line: `=`, how much was printed so far, a space and its encoded value, or `!` and
-    the same with what it raised.
 
-    Args:
-        data: JSON: encoded lists of arguments, in lists of those that may see what others leave in
-            an object of the program's, as the asserts of one test do.
-        stateless: whether to. If not, the first call is made, as by `run_call`.
-    """
-    if stateless:
-        _run(lambda: _answer_each(code, function, data))
-    _run(lambda: _answer(code, function, json.dumps(json.loads(data)[0][0]).encode()))
+def run_scripts(code: types.CodeType) -> NoReturn:
+    """Run the program as a script as often as it is asked, each time on new standard input."""
+    _run(lambda: _run_each(code))
 
 
 def run_callee(code: types.CodeType) -> NoReturn:
@@ -80,40 +81,120 @@ def _run(body: Callable[[], object]) -> NoReturn:
 
 
 def _namespace(code: types.CodeType, name: str) -> types.ModuleType:
-    """Execute the program as a module of this name."""
+    """Execute the program as a module of this name, with the path that an interpreter would give it."""
     module = types.ModuleType(name)
+    module.__dict__["__builtins__"] = builtins.__dict__  # not this module's (`fusion.inside`)
+    module.__file__ = os.path.abspath(code.co_filename)  # noqa: PTH100 - every test comes by here
     sys.modules[name] = module
     exec(code, module.__dict__)
     return module
 
 
 def _answer(code: types.CodeType, name: str, data: bytes) -> None:
-    function = callee.find(_namespace(code, "solution"), name)
-    arguments: Any = codec.loads(data)
-    _write(codec.dumps(function(*arguments)))
+    _write(_value(_namespace(code, "solution"), name, data))
 
 
-def _answer_each(code: types.CodeType, name: str, data: bytes) -> None:
+def _answer_each(code: types.CodeType, name: str) -> None:
+    """`READY`; then each answer is `=` and the call's encoded value, or `!` where it raised."""
+    _prepare()
+    _leave_frames()
     module = _namespace(code, "solution")
-    for group in json.loads(data):
-        function = None
-        for arguments in group:
-            _collect_much()
-            try:
-                function = function or callee.find(module, name)
-                mark, encoded = b"=", codec.dumps(function(*codec.from_json(arguments)))
-            except Exception as error:
-                if isinstance(error, MemoryError):
-                    raise
-                mark, encoded = b"!", codec.dumps(_traceback(error))
-            sys.stdout.flush()
-            _write(b"%b%d %b\n" % (mark, os.lseek(1, 0, os.SEEK_CUR), encoded))
+    exchange.send(ANSWER, READY)
+    while (data := exchange.receive(_REQUESTS)) is not None:
+        _forget()
+        try:
+            answer = b"=" + _value(module, name, data)
+        except Exception as error:
+            if isinstance(error, MemoryError | RecursionError):
+                raise
+            answer = b"!"
+            sys.stderr.write(_traceback(error))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        exchange.send(ANSWER, answer)
 
 
-def _collect_much() -> None:
-    """A call that left much garbage must not leave the next one without memory."""
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _MUCH_KB:
-        gc.collect()
+def _value(module: types.ModuleType, name: str, data: bytes) -> bytes:
+    function = callee.find(module, name)
+    arguments: Any = codec.loads(data)
+    return codec.dumps(function(*arguments))
+
+
+def _run_each(code: types.CodeType) -> None:
+    """`READY`; then each answer is the exit code, when all that it printed is written."""
+    _prepare()
+    exchange.send(ANSWER, READY)
+    while (data := exchange.receive(_REQUESTS)) is not None:
+        sys.modules.pop("__main__", None)
+        sys.stdin = _text(_io.BufferedReader(_io.BytesIO(data), _BLOCK), sys.__stdin__)
+        sys.stdout = _text(open(1, "wb", closefd=False), sys.__stdout__)  # noqa: SIM115
+        sys.stderr = _text(open(2, "wb", closefd=False), sys.__stderr__)  # noqa: SIM115
+        _leave_frames()
+        _forget()
+        exit_code = 0
+        try:
+            _namespace(code, "__main__")
+        except SystemExit as error:
+            exit_code = _exit_code(error.code)
+        except Exception as error:
+            if isinstance(error, MemoryError | RecursionError):
+                raise
+            exit_code = 1
+            sys.stderr.write(_traceback(error))
+        for stream in (sys.stdout, sys.stderr):
+            if not stream.closed:
+                stream.flush()
+        exchange.send(ANSWER, b"%d" % exit_code)
+
+
+_BLOCK = 4096
+"""Bytes that a standard input in memory is read by."""
+
+
+def _text(binary: Any, like: Any) -> Any:
+    """A standard stream as an interpreter opens it: it translates no newlines on Linux."""
+    return _io.TextIOWrapper(
+        binary, like.encoding, like.errors, newline="\n", line_buffering=like.line_buffering
+    )
+
+
+def _prepare() -> None:
+    """Keep what is here from growing: no codec is imported by its name any more."""
+    import codecs
+    import encodings
+
+    known = encodings.search_function
+
+    def search(name: str) -> Any:
+        if name not in _CODECS:
+            os._exit(1)  # the input runs again on its own
+        return known(name)
+
+    codecs.unregister(known)
+    codecs.register(search)
+    gc.freeze()
+
+
+_CODECS = ("utf_8", "utf8", "utf-8", "ascii", "latin_1", "latin-1", "latin1", "iso8859-1")
+
+
+def _forget() -> None:
+    """Free what the last input has left, before the next one's memory is counted."""
+    typing = sys.modules.get("typing")
+    for clear in typing._cleanups if typing else ():
+        clear()
+    gc.collect()
+
+
+_MORE_BELOW = 6
+"""Frames of Python below a program that answers several inputs, more than below one of its own. Where
+the interpreter counts one more or less, since its code has run before, a program that hits the limit here
+runs again on its own."""
+
+
+def _leave_frames() -> None:
+    """Leave a program as many frames as it has in a process of its own."""
+    sys.setrecursionlimit(_RECURSION_LIMIT + _MORE_BELOW)
 
 
 def _write(answer: bytes) -> None:
@@ -123,9 +204,9 @@ def _write(answer: bytes) -> None:
 
 
 def _traceback(error: BaseException) -> str:
-    """As the interpreter prints it: without the frames of this file."""
+    """As the interpreter prints it: without our own frames, which would say where this package lies."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_code.co_filename in _OUR_FILES:
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace, limit=-3))
 

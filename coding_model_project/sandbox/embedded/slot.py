@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import socket
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
 
 import psutil
 
 from coding_model_project.errors import SandboxError
+from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import fork_server, frames
-from coding_model_project.sandbox.embedded.fast_path import calls, together
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
     execution,
+    kind_to_share,
     requests,
+    shared_execution,
+    shared_requests,
     syntax_error,
 )
 from coding_model_project.types import (
+    Asserts,
     Call,
     Execution,
     Input,
@@ -33,18 +34,21 @@ from coding_model_project.types import (
     Stdin,
 )
 
-_PACKAGE_ROOT = Path(__file__).parents[3]
-_INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
-"""Environment the interpreter needs, or by which a run finds its processes; gone for programs."""
+_ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONINTMAXSTRDIGITS": "0",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+"""Of the interpreter; gone for programs."""
 
-_START_S = 60.0
 COMPILE_S = 60.0
 _LONGEST_ALONE = 1 << 16
 """Bytes of a source whose compilation may count as the CPU time of its test, nearly nothing."""
 _LONGEST_HEAD = 450
 """Characters in JSON, besides the source's size, that a head for `fork_server` has room for."""
-_SHARE_OF_MEMORY = 4
-"""Arguments of several calls may fill 1/2**4 of a program's memory."""
+_HURRIED_CPU_S, _HURRIED_WALL_S = 0.5, 2.0
+"""Limits of a call in a process that answers several: one that takes longer is tried again on its own."""
 _MARGIN_S = 15.0
 """Wall seconds above a wait's own limit before the zygote is given up as hanging."""
 
@@ -68,12 +72,11 @@ class Slot:
         share_processes: bool = False,
     ) -> None:
         """Args as of `EmbeddedSandbox`."""
-        self._tier, self._compiled_loop = tier, compiled_loop
+        self._tier, self._python, self._compiled_loop = tier, python, compiled_loop
         self._share_processes = share_processes
-        self._command = [python, "-s", "-B", "-P", "-X", "int_max_str_digits=0", "-m"]
         self._preload = ",".join(preload)
         self._channel: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._zygote: Helper | None = None
         self._ending = False
         """The last program was told to end and its zygote has not yet said that it did."""
         self.python_version = ""
@@ -81,10 +84,6 @@ class Slot:
         """Whether the zygote takes a program with its only input (`fork_server`)."""
         self._limits: Limits | None = None
         """For which it is ready to."""
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
 
     def start(self) -> None:
         """Start the zygote and wait until it is ready.
@@ -94,68 +93,33 @@ class Slot:
         Raises:
             SandboxError: it did not start; with what it said.
         """
-        ours, theirs = socket.socketpair()
-        errors = os.memfd_create("zygote-stderr")
-        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ} | {
-            "PYTHONPATH": str(_PACKAGE_ROOT),
-            "PYTHONHASHSEED": "0",
-            "PYTHONUTF8": "1",
-            "LANG": "C.UTF-8",
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        arguments = [self._MODULE, str(os.getpid()), str(theirs.fileno())]
+        module = (self._MODULE, self._tier, *self._arguments())
         try:
-            self._process = subprocess.Popen(
-                [*self._command, *arguments, self._tier, *self._arguments()],
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
-                cwd="/",
-            )
-            theirs.close()
-            ours.settimeout(_START_S)
-            self._channel, self._ending = ours, False
-            head, _ = frames.receive(ours)
-            self.python_version = str(head["python"])
-            self._serves_alone = bool(head.get("serves_alone"))
-            self._limits = None
-        except (OSError, EOFError, ValueError, KeyError) as error:
+            with Helper.starting(*module, python=self._python, environment=_ENVIRONMENT) as zygote:
+                self._channel = zygote.channel
+                head, _ = frames.receive(zygote.channel)
+                self.python_version = str(head["python"])
+        except ChildProcessError as error:
             self.stop()
-            said = os.pread(errors, 4000, max(0, os.fstat(errors).st_size - 4000)).decode().strip()
-            reason = said.splitlines()[-1] if said else f"{error}"
-            raise SandboxError(f"zygote of tier {self._tier} does not start: {reason}") from error
-        finally:
-            theirs.close()
-            os.close(errors)
-            if self._channel is not ours:
-                ours.close()
+            raise SandboxError(f"zygote of tier {self._tier} does not start: {error}") from error
+        self._zygote = zygote
+        self._serves_alone = bool(head.get("serves_alone"))
+        self._limits = None
 
     def stop(self) -> None:
         """End the zygote and all below it, and wait until they are gone."""
-        channel, self._channel, self._ending = self._channel, None, False
-        process, self._process = self._process, None
-        if channel is not None:
-            with contextlib.suppress(OSError):
-                channel.shutdown(socket.SHUT_RDWR)
-            channel.close()
-        if process is None:
+        self.interrupt()
+        zygote, self._zygote = self._zygote, None
+        self._channel, self._ending = None, False
+        if zygote is None:
             return
         below: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):
-            below = psutil.Process(process.pid).children(recursive=True)
+            below = psutil.Process(zygote.process.pid).children(recursive=True)
         for child in below:
             with contextlib.suppress(psutil.Error):
                 child.kill()  # the zygote reaps it, reads the end of its channel, and ends
-        try:
-            process.wait(2.0)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        zygote.stop()
         psutil.wait_procs(below, timeout=2.0)
 
     def interrupt(self) -> None:
@@ -221,75 +185,80 @@ class Slot:
         if comes_alone and not add(self._alone(source, inputs[len(executions) :], limits)):
             return
         left = inputs[len(executions) :]
-        failed = self._begin(program, source, limits)
-        if failed is not None:
-            add([failed] * len(left))
+        share = kind_to_share(left) if self._share_processes and not program.files else None
+        begun = self._begin(program, source, limits, share=share)
+        if isinstance(begun, Execution):
+            add([begun] * len(left))
             return
-        more = add(self._tried_together(left, limits)) if self._share_processes else True
+        shares, more = begun, True
         while more:
-            more = add([self._one(inputs[len(executions)], limits)])
+            given = inputs[len(executions)]
+            following = next(iter(inputs[len(executions) + 1 :]), None)
+            answered = self._in_shared(given, limits) if shares else None
+            if answered is None:
+                shares = False
+                answered = self._one(given, following, limits)
+            more = add([answered])
         self._send({"end": True})
         self._ending = True
 
-    def _tried_together(self, inputs: Sequence[Input], limits: Limits) -> list[Execution]:
-        """Of the first inputs, as many as a try of all shows (`together`)."""
-        whole = together.joined(inputs)
-        if whole is None:
-            return []
-        return together.believed(whole, self._one(whole.tests, together.hurried(limits)))
+    def _one(self, given: Input, following: Input | None, limits: Limits) -> Execution:
+        """One input of the program at hand, as if in processes of its own."""
+        keep = isinstance(following, Asserts) and following.continues
+        return execution(given, self._asked(requests(given, limits, keep=keep), limits), limits)
 
-    def _one(self, given: Input, limits: Limits) -> Execution:
-        """One input of the program at hand.
+    def _in_shared(self, given: Input, limits: Limits) -> Execution | None:
+        """One input in the process that answers several (`fast_path`); None if it gave no answer."""
+        hurried = replace(
+            limits,
+            cpu_s=min(limits.cpu_s, _HURRIED_CPU_S),
+            wall_s=min(limits.wall_s, _HURRIED_WALL_S),
+        )
+        ended = self._asked(shared_requests(given, hurried), hurried)
+        return shared_execution(given, ended, hurried)
 
-        Args:
-            limits: CPU and wall time at most the program's, all else just that.
-        """
-        for request in requests(given, limits):
-            self._send(*request)
+    def _asked(self, request: Iterable[tuple[frames.Head, bytes]], limits: Limits) -> Ended:
+        for frame in request:
+            self._send(*frame)
         head, body = self._receive(limits.wall_s + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         ended = Ended.read(head, body)
         if not ended.confined:
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
-        return execution(given, ended, limits)
+        return ended
 
     def _alone(self, source: bytes, inputs: Sequence[Input], limits: Limits) -> list[Execution]:
-        """Of the first inputs, as many as one process shows that takes the program with them."""
+        """The execution of an only input, if one process can take the program with it."""
         match inputs:
             case [Stdin() | Call() as only]:
                 ((head, data),) = requests(only, limits)
-                if len(json.dumps(head)) > _LONGEST_HEAD:
-                    return []
-                ended = self._come_alone(source, head, data, limits)
-                return [_refused(ended) or execution(only, ended, limits)]
-        asked = calls.of(inputs) if self._share_processes else None
-        if asked is None:
+            case _:
+                return []
+        if len(json.dumps(head)) > _LONGEST_HEAD:
             return []
-        head, data = asked.request
-        longest = limits.memory_mb << 20 >> _SHARE_OF_MEMORY
-        if len(json.dumps(head)) > _LONGEST_HEAD or len(data) > longest:
-            return []
-        hurried = together.hurried(limits)
-        ended = self._come_alone(source, head, data, hurried)
-        failed = _refused(ended)
-        return [failed] * len(inputs) if failed else calls.believed(asked, ended, hurried)
-
-    def _come_alone(self, source: bytes, head: frames.Head, data: bytes, limits: Limits) -> Ended:
-        """What becomes of a program that comes with all it is asked, and takes one process."""
         if limits != self._limits:
             self._send({"limits": asdict(limits)})
             self._limits = limits
         self._send({"single": len(source), **head}, source + data)
         ended = Ended.read(*self._receive(COMPILE_S + limits.wall_s + _MARGIN_S))
-        crashed = ended.exit < 0 and ended.exit != -signal.SIGKILL  # the compiler, on this source
-        if not (ended.confined or ended.refused or crashed):
+        if not ended.was_seen(alone=True):
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
-        return ended
+        return [ended.refusal or execution(only, ended, limits)]
 
-    def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
-        """Have a program compiled; what becomes of each of its inputs if it does not compile."""
+    def _begin(
+        self, program: Program, source: bytes, limits: Limits, *, share: str | None
+    ) -> Execution | bool:
+        """Have a program compiled.
+
+        Args:
+            share: the kind of its inputs, if they are to share a process where they may.
+
+        Returns:
+            Whether they may, or what becomes of each of its inputs if it does not compile.
+        """
         head = {
+            "share": share,
             "limits": asdict(limits),
             "sizes": [len(source), *map(len, program.files.values())],
             "files": list(program.files),
@@ -299,7 +268,7 @@ class Slot:
         if head.get("done", 0) in (1, -signal.SIGKILL):
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "compiled" in head:
-            return None
+            return bool(head["shares"])
         self._ending = "done" not in head  # if it is, the compiler itself crashed on this source
         return syntax_error(head.get("syntax_error", "the compiler crashed"))
 
@@ -328,10 +297,3 @@ class Slot:
         if self._channel is None:
             raise ZygoteLost("not started")
         return self._channel
-
-
-def _refused(ended: Ended) -> Execution | None:
-    """Of a program that was not run, since it does not compile."""
-    if ended.confined:
-        return None
-    return syntax_error(ended.stderr if ended.refused else "the compiler crashed")

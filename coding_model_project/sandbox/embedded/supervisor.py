@@ -7,7 +7,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import PurePosixPath
@@ -30,6 +30,8 @@ from coding_model_project.types import (
 )
 
 _ATTEMPTS = 2
+_NAME_MAX, _PATH_MAX = 255, 1000
+"""Bytes of a part of a file's path, as file systems take, and of the whole path."""
 _NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 
@@ -44,9 +46,9 @@ class EmbeddedSandbox:
         preload: modules imported once and then present in every test at no cost, e.g. "numpy".
         python: the interpreter programs run in; this one by default.
         compiled_loop: run tests by `fork_server` where there is a C compiler.
-        share_processes: let one process answer several tests where `fast_path` see no
-            difference. Faster, and unsafe for rewards: a program written against these rules can
-            read the arguments of tests to come and forge answers.
+        share_processes: have one process answer several inputs of a program that is proven to keep
+            nothing between them (`fast_path`). Off by default: reviews have found ways past the
+            proof, which are closed, and may find more.
 
     Each worker is a thread of its own that owns no state but the zygote it is using, so a sandbox
     may be used from any event loop, in any thread. `stop_when` is called in such a thread.
@@ -94,8 +96,7 @@ class EmbeddedSandbox:
         Raises:
             SandboxError: not started.
         """
-        shared = "/shared" if self._share_processes else ""
-        return f"embedded/{self.tier}/cpython-{self._python_version}{shared}"
+        return f"embedded/{self.tier}/cpython-{self._python_version}"
 
     async def __aenter__(self) -> Self:
         """Start all zygotes.
@@ -193,14 +194,7 @@ class EmbeddedSandbox:
             if program.language != "python" and isinstance(given, Call | Asserts):
                 kind = type(given).__name__
                 raise DataError(f"{kind} inputs are for python, not {program.language!r}")
-            if isinstance(given, Asserts):
-                _check_text(given.source)
-        if program.files and self._tier is not Tier.namespaces:
-            raise ConfigError(f"programs with files need tier namespaces, this is {self._tier}")
-        for name in program.files:
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts:
-                raise DataError(f"the file {name!r} is outside of the working directory")
+        check_contents(program, inputs, self.tier)
 
     def _run(
         self, program: Program, inputs: Sequence[Input], limits: Limits, stop: StopWhen
@@ -231,6 +225,44 @@ class EmbeddedSandbox:
         spoken = toolchains.named(program.language)
         made = ForeignSlot(self.tier, self._python, spoken, chain)
         return self._foreign.setdefault((slot, spoken), made)
+
+
+def _check_paths(names: Iterable[str]) -> None:
+    """Refuse files that cannot be laid out in a folder.
+
+    Raises:
+        DataError: names the file, and why.
+    """
+    paths = {name: PurePosixPath(name) for name in names}
+    folders = {folder for path in paths.values() for folder in path.parents}
+    for name, path in paths.items():
+        try:
+            lengths = [len(part.encode()) for part in path.parts]
+        except UnicodeEncodeError as error:
+            raise DataError(f"the file name {name!r} is no text: {error}") from None
+        if path.is_absolute() or ".." in path.parts:
+            raise DataError(f"the file {name!r} is outside of the working directory")
+        if not lengths or name.endswith("/") or "\0" in name:
+            raise DataError(f"{name!r} does not name a file")
+        if max(lengths) > _NAME_MAX or sum(lengths) + len(lengths) > _PATH_MAX:
+            raise DataError(f"the file name {name[:40]!r}… has {len(name)} characters: too long")
+        if path in folders:
+            raise DataError(f"{name!r} is both a file and the folder of another")
+
+
+def check_contents(program: Program, inputs: Sequence[Input], tier: str) -> None:
+    """Refuse what no process of this tier may be given.
+
+    Raises:
+        ConfigError: files at a tier without a place for them.
+        DataError: tests that are no text, or a file that cannot be laid out in the working directory.
+    """
+    for given in inputs:
+        if isinstance(given, Asserts):
+            _check_text(given.source)
+    if program.files and tier != Tier.namespaces:
+        raise ConfigError(f"programs with files need tier namespaces, this is {tier}")
+    _check_paths(program.files)
 
 
 def _check_text(source: str) -> None:

@@ -7,8 +7,7 @@
 
 Where a C compiler is, T are forked by `fork_server`, not in Python, and most programs do without P: one
 with a single input, or with calls only, comes with them to a T that is the zygote's own child, compiles
-it, and is confined then. It makes all the calls if they can leave nothing to one another
-(`fast_path.stateless`).
+it, and is confined then. T and A may answer several inputs (`kept`).
 
 The zygote never holds a source, or programs would find those of others in memory: P receives its own.
 No expected output comes here at all.
@@ -31,15 +30,14 @@ import sys
 import traceback
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NoReturn
 
 from coding_model_project.isolation import linux
-from coding_model_project.isolation.confine import Confinement, Tier, prepare
+from coding_model_project.isolation.confine import Confinement, Room, Tier, prepare
 from coding_model_project.sandbox.embedded import fork_server, frames, one_test
-from coding_model_project.sandbox.embedded.fast_path.stateless import is_stateless
 from coding_model_project.sandbox.embedded.fork_server import (
     ASTRAY,
     SOURCE_FD,
@@ -47,10 +45,11 @@ from coding_model_project.sandbox.embedded.fork_server import (
     ForkServer,
     Plan,
 )
-from coding_model_project.sandbox.embedded.one_test import Compiled, Ready
+from coding_model_project.sandbox.embedded.forked import Compiled, Ready, ready
+from coding_model_project.sandbox.embedded.kept import Kept
 from coding_model_project.types import Limits
 
-_PRELOAD = """
+PRELOAD = """
 abc array ast base64 bisect calendar cmath collections.abc contextlib copy csv dataclasses datetime
 decimal encodings.ascii encodings.idna encodings.latin_1 encodings.utf_8 enum fractions functools
 hashlib heapq io itertools json math numbers operator pprint queue random re statistics string
@@ -59,15 +58,37 @@ struct textwrap threading time typing unicodedata
 """What programs import most: each import done here saves every test its time."""
 
 _COMPILE_MEMORY = 2 << 30
+_PROOF_CPU_S = 1
 
 
 def main() -> None:
     host, descriptor, tier, preload, library = sys.argv[1:]
     channel = socket.socket(fileno=linux.lowest(int(descriptor)))
-    linux.die_with_parent().make()
-    linux.end_unless_child_of(int(host))
+    linux.end_with(int(host))
+    from coding_model_project.sandbox.embedded.fast_path import (
+        stateless,  # not where `serve` is carried
+    )
+
+    proofs = {"calls": stateless.is_stateless, "scripts": stateless.is_stateless_script}
+    serve(channel, tier, [*PRELOAD.split(), *filter(None, preload.split(","))], library, proofs)
+
+
+def serve(
+    channel: socket.socket,
+    tier: str,
+    preload: Sequence[str],
+    library: str,
+    proofs: dict[str, Callable[[bytes], bool]] | None = None,
+) -> None:
+    """Fork processes for programs until the channel closes.
+
+    Args:
+        preload: modules that programs find imported.
+        library: path of the compiled loop; empty for none.
+        proofs: by a kind of input, whether several of a source may share a process (`fast_path`).
+    """
     with _no_fork_handlers():
-        for name in [*_PRELOAD.split(), *filter(None, preload.split(","))]:
+        for name in preload:
             importlib.import_module(name)
     server = _server(library)
     confinement = prepare(Tier(tier))
@@ -97,10 +118,11 @@ def main() -> None:
             served = (
                 plan(limits, single=False) if server is not None and not head["files"] else None
             )
-            ready = one_test.ready(confinement, limits, sum(head["sizes"][1:]), served)
+            room = Room.of(dict(zip(head["files"], head["sizes"][1:], strict=True)))
+            prepared = ready(confinement, limits, room, served)
             pid = os.fork()
             if pid == 0:
-                _program(zygote, channel, ready, head, n, server)
+                _program(zygote, channel, prepared, head, n, server, proofs or {})
             _, status = os.waitpid(pid, 0)
             end_orphans()
             done = os.waitstatus_to_exitcode(status)
@@ -165,14 +187,15 @@ def _program(
     head: frames.Head,
     n: int,
     server: ForkServer | None,
+    proofs: dict[str, Callable[[bytes], bool]],
 ) -> None:
     """Receive and compile one program and answer for its inputs; ends the process."""
     code = 1
     try:
-        linux.die_with_parent().make()
-        linux.end_unless_child_of(zygote)
+        linux.end_with(zygote)
         linux.hide_memory()
-        compiled = _compile(channel, ready, head, n)
+        compiled = _compile(channel, ready, head, n, proofs)
+        kept: Kept | None = None
         while compiled is not None:
             served = ready.served
             if server is not None and served is not None and server.serve(served) == TEST:
@@ -181,7 +204,9 @@ def _program(
             head, data = frames.receive(channel)
             if "end" in head:
                 break
-            one_test.run(channel, compiled, head, data)
+            kept = one_test.run(channel, compiled, head, data, kept)
+        if kept is not None:
+            kept.close()
         code = 0
     except (EOFError, ConnectionError):
         code = 0
@@ -192,7 +217,13 @@ def _program(
         os._exit(code)
 
 
-def _compile(channel: socket.socket, ready: Ready, head: frames.Head, n: int) -> Compiled | None:
+def _compile(
+    channel: socket.socket,
+    ready: Ready,
+    head: frames.Head,
+    n: int,
+    proofs: dict[str, Callable[[bytes], bool]],
+) -> Compiled | None:
     """Send whether the source compiles; None if not."""
     body = frames.receive_body(channel, n)
     parts, start = [], 0
@@ -203,13 +234,32 @@ def _compile(channel: socket.socket, ready: Ready, head: frames.Head, n: int) ->
     if isinstance(code, str):
         frames.send(channel, {"syntax_error": code})
         return None
-    frames.send(channel, {"compiled": True})
+    frames.send(
+        channel, {"compiled": True, "shares": _holds(proofs.get(head.get("share") or ""), parts[0])}
+    )
     return Compiled(
         code=code,
         files=dict(zip(head["files"], parts[1:], strict=True)),
         ready=ready,
         confined=mmap.mmap(-1, 2),
     )
+
+
+def _holds(proof: Callable[[bytes], bool] | None, source: bytes) -> bool:
+    """Whether a proof holds for a source.
+
+    Found out by a process that ends then, since what this one allocates counts as its programs' memory.
+    """
+    if proof is None:
+        return False
+    pid = os.fork()
+    if pid == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (_PROOF_CPU_S, _PROOF_CPU_S))
+            os._exit(0 if proof(source) else 1)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
@@ -239,9 +289,8 @@ def _alone(server: ForkServer, plan: Plan, confinement: Confinement) -> NoReturn
         if isinstance(code, str):
             server.refuse(plan, code)
         else:
-            several = fork_server.has_calls(plan) and is_stateless(source)
             server.confine(plan)
-            one_test.of_test(code, plan, stateless=several)
+            one_test.of_test(code, plan)
     except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
         traceback.print_exc()
         sys.stderr.flush()

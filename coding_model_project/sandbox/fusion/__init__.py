@@ -1,13 +1,13 @@
 """Programs run by SandboxFusion servers.
 
     FusionSandbox (`client`, this process)
-      └ `fleet`: which server, how many requests at once, retries
-          └ POST /run_code (`wire`): one per batch of inputs, its code the same every time (`bundle`)
-              └ `driver`, in the server: runs the program on each input, as the embedded sandbox does
-                  └ one confined process per input
+      └ `packing`: which programs share a request
+          └ `fleet`: which server, how many requests at once, retries
+              └ POST /run_code (`wire`), with the driver as the server has compiled it (`bundle`)
+                  └ `inside.driver`, in the server: runs each program as the embedded sandbox does
+                      └ one confined process per input
 
-`driver_messages` is what goes to the driver and comes back. `FusionSandbox` is imported on first use, so
-that the driver, which lives in this package too, starts without the host's side.
+`driver_messages` is what goes to the driver and comes back, `capabilities` what a server can do.
 """
 
 from __future__ import annotations

@@ -1,71 +1,146 @@
-"""The driver as one text: what a server is sent as the code to run."""
+"""The driver on its way to a server: compiled there once (`inside.compile_driver`), sent each time."""
 
 from __future__ import annotations
 
 import base64
 import json
-import zlib
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.resources import files
 
+from coding_model_project.isolation import seccomp
 from coding_model_project.isolation.carried_source import PACKAGE, carried
+from coding_model_project.sandbox.embedded import fork_server
+from coding_model_project.sandbox.fusion import wire
 
-_ENTRY = f"{PACKAGE}.sandbox.fusion.driver"
+MARK = "# coding_model_project.driver/2\n"
+"""First line of the code that is sent. A server that confines programs itself knows the driver by it, and
+does what it would do: a program there may start no processes."""
 
-MARK = "# coding_model_project.driver/1\n"
-"""The text's first line. A server that confines programs itself knows the driver by it, and does
-what it would do: a program there may start no processes."""
+ANSWER_FILE = "coding_model_project.answer"
+"""Where the driver leaves its answer, to be fetched."""
 
-_TEXT = """\
-{mark}import base64, enum, importlib.abc, importlib.machinery, json, os, sys, types, typing, zlib
+_INSIDE = f"{PACKAGE}.sandbox.fusion.inside"
+_GIVEN, _CODE, _LIBRARY, _REQUEST = (
+    f"coding_model_project.{suffix}" for suffix in ("json", "pyc", "so", "request")
+)
+_BUILD_S = 120.0
 
-if sys.version_info < (3, 10):
-    sys.exit("the driver needs Python 3.10 or later, this is " + sys.version.split()[0])
-if os.environ.get("PYTHONHASHSEED") != "0":  # the same program gives the same output everywhere
-    kept = {{k: os.environ[k] for k in ("PATH", "LD_LIBRARY_PATH") if k in os.environ}}
-    kept.update(PYTHONHASHSEED="0", PYTHONUTF8="1", LANG="C.UTF-8")
-    kept.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    os.execve(sys.executable, [sys.executable, "-s", "-B", *sys.argv], kept)
+_VARIABLES = {
+    "PATH": "/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "HOME": "/tmp",
+    "PYTHONHASHSEED": "0",  # the same program gives the same output everywhere
+    "PYTHONUTF8": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+_OPTIONS = ("-S", "-s", "-B", "-X", "int_max_str_digits=0")
+"""Without `site`, which takes longer than all the rest; what it does for programs `inside` does."""
 
-SOURCES = json.loads(zlib.decompress(base64.b85decode("{sources}")))
-
-if not hasattr(enum, "StrEnum"):  # Python 3.10
-    class StrEnum(str, enum.Enum):
-        __str__ = str.__str__
-    enum.StrEnum, typing.Self = StrEnum, typing.Any
-sys.modules["psutil"] = types.ModuleType("psutil")  # imported, and used on the host only
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name, path=None, target=None):
-        if name not in SOURCES:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=SOURCES[name][0])
-
-    def exec_module(self, module):
-        module.__file__ = "/" + module.__name__.replace(".", "/") + ".py"
-        source = SOURCES[module.__name__][1]
-        exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
-
-
-sys.meta_path.insert(0, Finder())
-from {entry} import main
-
-main("{tier}")
+_BASH = """\
+exec env -i {variables} ${{LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH"}} \\
+{command} {standard_input}
 """
+_PYTHON = """\
+import os
+kept = {{k: os.environ[k] for k in ("LD_LIBRARY_PATH",) if k in os.environ}}
+if {has_file}:
+    os.dup2(os.open({request!r}, os.O_RDONLY), 0)
+os.execve({python!r}, {command!r}, {{**{variables!r}, **kept}})
+"""
+"""Where there is no bash: a second interpreter, since only a new one takes another hash seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """A driver that a server has compiled."""
+
+    python: str
+    """Path of the interpreter there."""
+    language: str
+    """In which it is started: bash, or python."""
+    files: Mapping[str, str] = field(compare=False)
+    """In base64, as they are sent."""
+
+    def body(self, tier: str, request: bytes, run_s: float) -> wire.Body:
+        """Return the body of a request that runs programs, confined at this tier."""
+        # A file spares the server an exception per request, which its handling of standard input raises
+        # and logs. At tier rlimit programs of other requests could read it.
+        file = tier != "rlimit"
+        carried_files = dict(self.files)
+        if file:
+            carried_files[_REQUEST] = base64.b64encode(request).decode()
+        command = [self.python, *_OPTIONS, _CODE, tier]
+        if self.language == "bash":
+            code = _BASH.format(
+                variables=" ".join(f"{k}={shlex.quote(v)}" for k, v in _VARIABLES.items()),
+                command=shlex.join(command),
+                standard_input=f"<{_REQUEST}" if file else "",
+            )
+        else:
+            code = _PYTHON.format(
+                python=self.python,
+                command=command,
+                variables=_VARIABLES,
+                has_file=file,
+                request=_REQUEST,
+            )
+        return wire.run_code(
+            MARK + code,
+            self.language,
+            stdin=None if file else request.decode("ascii"),
+            run_s=run_s,
+            files=carried_files,
+            fetch_files=[ANSWER_FILE],
+        )
+
+
+def native_body(request: bytes, run_s: float) -> wire.Body:
+    """Return the code for a server that confines programs itself; any other server runs a comment."""
+    return wire.run_code(
+        MARK, "python", stdin=request.decode("ascii"), run_s=run_s, fetch_files=[ANSWER_FILE]
+    )
+
+
+def build_body(machine: str) -> wire.Body:
+    """Return the code of the request that compiles the driver.
+
+    Raises:
+        KeyError: there is no driver for this kind of machine.
+    """
+    files_sent = {_GIVEN: base64.b64encode(_given(machine)).decode()}
+    source = _read("inside", "compile_driver.py")
+    return wire.run_code(
+        source, "python", run_s=_BUILD_S, files=files_sent, fetch_files=[_CODE, _LIBRARY]
+    )
+
+
+def built(response: wire.Response, python: str, language: str) -> Driver | None:
+    """The driver in the answer to `build_body`; None if there is none."""
+    found = {name: response.files[name] for name in (_CODE, _LIBRARY) if name in response.files}
+    return Driver(python=python, language=language, files=found) if _CODE in found else None
 
 
 @lru_cache
-def driver_code(tier: str) -> str:
-    """The code of a driver that confines programs at this tier; 3.10 is the oldest Python it runs on."""
-    return _TEXT.format(mark=MARK, sources=_sources(), entry=_ENTRY, tier=tier)
+def _given(machine: str) -> bytes:
+    sources = {
+        path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): source
+        for path, source in carried(f"{_INSIDE}.driver").items()
+        if not path.endswith(("seccomp.py", "__init__.py"))
+    }
+    given = {
+        "sources": sources,
+        "lean": _read("inside", "lean.py"),
+        "loop": fork_server.SOURCE.read_text("utf-8"),
+        "flags": list(fork_server.FLAGS),
+        "filter": seccomp.program(machine).hex(),
+        "own_pid": seccomp.OWN_PID,
+    }
+    return json.dumps(given).encode("ascii")
 
 
-@lru_cache
-def _sources() -> str:
-    """The driver's module and all of the package that it imports, compressed: by name, whether it is a
-    package, and its source."""
-    found = {}
-    for path, source in carried(_ENTRY).items():
-        name = path.removesuffix(".py").replace("/", ".")
-        found[name.removesuffix(".__init__")] = (name.endswith(".__init__"), source)
-    return base64.b85encode(zlib.compress(json.dumps(found).encode(), 9)).decode()
+def _read(*path: str) -> str:
+    return files("coding_model_project.sandbox.fusion").joinpath(*path).read_text("utf-8")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.sandbox import conformance_cases
-from coding_model_project.sandbox.fusion import driver_messages, wire
-from coding_model_project.sandbox.fusion.bundle import driver_code
+from coding_model_project.sandbox.fusion import bundle, driver_messages, wire
+from coding_model_project.sandbox.fusion.bundle import Driver
+from coding_model_project.sandbox.fusion.driver_messages import Answer, NotAnAnswer, Request, Task
 from coding_model_project.sandbox.fusion.endpoint import Unavailable
 from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
 
@@ -19,18 +22,21 @@ Send = Callable[[wire.Body, float], Awaitable[wire.Response]]
 TIERS = ("namespaces", "seccomp", "rlimit")
 """How a driver can confine programs, strongest first."""
 
-BUDGET_S = 10.0
-"""Wall seconds after which a driver begins no further input: answers come while proxies still wait."""
-
 OWN_S = 30.0
 """Wall seconds a driver may take for itself, compiling included."""
 
+_PROBE_S = 10.0
 _LIMITS = Limits(cpu_s=5.0, wall_s=10.0, memory_mb=256, output_kb=64)
 _FLOOD = 300_000
 
 _LOOK = """
-import json, resource, sys
-print(json.dumps({"echo": input(), "stack": resource.getrlimit(resource.RLIMIT_STACK)[0]}))
+import json, os, platform, resource, sys
+try: cores = len(os.sched_getaffinity(0))
+except OSError: cores = os.cpu_count()
+print(json.dumps({
+    "echo": input(), "stack": resource.getrlimit(resource.RLIMIT_STACK)[0], "cores": cores,
+    "machine": platform.machine(), "python": sys.executable,
+}))
 """
 
 
@@ -39,34 +45,37 @@ class Facts:
     """What differs between servers and their versions."""
 
     tier: str
-    """At which the driver confines programs there."""
+    """At which programs are confined there."""
     identity: str
     """Tier and interpreter, as the driver says."""
     memory_limits_stack: bool
     """`memory_limit_MB` also sets the size of stacks: threads, numpy and Node then fail to start."""
     cuts_output: bool
     """Output above 128 KiB does not arrive whole, in silence."""
+    cores: int = field(default=1, compare=False)
+    driver: Driver | None = None
+    """None where the server confines programs itself."""
+
+    def ask(self, request: Request) -> tuple[wire.Body, float]:
+        """The body that has programs run, and the wall seconds that may take."""
+        return _ask(self.driver, self.tier, request)
 
 
-def ask(request: driver_messages.Request, tier: str) -> tuple[wire.Body, float]:
-    """The body by which a driver is sent a request, and the wall seconds it may take."""
-    run_s = request.budget_s + request.limits.wall_s + OWN_S
-    body = wire.run_code(
-        driver_code(tier),
-        "python",
-        stdin=driver_messages.encode_request(request),
-        run_s=run_s,
-        fetch_files=[driver_messages.ANSWER_FILE],
-    )
-    return body, run_s
+def _ask(driver: Driver | None, tier: str, request: Request) -> tuple[wire.Body, float]:
+    longest_s = max(task.limits.wall_s for task in request.tasks)
+    run_s = request.budget_s + longest_s + OWN_S
+    encoded = driver_messages.encode_request(request)
+    if driver is None:
+        return bundle.native_body(encoded, run_s), run_s
+    return driver.body(tier, encoded, run_s), run_s
 
 
 def new_request(
-    program: Program, inputs: tuple[Input, ...], limits: Limits
+    tasks: Sequence[Task], budget_s: float, preload: Sequence[str] = ()
 ) -> driver_messages.Request:
     """A request with a secret of its own."""
-    return driver_messages.Request(
-        secret=os.urandom(16), program=program, inputs=inputs, limits=limits, budget_s=BUDGET_S
+    return Request(
+        secret=os.urandom(16), tasks=tuple(tasks), budget_s=budget_s, preload=tuple(preload)
     )
 
 
@@ -77,25 +86,36 @@ async def learn(send: Send) -> Facts:
         Unavailable: it does not do its work now.
         ConfigError: it cannot be used, and why.
     """
+    look = await _look(send)
+    flood = f"import sys\nsys.stdout.write('x' * {_FLOOD})"
+    printed = await _stdout(send, wire.run_code(flood, "python", run_s=_PROBE_S))
+    common = {
+        "memory_limits_stack": look["stack"] == 1024 << 20,
+        "cuts_output": len(printed) != _FLOOD,
+        "cores": max(1, int(look["cores"] or 1)),
+    }
+    try:
+        answer = await _answer(send, None, "", [_hello()])
+    except NotAnAnswer:
+        driver = await _build(send, look)
+        tier, identity = await _strongest_tier(send, driver)
+        return Facts(tier=tier, identity=identity, driver=driver, **common)
+    _check_hello(answer)
+    return Facts(tier=answer.identity.partition("/")[0], identity=answer.identity, **common)
+
+
+async def _look(send: Send) -> dict[str, Any]:
     word = os.urandom(8).hex()
-    look = wire.run_code(_LOOK, "python", stdin=f"{word}\n", run_s=10.0, memory_mb=1024)
+    look = wire.run_code(_LOOK, "python", stdin=f"{word}\n", run_s=_PROBE_S, memory_mb=1024)
     seen = await _stdout(send, look)
     try:
         found = json.loads(seen)
-        echo, stack = found["echo"], found["stack"]
+        echo = found["echo"]
     except (ValueError, TypeError, KeyError):
         raise ConfigError(f"the server does not run Python as it should: {seen[:80]!r}") from None
     if echo != word:
         raise ConfigError("the server does not give programs their standard input")
-    flood = f"import sys\nsys.stdout.write('x' * {_FLOOD})"
-    printed = await _stdout(send, wire.run_code(flood, "python", run_s=10.0))
-    tier, identity = await _strongest_tier(send)
-    return Facts(
-        tier=tier,
-        identity=identity,
-        memory_limits_stack=stack == 1024 << 20,
-        cuts_output=len(printed) != _FLOOD,
-    )
+    return found
 
 
 async def _stdout(send: Send, body: wire.Body) -> str:
@@ -105,52 +125,89 @@ async def _stdout(send: Send, body: wire.Body) -> str:
     return response.ran.stdout if response.ran else ""
 
 
-async def _strongest_tier(send: Send) -> tuple[str, str]:
+async def _build(send: Send, look: dict[str, Any]) -> Driver:
+    """Have the driver compiled there.
+
+    Raises:
+        ConfigError: it cannot be, and why.
+    """
+    hello = wire.run_code("exec env -i WORD=hello printenv WORD", "bash", run_s=_PROBE_S)
+    language = "bash" if (await _stdout(send, hello)).strip() == "hello" else "python"
+    try:
+        body = bundle.build_body(look["machine"])
+    except KeyError:
+        raise ConfigError(f"no driver for machines of kind {look['machine']!r}") from None
+    response = await send(body, body["run_timeout"])
+    driver = bundle.built(response, look["python"], language)
+    if driver is None:
+        raise ConfigError(f"the server cannot compile the driver: {_last_words(response)}")
+    return driver
+
+
+def _last_words(response: wire.Response) -> str:
+    if response.ran is None:
+        return f"{response.status} {response.message[:200]}".strip()
+    said = response.ran.stderr.strip().splitlines()
+    how = f"{response.ran.status}, return code {response.ran.return_code}"
+    return f"{how} {said[-1][-200:] if said else ''}".strip()
+
+
+async def _strongest_tier(send: Send, driver: Driver) -> tuple[str, str]:
     """The tier a driver can confine programs at, proven by what they could not do, and its identity."""
     missing = []
     for tier in TIERS:
         try:
-            answer = await _answer(send, Program(source="print(input())"), Stdin("a"), tier)
-            execution = one(answer)
-            if execution.status is not Status.finished or execution.stdout != "a\n":
-                raise driver_messages.NotAnAnswer(
-                    f"{execution.status}: {execution.stderr_tail[-100:]}"
-                )
+            answer = await _answer(send, driver, tier, [_hello()])
+            _check_hello(answer)
             if not answer.identity.startswith("rlimit/"):
-                await _check_isolation(send, tier)
+                await _check_isolation(send, driver, tier)
             return tier, answer.identity
-        except driver_messages.NotAnAnswer as error:
+        except NotAnAnswer as error:
             missing.append(f"{tier}: {error}")
     raise ConfigError(
         f"the server cannot run programs apart from each other ({'; '.join(missing)})"
     )
 
 
-async def _check_isolation(send: Send, tier: str) -> None:
-    for case in conformance_cases.CASES:
-        if not case.isolation:
-            continue
-        answer = await _answer(send, Program(source=case.source), case.given, tier)
-        if problem := case.problem(one(answer)):
-            raise driver_messages.NotAnAnswer(f"{case.name}: {problem}")
+def _hello() -> Task:
+    return _task("print(input())", Stdin("a"))
 
 
-async def _answer(send: Send, program: Program, given: Input, tier: str) -> driver_messages.Answer:
-    request = new_request(program, (given,), _LIMITS)
-    response = await send(*ask(request, tier))
+def _task(source: str, given: Input) -> Task:
+    return Task(program=Program(source=source), inputs=(given,), limits=_LIMITS)
+
+
+def _check_hello(answer: Answer) -> None:
+    execution = _only(answer, 0)
+    if execution.status is not Status.finished or execution.stdout != "a\n":
+        raise NotAnAnswer(f"{execution.status}: {execution.stderr_tail[-100:]}")
+
+
+async def _check_isolation(send: Send, driver: Driver, tier: str) -> None:
+    cases = [case for case in conformance_cases.CASES if case.isolation]
+    answer = await _answer(send, driver, tier, [_task(case.source, case.given) for case in cases])
+    for index, case in enumerate(cases):
+        if problem := case.problem(_only(answer, index)):
+            raise NotAnAnswer(f"{case.name}: {problem}")
+
+
+async def _answer(send: Send, driver: Driver | None, tier: str, tasks: Sequence[Task]) -> Answer:
+    request = new_request(tasks, len(tasks) * _LIMITS.wall_s)
+    response = await send(*_ask(driver, tier, request))
     return read_answer(response, request)
 
 
-def one(answer: driver_messages.Answer) -> Execution:
-    """The execution of a request with one input."""
-    if answer.error or len(answer.executions) != 1:
-        raise driver_messages.NotAnAnswer(f"{answer.error or 'no execution'}")
-    return answer.executions[0]
+def _only(answer: Answer, index: int) -> Execution:
+    """The execution of a task with one input."""
+    if index >= len(answer.outcomes):
+        raise NotAnAnswer(answer.error or "no execution")
+    outcome = answer.outcomes[index]
+    if outcome.error or outcome.lost or len(outcome.executions) != 1:
+        raise NotAnAnswer(f"{outcome.error or outcome.lost or 'no execution'}")
+    return outcome.executions[0]
 
 
-def read_answer(
-    response: wire.Response, request: driver_messages.Request
-) -> driver_messages.Answer:
+def read_answer(response: wire.Response, request: driver_messages.Request) -> Answer:
     """The driver's answer in a server's.
 
     Raises:
@@ -159,19 +216,12 @@ def read_answer(
     """
     if response.status == wire.SANDBOX_ERROR:
         raise Unavailable(response.message[:200] or "SandboxError")
-    ran = response.ran
-    if ran is None:
-        raise driver_messages.NotAnAnswer(f"{response.status}, and nothing ran")
-    fetched = response.files.get(driver_messages.ANSWER_FILE)
+    if response.ran is None:
+        raise NotAnAnswer(f"{response.status}, and nothing ran")
     try:
-        return driver_messages.decode_answer(
-            driver_messages.from_base64(fetched) if fetched else ran.stdout, request
-        )
-    except driver_messages.NotAnAnswer as error:
-        if ran.status == "TimeLimitExceeded":
+        fetched = base64.b64decode(response.files.get(bundle.ANSWER_FILE, ""))
+        return driver_messages.decode_answer(fetched, request)
+    except (ValueError, NotAnAnswer) as error:
+        if response.ran.status == "TimeLimitExceeded":
             raise Unavailable("the driver did not end in time") from error
-        said = ran.stderr.strip().splitlines()
-        how = f"{ran.status}, return code {ran.return_code}"
-        raise driver_messages.NotAnAnswer(
-            f"{error}: {how} {said[-1][-200:] if said else ''}".strip()
-        ) from error
+        raise NotAnAnswer(f"{error}: {_last_words(response)}") from error

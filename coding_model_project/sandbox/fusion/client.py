@@ -9,16 +9,16 @@ from typing import Self
 
 import httpx
 
-from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.fusion import capabilities, driver_messages, other_languages, wire
-from coding_model_project.sandbox.fusion.endpoint import Unavailable
+from coding_model_project.sandbox.embedded.outcomes import syntax_error
+from coding_model_project.sandbox.embedded.supervisor import check_contents
+from coding_model_project.sandbox.fusion import capabilities, other_languages
+from coding_model_project.sandbox.fusion.driver_messages import Task, is_continued
 from coding_model_project.sandbox.fusion.fleet import Fleet
+from coding_model_project.sandbox.fusion.packing import Packing, input_size
 from coding_model_project.types import (
-    Asserts,
-    Call,
     Execution,
-    Files,
     Input,
     Limits,
     Program,
@@ -37,7 +37,7 @@ _NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 
 class FusionSandbox:
-    """Runs programs on SandboxFusion servers, one request per program where that is possible.
+    """Runs programs on SandboxFusion servers, several per request where that is possible.
 
     Python programs run below a driver that confines them, since a server does not; other languages
     run as the server runs them, one request per input. To be used from one event loop.
@@ -72,6 +72,7 @@ class FusionSandbox:
         self._transport = transport
         self._fleet: Fleet | None = None
         self._facts: capabilities.Facts | None = None
+        self._packing: Packing | None = None
         self._spoken: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -105,6 +106,7 @@ class FusionSandbox:
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
+        self._packing = Packing(self._fleet, self._known(), self._max_concurrency)
         return self
 
     async def _learn(self, send: capabilities.Send) -> None:
@@ -120,6 +122,9 @@ class FusionSandbox:
     async def __aexit__(self, *_: object) -> None:
         """Close the connections; servers end what they still run."""
         fleet, self._fleet = self._fleet, None
+        packing, self._packing = self._packing, None
+        if packing is not None:
+            await packing.close()
         for task in self._spoken.values():
             task.cancel()
         if fleet is not None:
@@ -157,35 +162,21 @@ class FusionSandbox:
             async for execution in self._foreign(program, inputs, limits):
                 yield execution
             return
+        check_contents(program, inputs, self._known().tier)
+        try:
+            program.source.encode()
+        except UnicodeEncodeError as error:
+            for _ in inputs:
+                yield syntax_error(str(error))
+            return
         sizes = iter(_FIRST_BATCHES if may_stop else ())
         done = 0
         while done < len(inputs):
             portion = _portion(inputs[done:], next(sizes, len(inputs)))
-            for execution in await self._answered(program, portion, limits):
+            task = Task(program=program, inputs=tuple(portion), limits=limits)
+            for execution in await self._open_packing().run(task):
                 done += 1
                 yield execution
-
-    async def _answered(
-        self, program: Program, inputs: Sequence[Input], limits: Limits
-    ) -> tuple[Execution, ...]:
-        """The executions of the first inputs, at least of one."""
-        facts, fleet = self._known(), self._open()
-        request = capabilities.new_request(program, tuple(inputs), limits)
-
-        def accept(response: wire.Response) -> tuple[Execution, ...]:
-            try:
-                answer = capabilities.read_answer(response, request)
-            except driver_messages.NotAnAnswer as error:
-                raise Unavailable(str(error)) from error
-            if answer.identity != facts.identity:
-                raise Unavailable(f"the server changed: {facts.identity}, now {answer.identity}")
-            if answer.error:
-                _raise(*answer.error)
-            if not answer.executions:
-                raise Unavailable("an answer without executions")
-            return answer.executions
-
-        return await fleet.run(*capabilities.ask(request, facts.tier), accept)
 
     async def _foreign(self, program: Program, inputs: Sequence[Input], limits: Limits):
         facts, fleet = self._known(), self._open()
@@ -226,6 +217,11 @@ class FusionSandbox:
             raise SandboxError(_NOT_STARTED)
         return self._facts
 
+    def _open_packing(self) -> Packing:
+        if self._packing is None:
+            raise SandboxError(_NOT_STARTED)
+        return self._packing
+
     def _open(self) -> Fleet:
         if self._fleet is None:
             raise SandboxError(_NOT_STARTED)
@@ -249,25 +245,17 @@ def _checked_url(url: str) -> str:
 
 
 def _portion(inputs: Sequence[Input], most: int) -> Sequence[Input]:
-    """The first inputs that make a request of reasonable size, at least one."""
-    size = 0
-    for n, given in enumerate(inputs[:most]):
-        size += _size(given)
+    """The first inputs that make a request of reasonable size, at least one; asserts that share their
+    state stay together."""
+    size = n = 0
+    for given in inputs[:most]:
+        size += input_size(given)
         if n and size > _BATCH_BYTES:
-            return inputs[:n]
-    return inputs[:most]
-
-
-def _size(given: Input) -> int:
-    match given:
-        case Stdin():
-            return len(given.text)
-        case Call():
-            return len(repr(given.args))
-        case Asserts():
-            return len(given.source)
-        case Files():
-            return sum(map(len, given.contents.values()))
+            break
+        n += 1
+    while is_continued(inputs, n - 1):
+        n += 1
+    return inputs[:n]
 
 
 def _encodable(text: str) -> bool:
@@ -276,11 +264,3 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _raise(name: str, message: str) -> None:
-    """What the driver could not do, as the exception it is here."""
-    for kind in (ConfigError, DataError):
-        if name == kind.__name__:
-            raise kind(message)
-    raise Unavailable(f"{name}: {message}")

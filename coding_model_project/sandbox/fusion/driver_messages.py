@@ -1,8 +1,9 @@
-"""What a driver is asked and what it answers, as text that survives any pipe, or is seen not to.
+"""Requests to a driver and its answers, as bytes whose damage on the way is noticed.
 
-A request goes in on the driver's standard input, an answer comes out as one line of its standard
-output, signed with a secret that only host and driver hold: a line that a program printed, or one
-that was cut on the way, is not an answer. Expected outputs are in neither.
+A request is JSON: programs, each with its inputs. The answer is a file, signed with a secret that only
+host and driver hold: one that a program left there, or that was cut on the way, is not an answer.
+Expected outputs are in neither. Of each program a driver reports the frames in which the zygote
+answered; a server of this project's own reports executions.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import hashlib
 import hmac
 import json
 import math
+import signal
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from coding_model_project import codec as values
+from coding_model_project.errors import DataError
 from coding_model_project.sandbox.base import StopWhen
-from coding_model_project.sandbox.embedded import answers
+from coding_model_project.sandbox.embedded import answers, outcomes
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -34,59 +38,83 @@ from coding_model_project.types import (
     Stdin,
 )
 
-ANSWER = "coding_model_project.answer/1"
-"""First word of an answer's line."""
+MOST_BYTES = 8 << 20
+"""Of an answer after which no further input is begun."""
 
-ANSWER_FILE = "coding_model_project.answer"
-"""Where a driver leaves an answer too long for standard output, to be fetched."""
+_MAX_CONTENT = 256 << 20
+"""Bytes of an answer, unpacked: none that was asked for is longer."""
 
-MAX_LINE = 96 << 10
-"""Bytes of standard output that every server carries whole (it cuts above 128 KiB, in silence)."""
+_PLAIN, _PACKED = b"-", b"z"
+_SIGNATURE = hashlib.blake2b().digest_size
+_WORTH_COMPRESSING = 32 << 10
 
-_MAX_JSON = 64 << 20
-"""Bytes of an answer's JSON: none that was asked for is longer."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A program, the inputs to run it on, in order, and limits."""
+
+    program: Program
+    inputs: tuple[Input, ...]
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A program and the inputs to run it on, in order."""
+    """Programs to run one after another."""
 
     secret: bytes
-    program: Program
-    inputs: tuple[Input, ...]
-    limits: Limits
+    tasks: tuple[Task, ...]
     budget_s: float
-    """No further input is begun after so many wall seconds."""
+    """No further input is begun after so many wall seconds, but for the first."""
+    preload: tuple[str, ...] = ()
+    """Modules of the interpreter that programs find imported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The first inputs' executions: at least one, unless there is an error."""
+class Outcome:
+    """The outcome of a program that was begun."""
 
-    identity: str
-    """Tier and interpreter, e.g. "seccomp/cpython-3.10"."""
     executions: tuple[Execution, ...] = ()
+    """Of its first inputs."""
+    lost: str | None = None
+    """Why the process that was to answer next did not: the machinery's failure, not the program's."""
     error: tuple[str, str] | None = None
     """Name of the exception (`errors`) that kept the program from being run, and its message."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The first programs' outcomes."""
+
+    identity: str
+    """Tier and interpreter, e.g. "seccomp/cpython-3.10"."""
+    outcomes: tuple[Outcome, ...] = ()
+    error: str | None = None
+    """Why there are no more, if that is a failure."""
+
+
+def is_continued(inputs: Sequence[Input], index: int) -> bool:
+    """Return true if the input behind this one needs the state that this one leaves."""
+    following = inputs[index + 1 : index + 2]
+    return any(isinstance(given, Asserts) and given.continues for given in following)
+
+
 class NotAnAnswer(Exception):
-    """The text holds no answer to this request: nothing, a forgery, or only a part."""
+    """The bytes hold no answer to this request: nothing, a forgery, or only a part."""
 
 
-def encode_request(request: Request) -> str:
-    """A request as ASCII text."""
-    program = request.program
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_request(request: Request) -> bytes:
+    """A request as ASCII."""
     content = {
         "secret": request.secret.hex(),
-        "source": program.source,
-        "language": program.language,
-        "files": {name: base64.b64encode(data).decode() for name, data in program.files.items()},
-        "inputs": [_input_to_json(given) for given in request.inputs],
-        "limits": asdict(request.limits),
         "budget_s": request.budget_s,
+        "preload": request.preload,
+        "programs": [_task_to_json(task) for task in request.tasks],
     }
-    return _pack(content).decode()
+    return json.dumps(content).encode("ascii")
 
 
 def decode_request(text: str) -> Request:
@@ -96,92 +124,33 @@ def decode_request(text: str) -> Request:
         ValueError: it is none.
     """
     try:
-        content = _unpack(text.encode())
-        program = Program(
-            source=content["source"],
-            language=content["language"],
-            files={name: base64.b64decode(data) for name, data in content["files"].items()},
-        )
+        content = json.loads(text)
         return Request(
             secret=bytes.fromhex(content["secret"]),
-            program=program,
-            inputs=tuple(_input_from_json(picture) for picture in content["inputs"]),
-            limits=_limits(content["limits"]),
-            budget_s=content["budget_s"],
+            tasks=tuple(_task_from_json(picture) for picture in content["programs"]),
+            budget_s=float(content["budget_s"]),
         )
-    except (KeyError, TypeError, AttributeError, zlib.error) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a request: {error}") from error
 
 
-def encode_answer(answer: Answer, secret: bytes) -> str:
-    """An answer as one signed line of ASCII text."""
-    content = {
-        "identity": answer.identity,
-        "executions": [_execution_to_json(execution) for execution in answer.executions],
-        "error": answer.error,
+def _task_to_json(task: Task) -> dict[str, Any]:
+    files = task.program.files.items()
+    return {
+        "source": task.program.source,
+        "files": {name: base64.b64encode(data).decode() for name, data in files},
+        "limits": asdict(task.limits),
+        "inputs": [_input_to_json(given) for given in task.inputs],
     }
-    body = _pack(content)
-    return f"{ANSWER} {_signature(body, secret)} {body.decode()}\n"
 
 
-def decode_answer(text: str, request: Request) -> Answer:
-    """The answer to a request in what a driver printed.
-
-    Raises:
-        NotAnAnswer: there is none with the request's signature.
-    """
-    for line in reversed(text.split("\n")):
-        words = line.split(" ")
-        if len(words) != 3 or words[0] != ANSWER:
-            continue
-        body = words[2].encode()
-        if not hmac.compare_digest(words[1].encode(), _signature(body, request.secret).encode()):
-            continue
-        try:
-            return _answer_from_json(_unpack(body), request)
-        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
-            raise NotAnAnswer(f"a signed answer that cannot be read: {error}") from error
-    raise NotAnAnswer("no signed answer")
-
-
-def from_base64(text: str) -> str:
-    """The ASCII text of a fetched file; empty if it is none."""
-    try:
-        return base64.b64decode(text, validate=True).decode("ascii")
-    except ValueError:
-        return ""
-
-
-def within_budget(request: Request, started: float) -> StopWhen:
-    """For `Sandbox.run`: stops when the answer is long or late enough to be sent.
-
-    Args:
-        started: on the monotonic clock.
-    """
-    length = 0
-
-    def stop(_index: int, execution: Execution) -> bool:
-        nonlocal length
-        length += len(_pack(_execution_to_json(execution)))
-        return length > MAX_LINE // 2 or time.monotonic() - started > request.budget_s
-
-    return stop
-
-
-def _signature(body: bytes, secret: bytes) -> str:
-    return hmac.new(secret, body, hashlib.sha256).hexdigest()
-
-
-def _pack(content: Any) -> bytes:
-    return base64.b64encode(zlib.compress(json.dumps(content).encode("ascii"), 1))
-
-
-def _unpack(packed: bytes) -> Any:
-    unpacker = zlib.decompressobj()
-    data = unpacker.decompress(base64.b64decode(packed, validate=True), _MAX_JSON)
-    if unpacker.unconsumed_tail:
-        raise ValueError(f"more than {_MAX_JSON} bytes")
-    return json.loads(data)
+def _task_from_json(picture: dict[str, Any]) -> Task:
+    files = {name: base64.b64decode(data) for name, data in picture["files"].items()}
+    return Task(
+        program=Program(source=picture["source"], files=files),
+        inputs=tuple(_input_from_json(given) for given in picture["inputs"]),
+        limits=_limits(picture["limits"]),
+    )
 
 
 def _limits(picture: dict[str, Any]) -> Limits:
@@ -194,26 +163,167 @@ def _limits(picture: dict[str, Any]) -> Limits:
 def _input_to_json(given: Input) -> list[Any]:
     match given:
         case Stdin():
-            return ["stdin", given.text]
+            return ["stdin", given.text, given.apart]
         case Call():
-            return ["call", given.function, values.to_json(given.args)]
+            return ["call", given.function, values.dumps(given.args).decode(), given.apart]
         case Asserts():
-            return ["asserts", given.source, given.entry_point]
+            return ["asserts", given.source, given.entry_point, given.continues]
         case Files():
             return ["files", dict(given.contents)]
 
 
 def _input_from_json(picture: list[Any]) -> Input:
     match picture:
-        case ["stdin", str(text)]:
-            return Stdin(text)
-        case ["call", str(function), args]:
-            return Call(function=function, args=values.from_json(args))
-        case ["asserts", str(source), entry_point]:
-            return Asserts(source=source, entry_point=entry_point)
+        case ["stdin", str(text), bool(apart)]:
+            return Stdin(text, apart=apart)
+        case ["call", str(function), str(arguments), bool(apart)]:
+            args = values.loads(arguments.encode())
+            if isinstance(args, tuple):
+                return Call(function=function, args=args, apart=apart)
+        case ["asserts", str(source), entry_point, bool(continues)]:
+            return Asserts(source=source, entry_point=entry_point, continues=continues)
         case ["files", dict(contents)]:
             return Files(contents=contents)
     raise ValueError("an unknown input")
+
+
+# ── answers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_answer(answer: Answer, secret: bytes) -> bytes:
+    """An answer with executions, signed; as the driver's with frames."""
+    head = {
+        "identity": answer.identity,
+        "programs": [
+            {
+                "executions": [_execution_to_json(one) for one in outcome.executions],
+                "lost": outcome.lost,
+                "error": outcome.error,
+            }
+            for outcome in answer.outcomes
+        ],
+        "error": answer.error,
+    }
+    encoded = json.dumps(head).encode("ascii")
+    content = len(encoded).to_bytes(4, "little") + encoded
+    if len(content) > _WORTH_COMPRESSING:
+        content = _PACKED + zlib.compress(content, 1)
+    else:
+        content = _PLAIN + content
+    return _signature(content, secret) + content
+
+
+def decode_answer(data: bytes, request: Request) -> Answer:
+    """The answer to a request in the file that a driver left.
+
+    Raises:
+        NotAnAnswer: it does not have the request's signature.
+    """
+    signature, content = data[:_SIGNATURE], data[_SIGNATURE:]
+    if not hmac.compare_digest(signature, _signature(content, request.secret)):
+        raise NotAnAnswer("no signed answer")
+    try:
+        content = _unpacked(content)
+        n = int.from_bytes(content[:4], "little")
+        head, body = json.loads(content[4 : 4 + n]), memoryview(content)[4 + n :]
+        if len(head["programs"]) > len(request.tasks):
+            raise ValueError(f"{len(head['programs'])} answers for {len(request.tasks)} programs")
+        found = []
+        for told, task in zip(head["programs"], request.tasks, strict=False):
+            if "frames" in told:
+                length = sum(map(sum, told["frames"]))
+                found.append(_outcome(told, bytes(body[:length]), task))
+                body = body[length:]
+            else:
+                found.append(_outcome_of_executions(told, task))
+        return Answer(identity=str(head["identity"]), outcomes=tuple(found), error=head["error"])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
+        raise NotAnAnswer(f"a signed answer that cannot be read: {error}") from error
+
+
+def _signature(content: bytes, secret: bytes) -> bytes:
+    return hashlib.blake2b(content, key=secret).digest()
+
+
+def _unpacked(content: bytes) -> bytes:
+    if not content.startswith(_PACKED):
+        return content[len(_PLAIN) :]
+    unpacker = zlib.decompressobj()
+    data = unpacker.decompress(content[len(_PACKED) :], _MAX_CONTENT)
+    if unpacker.unconsumed_tail:
+        raise ValueError(f"more than {_MAX_CONTENT} bytes")
+    return data
+
+
+def _outcome(told: dict[str, Any], body: bytes, task: Task) -> Outcome:
+    """Return the outcome that the zygote's frames tell, as `Slot` reads them."""
+    executions: list[Execution] = []
+    lost, error = told.get("lost"), None
+    at = 0
+    try:
+        for n_head, n_body in told["frames"]:
+            head = json.loads(body[at : at + n_head])
+            at += n_head + n_body
+            left = len(task.inputs) - len(executions)
+            if not left:
+                raise ValueError("more answers than inputs")
+            if "printed" not in head:
+                executions += [_uncompiled(head)] * left
+                continue
+            ended = outcomes.Ended.read(head, body[at - n_body : at])
+            if not ended.was_seen(alone=told["alone"]):
+                raise _Lost(f"a test could not be confined: {ended.stderr[-200:]}")
+            refusal = ended.refusal if told["alone"] else None
+            given = task.inputs[len(executions)]
+            executions.append(refusal or outcomes.execution(given, ended, task.limits))
+    except _Lost as found:
+        lost = str(found)
+    except DataError as found:
+        error = (type(found).__name__, str(found))
+    return Outcome(executions=tuple(executions), lost=lost, error=error)
+
+
+class _Lost(Exception):
+    """A frame that says that the machinery failed."""
+
+
+def _uncompiled(head: dict[str, Any]) -> Execution:
+    if head.get("done", 0) in (1, -signal.SIGKILL):
+        raise _Lost(f"the process of the program ended with {head['done']}")
+    return outcomes.syntax_error(head.get("syntax_error", "the compiler crashed"))
+
+
+def _outcome_of_executions(told: dict[str, Any], task: Task) -> Outcome:
+    executions = told["executions"]
+    if len(executions) > len(task.inputs):
+        raise ValueError(f"{len(executions)} answers for {len(task.inputs)} inputs")
+    error = told["error"]
+    return Outcome(
+        executions=tuple(_execution_from_json(picture, task.limits) for picture in executions),
+        lost=told["lost"],
+        error=(str(error[0]), str(error[1])) if error else None,
+    )
+
+
+class Budget:
+    """When a server of this project's own begins no further input, as the driver decides it."""
+
+    def __init__(self, request: Request) -> None:
+        self._until = time.monotonic() + request.budget_s
+        self._bytes = 0
+
+    @property
+    def is_spent(self) -> bool:
+        return time.monotonic() > self._until or self._bytes > MOST_BYTES
+
+    def stop_when(self, task: Task) -> StopWhen:
+        """Return what tells `Sandbox.run` to stop; never between asserts that share their state."""
+
+        def stop(index: int, execution: Execution) -> bool:
+            self._bytes += len(execution.stdout) + len(values.dumps(execution.value))
+            return self.is_spent and not is_continued(task.inputs, index)
+
+        return stop
 
 
 def _execution_to_json(execution: Execution) -> list[Any]:
@@ -225,19 +335,7 @@ def _execution_to_json(execution: Execution) -> list[Any]:
 _FIELDS = tuple(Execution.__dataclass_fields__)
 
 
-def _answer_from_json(content: dict[str, Any], request: Request) -> Answer:
-    error = content["error"]
-    executions = content["executions"]
-    if len(executions) > len(request.inputs):
-        raise ValueError(f"{len(executions)} answers for {len(request.inputs)} inputs")
-    return Answer(
-        identity=str(content["identity"]),
-        executions=tuple(_execution_from_json(picture, request.limits) for picture in executions),
-        error=(str(error[0]), str(error[1])) if error else None,
-    )
-
-
-def _execution_from_json(picture: list[Any], limits: Limits) -> Execution:
+def _execution_from_json(picture: Sequence[Any], limits: Limits) -> Execution:
     fields = dict(zip(_FIELDS, picture, strict=True))
     fields["status"] = Status(fields["status"])
     fields["value"] = _value(fields["value"], limits)

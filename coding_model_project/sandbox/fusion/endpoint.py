@@ -21,6 +21,7 @@ _FIRST_COOLING_S, _LONGEST_COOLING_S = 1.0, 30.0
 _FAILURES_TO_COOL = 2
 """One failure may be a connection that the server closed, as it does after an HTTP 500."""
 
+_BUSY = 429
 _OUR_FAULT = (400, 413, 422)
 _NO_ENTRY = (401, 403)
 
@@ -31,6 +32,7 @@ class Unavailable(Exception):
     Args:
         retry_after_s: when to try again, if the server said so.
         down: nothing listens there, or nothing answers.
+        not_begun: nothing of the request was run: it did not arrive, or the server is busy.
         service: the server, for those who announce its outages.
     """
 
@@ -40,11 +42,13 @@ class Unavailable(Exception):
         *,
         retry_after_s: float | None = None,
         down: bool = False,
+        not_begun: bool = False,
         service: Service | None = None,
     ) -> None:
         super().__init__(reason)
         self.retry_after_s = retry_after_s
         self.down = down
+        self.not_begun = not_begun
         self.service = service
 
 
@@ -99,7 +103,7 @@ class Endpoint:
         status, headers, data = await self._exchange(client, "GET", "/v1/ping", None, _PING_S)
         if status == 200 and data.strip() == b'"pong"':
             return
-        if status == 429 or status >= 500:
+        if status == _BUSY or status >= 500:
             raise Unavailable(f"HTTP {status}", retry_after_s=_retry_after_s(headers))
         if status in _NO_ENTRY:
             raise ConfigError(_no_entry(self.url, status))
@@ -125,7 +129,9 @@ class Endpoint:
             raise ConfigError(_no_entry(self.url, status))
         if status != 200:
             raise Unavailable(
-                f"HTTP {status}: {_tail(data)}", retry_after_s=_retry_after_s(headers)
+                f"HTTP {status}: {_tail(data)}",
+                retry_after_s=_retry_after_s(headers),
+                not_begun=status == _BUSY,
             )
         try:
             return wire.Response.parse(data)
@@ -157,7 +163,9 @@ class Endpoint:
         except TimeoutError:
             raise Unavailable(f"no answer within {timeout_s:.0f} s", down=True) from None
         except httpx.ConnectError as error:
-            raise Unavailable(f"cannot connect: {reason(error)}", down=True) from error
+            raise Unavailable(
+                f"cannot connect: {reason(error)}", down=True, not_begun=True
+            ) from error
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise Unavailable(f"{type(error).__name__} {error}".strip()) from error
 

@@ -93,24 +93,39 @@ class Fleet:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def run(self, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
+    @property
+    def n_awake(self) -> int:
+        """Servers that do not rest; 1 if all do."""
+        return sum(not endpoint.rests() for endpoint in self._endpoints) or 1
+
+    async def run(
+        self, body: wire.Body, run_s: float, accept: Accept[T], *, once_begun: bool = False
+    ) -> T:
         """Have a server run code, another one if it fails.
 
         Args:
             run_s: wall seconds that the code itself may take.
+            once_begun: a server that may have begun it and failed is the end of it, not a reason to try
+                again.
 
         Once no server has done any request for `retry_s`, a further one is tried once and not waited
         for: an outage costs that time once, not once per request that waits for a place.
 
         Raises:
+            Unavailable: a server failed that may have begun it (`once_begun`).
             SandboxError: no server did, for `retry_s`; or the request is refused.
             ConfigError: a server is not what it was said to be.
         """
+
+        def backoff(error: Exception) -> bool | float:
+            failed = isinstance(error, Unavailable) and once_begun and not error.not_begun
+            return not failed and self._backoff(error)
+
         async with self._limit:
             try:
                 with announced(None, retry_s=self._retry_s):
                     async for attempt in stamina.retry_context(
-                        on=self._backoff,
+                        on=backoff,
                         attempts=1 if self._gave_up() else None,
                         timeout=self._retry_s,
                         wait_initial=_FIRST_WAIT_S,
@@ -120,6 +135,8 @@ class Fleet:
                         with attempt:
                             return await self._once(body, run_s, accept)
             except Unavailable as error:
+                if once_begun and not error.not_begun:
+                    raise
                 raise SandboxError(f"{error}; tried for {self._retry_s:.0f} s") from error
         raise AssertionError("unreachable: the loop ends by an answer or an exception")
 
@@ -149,9 +166,11 @@ class Fleet:
     async def _once(self, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
         endpoint = self._choose()
         endpoint.in_flight += 1
+        sent = False
         try:
             async with endpoint.limit:
                 await self._make_sure(endpoint)
+                sent = True
                 response = await self._send(endpoint, body, run_s)
                 result = accept(response)
         except Unavailable as error:
@@ -162,6 +181,7 @@ class Fleet:
                 named,
                 retry_after_s=error.retry_after_s,
                 down=error.down,
+                not_begun=error.not_begun or not sent,
                 service=endpoint.service,
             ) from error
         finally:

@@ -83,7 +83,7 @@ def run_code(
     language: str,
     *,
     run_s: float,
-    stdin: str = "",
+    stdin: str | None = None,
     compile_s: float = 30.0,
     memory_mb: int | None = None,
     files: Mapping[str, str] | None = None,

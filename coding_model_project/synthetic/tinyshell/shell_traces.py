@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from coding_model_project.episodes.bash import Message, observation, opening
+from coding_model_project.episodes.bash import observation, opening
+from coding_model_project.grading.prompts import Message
 from coding_model_project.harbor.environment.base import CommandResult
 from coding_model_project.synthetic.tinyshell.shell_generator import Draw, ShellTask
 

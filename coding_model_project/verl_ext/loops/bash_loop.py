@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from coding_model_project.configs.typed import coding_of
-from coding_model_project.episodes.bash import ContextOverflow, Episode, Limits, Message, Reply
+from coding_model_project.episodes.bash import ContextOverflow, Episode, Limits, Reply
 from coding_model_project.errors import (
     CodingModelError,
     DataError,
@@ -28,8 +28,10 @@ from coding_model_project.errors import (
     HarborError,
 )
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.prompts import Message
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
+from coding_model_project.harbor.integrity import require
 from coding_model_project.launch.checks.bash_checks import reply_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation, Sampling
 from coding_model_project.verl_ext.rewards.judging import (
@@ -65,6 +67,7 @@ class _Place:
             total_s=bash.total_s,
             output_bytes=bash.output_bytes,
         )
+        self.accepted = coding.harbor.integrity
         breaker = CircuitBreaker(max_rate=coding.sandbox.max_failure_rate)
         self.grader = HarborGrader(limiter=Limiter(bash.rooms), breaker=breaker)
 
@@ -104,6 +107,7 @@ class BashLoop(AgentLoopBase):
             return "\n".join(turn.command for turn in turns if turn.command is not None)
 
         verdict = await place.grader.grade_agent(problem, agent, work)
+        require(verdict, place.accepted)
         episode = _only(agent, problem.id)
         if not model.spans:
             raise HarborError(

@@ -20,7 +20,8 @@ from verl.experimental.agent_loop.agent_loop import (
 )
 from verl.utils.profiler import simple_timer
 
-Message = dict[str, str]
+from coding_model_project.grading.prompts import Message
+
 Sampling = dict[str, Any]
 """As verl gives it to `AgentLoopBase.run`."""
 

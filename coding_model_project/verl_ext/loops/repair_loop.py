@@ -17,8 +17,9 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 from verl.utils.profiler import simple_timer
 
 from coding_model_project.configs.typed import coding_of
-from coding_model_project.episodes.repair import Message, Seen, attempts
+from coding_model_project.episodes.repair import Seen, attempts
 from coding_model_project.errors import CodingModelError
+from coding_model_project.grading.prompts import Message
 from coding_model_project.launch.checks.repair_checks import attempt_tokens
 from coding_model_project.verl_ext.loops.conversation import Answer, Conversation, Sampling
 from coding_model_project.verl_ext.rewards.judging import ATTEMPTS, leave_out

@@ -24,6 +24,7 @@ from coding_model_project.errors import CodingModelError
 from coding_model_project.grading.brief import brief
 from coding_model_project.grading.rewards import REWARDS, discounted
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
+from coding_model_project.harbor.integrity import require
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 from coding_model_project.verl_ext.rewards.judging import (
     ATTEMPTS,
@@ -68,6 +69,7 @@ class CodeRewardManager(RewardManagerBase):
         )
         self._shapes = self._shaping.on
         self._check_public = coding.reward.check_public
+        self._accepted = coding.harbor.integrity
         self._rewards_best = coding.repair.reward is RepairReward.best
         self._discount = coding.repair.discount
         self._run_dir = Path(coding.run_dir)
@@ -110,6 +112,9 @@ class CodeRewardManager(RewardManagerBase):
         verdicts = await asyncio.gather(
             *(judge.hidden.grade(problem, answers[number]) for number in graded)
         )
+        for verdict in verdicts:
+            if verdict.rewards is not None:  # of a Harbor task
+                require(verdict, self._accepted)
         rewards = [
             self._worth(problem, verdict, answers[number], len(tokens), number)
             for number, verdict in zip(graded, verdicts, strict=True)

@@ -19,11 +19,12 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from coding_model_project.errors import SandboxError
+from coding_model_project.harbor.integrity import NotIsolatedError
 from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
-from coding_model_project.runs.ungradable import last_reason
+from coding_model_project.runs.ungradable import count, last_reason
 from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.trainers.generated import generated_tokens
 from coding_model_project.verl_ext.trainers.step_metrics import (
@@ -135,7 +136,9 @@ class CodingTrainer(PPOTrainerSync):
         # The first thing verl does with a step's samples, so that nothing is trained on an outage.
         # A key is prompt_session_turn; a session that failed has none.
         n_judged = len({key.rpartition("_")[0] for key in batch.keys})
-        self._stop_on_outage(1 - n_judged / self._expected_samples, "this step's")
+        missing = self._expected_samples - n_judged
+        lost = missing - self._not_isolated(missing)
+        self._stop_on_outage(lost / self._expected_samples, "this step's")
         return super()._balance_batch(batch, metrics, *args, **kwargs)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -156,6 +159,10 @@ class CodingTrainer(PPOTrainerSync):
     def _expected_samples(self) -> int:
         return self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
 
+    def _not_isolated(self, missing: int) -> int:
+        """Of this step's missing samples, those that `coding.harbor.integrity` left out: no outage."""
+        return min(missing, count(self._run.path, self.global_steps, NotIsolatedError.__name__))
+
     def _compute_metrics(  # type: ignore[override]
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **kwargs: Any
     ) -> None:
@@ -172,7 +179,10 @@ class CodingTrainer(PPOTrainerSync):
         infos = [extra["reward_extra_info"] for extra in extras]
         samples = trained_samples(self.tokenizer, keys, fields, infos)
         rewards = [sample.reward for sample in samples]
-        metrics.update(step_metrics(infos, rewards, self._expected_samples))
+        refused = self._not_isolated(self._expected_samples - len(infos))
+        expected = self._expected_samples - refused
+        metrics.update(step_metrics(infos, rewards, expected))
+        metrics["judge/not_isolated"] = refused / self._expected_samples
         if has_episodes(self.config):
             metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))
         if has_bash(self.config):
@@ -202,6 +212,7 @@ class CodingTrainer(PPOTrainerSync):
         for key in (*CLOCK_KEYS, SAMPLE_KEY):
             reward_extra_infos_dict.pop(key, None)
         expected = sum((expected_acc_counts or {}).values())
+        expected -= self._not_isolated(expected - len(sample_uids))
         infra_rate = 1 - len(sample_uids) / expected if expected else 0.0
         self._stop_on_outage(infra_rate, "the validation's")
         # Without the expected counts: verl would count what could not be judged as wrong.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.errors import DataError
-from coding_model_project.types import Asserts, Call, Limits, Problem, Stdin, Test
+from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 HASHABLE = st.recursive(
@@ -47,6 +47,9 @@ PROBLEMS = st.builds(
     ).map(tuple),
     limits=st.builds(Limits, cpu_s=st.floats(0.1, 100.0), memory_mb=st.integers(1, 10_000)),
     comparison=TEXT,
+    isolation=st.sampled_from(Isolation),
+    atol=st.sampled_from([1e-6, 0.0, 0.01]),
+    rtol=st.sampled_from([1e-6, 0.0, 1e-9]),
     entry_point=st.none() | TEXT,
     difficulty=st.none() | st.integers(1, 5),
     tags=TUPLES,

@@ -7,6 +7,7 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.evaluation.results import RESULTS, RUN_INFO
+from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
 
@@ -170,8 +171,16 @@ def test_the_plot_is_one_page(runs, capsys):
     page = runs / "new" / "plot.html"
     assert compare(capsys, runs / "before", runs / "after", "--plot", page)[0] == 0
     text = page.read_text()
-    assert "toy: after" in text
-    assert "<script src" not in text
+    assert "toy: after − before +35.0%" in text
+    assert "script-src 'sha256-" in text
+    figures = packed(text, "figures-data")
+    assert {trace["name"]: trace["y"] for trace in figures["scores"]["data"]} == {
+        "before": [10 / 40],
+        "after": [24 / 40],
+    }
+    [difference] = figures["differences"]["data"]
+    assert difference["x"] == [pytest.approx(14 / 40)]
+    assert difference["x"][0] - difference["error_x"]["arrayminus"][0] > 0
     code, _, err = compare(capsys, runs / "before", runs / "after", "--plot", runs / "plot.png")
     assert code == 2
     assert ".html" in err
@@ -184,7 +193,7 @@ def test_the_plot_is_one_page(runs, capsys):
         (["before", "nowhere*"], 2, "no folder of an evaluation"),
         (["before", "x/before"], 2, "called alike"),
         (["before", "other"], 2, "no data set in common: toy and other"),
-        (["before", "cut"], 2, "line 3: not a result"),
+        (["before", "cut"], 2, "line 3: damaged"),
         (["before", "twice"], 2, "sample 0 of toy/1 is there twice"),
         (["before", "no_results"], 2, "results.jsonl"),
     ],

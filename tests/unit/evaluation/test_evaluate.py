@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coding_model_project.configs.typed import evaluation_settings, new_config
+from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import (
     ConfigError,
@@ -92,7 +92,11 @@ def config(problems, folder, sandbox="tests.fakes:FakeSandbox", seed=1, **evalua
 def run(config, backend):
     said = []
     metrics = evaluate(
-        evaluation_settings(config), backend, config=config, command=["test"], say=said.append
+        evaluation_settings(coding_of(config)),
+        backend,
+        config=config,
+        command=["test"],
+        say=said.append,
     )
     return metrics, "\n".join(said)
 
@@ -159,8 +163,8 @@ def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
         run(config(problems, part, shard=f"{n}/3"), Writer())
     whole = config(problems, tmp_path / "merged")
     with pytest.raises(ConfigError, match="not 0/3, 1/3, 2/3"):
-        gather(evaluation_settings(whole), parts[:2], say=print)
-    gather(evaluation_settings(whole), parts, say=print)
+        gather(evaluation_settings(coding_of(whole)), parts[:2], say=print)
+    gather(evaluation_settings(coding_of(whole)), parts, say=print)
     metrics, _ = run(whole, Writer(fails_after=0))
     assert judged(tmp_path / "merged") == judged(tmp_path / "whole")
     assert metrics["toy"]["samples"] == N_PROBLEMS * N_SAMPLES
@@ -169,7 +173,9 @@ def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
     other = config(problems, tmp_path / "other", seed=2)
     run(config(problems, tmp_path / "odd", seed=2, shard="1/3"), Writer())
     with pytest.raises(ConfigError, match="another seed"):
-        gather(evaluation_settings(other), [parts[0], tmp_path / "odd", parts[2]], say=print)
+        gather(
+            evaluation_settings(coding_of(other)), [parts[0], tmp_path / "odd", parts[2]], say=print
+        )
 
 
 def test_a_model_that_says_nothing_has_no_code(problems, tmp_path):

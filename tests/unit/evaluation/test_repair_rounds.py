@@ -7,7 +7,8 @@ import pytest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, GenerationError, PromptError, SandboxError
 from coding_model_project.evaluation.backends.generation import Completion
-from coding_model_project.evaluation.results import read_completions, read_evaluation
+from coding_model_project.evaluation.journal import read_rows
+from coding_model_project.evaluation.results import Generated, read_evaluation
 from coding_model_project.evaluation.statistics.budget import first_accepted_costs
 from coding_model_project.runs.rollouts import read_rollouts
 from coding_model_project.types import Stdin, Test
@@ -117,7 +118,7 @@ def test_a_stopped_one_goes_on_to_the_same_result(problems, tmp_path):
     run(evaluation(problems, tmp_path / "whole"), Learner())
     with pytest.raises(GenerationError):
         run(evaluation(problems, tmp_path / "run"), Learner(fails_after=13))
-    kept = len(list(read_completions(tmp_path / "run" / "completions.jsonl")))
+    kept = len(list(read_rows(tmp_path / "run" / "completions.jsonl", Generated)))
     assert 0 < kept < 3 * N_SAMPLES
     run(evaluation(problems, tmp_path / "run"), Learner())
 
@@ -145,7 +146,7 @@ def test_without_rounds_nothing_changes_and_rounds_need_public_tests(problems, t
     protocol = json.loads((tmp_path / "plain" / "run_info.json").read_text())["protocol"]
     assert not {"repair_rounds", "observation_bytes"} & protocol.keys()
     assert {
-        len(one.attempts) for one in read_completions(tmp_path / "plain/completions.jsonl")
+        len(one.attempts) for one in read_rows(tmp_path / "plain/completions.jsonl", Generated)
     } == {0}
     write_problems(problems, [stdin_problem(("1", "2"), id="toy/1", statement="1")])
     with pytest.raises(ConfigError, match="no problem has a public test"):

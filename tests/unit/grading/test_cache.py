@@ -9,7 +9,7 @@ from coding_model_project.errors import SandboxError
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import CircuitBreaker
-from coding_model_project.types import Call, Limits, Test
+from coding_model_project.types import Call, Isolation, Limits, Test
 from tests.fakes import FakeSandbox, echo, stdin_problem
 
 PROBLEM = stdin_problem(("", "1"))
@@ -45,6 +45,9 @@ async def test_the_same_code_from_another_rule_keeps_its_own_rule():
         replace(PROBLEM, id="fake/2"),
         replace(PROBLEM, limits=Limits(cpu_s=1)),
         replace(PROBLEM, comparison="exact"),
+        replace(PROBLEM, atol=0.01),
+        replace(PROBLEM, isolation=Isolation.shared),
+        replace(PROBLEM, rtol=0.0),
         stdin_problem(("", "2")),
         stdin_problem(("x", "1")),
     ],

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.errors import DataError
-from coding_model_project.grading.compare import same_output, same_value
+from coding_model_project.grading.compare import Tolerance, same_output, same_value
 from coding_model_project.types import Opaque
 
 MODES = ["tokens", "lines", "exact"]
@@ -139,7 +139,13 @@ def test_a_value_differs_from_one_around_it_and_from_what_is_opaque(value):
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
         (2, 2.0, False),
         (2.0, 2, True),
-        (2.0, 2.0000001, False),
+        (2.0, 2.0000001, True),
+        (2.0, 2.00001, False),
+        (2.0, 10**400, False),
+        ({2.0: 1.0}, {2: 1.0000001}, True),
+        ({math.nan: 1.0}, {math.nan: 1.0}, True),
+        ({(0.5, True)}, {(0.5, True)}, True),
+        ({frozenset({1})}, {frozenset({1.0})}, False),
         (0.5, 0.50000001, True),
         (0.5, 0.501, False),
         (0.5, 10**400, False),
@@ -161,6 +167,26 @@ def test_a_value_differs_from_one_around_it_and_from_what_is_opaque(value):
 )
 def test_values(expected, got, same):
     assert same_value(expected, got) is same
+
+
+@given(st.floats(-1e9, 1e9), st.floats(0, 10), st.floats(0, 0.5), st.floats(-20, 20))
+def test_a_tolerance_is_the_same_wherever_a_float_stands(expected, atol, rtol, by):
+    tolerance = Tolerance(atol=atol, rtol=rtol)
+    got = expected + by
+    near = abs(got - expected) <= max(atol, rtol * abs(expected))
+    assert same_value(expected, got, tolerance) is near
+    assert same_value({"a": [(expected, 1j)]}, {"a": [(got, 1j)]}, tolerance) is near
+    written = repr(expected)
+    assert same_output(f"x {written} 1", f"x\n{got!r}  1\n", "tokens", tolerance) is near
+    assert same_output(written, repr(got), "lines", tolerance) is (written == repr(got))
+
+
+def test_without_a_tolerance_floats_are_exact():
+    exact = Tolerance(atol=0, rtol=0)
+    assert same_value(0.3, 0.3, exact)
+    assert not same_value(0.3, 0.1 + 0.2, exact)
+    assert same_output("2.0", "2", "tokens", exact)
+    assert not same_output("0.3", "0.30000000000000004", "tokens", exact)
 
 
 def test_cycles_and_depth_end():

@@ -1,6 +1,7 @@
 """Every way a program can end has its exact error; a failing sandbox never has a score."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,18 @@ from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.grading import execution
 from coding_model_project.grading.execution import ExecutionGrader, judge_execution
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
-from coding_model_project.types import Call, ErrorType, Execution, Opaque, Status, Stdin, Test
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    ErrorType,
+    Execution,
+    Isolation,
+    Opaque,
+    Status,
+    Stdin,
+    Test,
+)
 from tests.fakes import FakeSandbox, stdin_problem
 
 PROBLEM = stdin_problem(("a", "1"), ("b", "1"), ("c", "1"))
@@ -62,13 +74,34 @@ async def test_a_program_out_of_time_is_not_run_on_further_tests_if_so_asked():
     assert len(wrong.results) == 3
 
 
+async def test_a_verdict_names_a_tolerance_that_is_not_the_default():
+    calls = Test(input=Call(function="f"), expected=1.0)
+    problem = replace(PROBLEM, tests=(*PROBLEM.tests, calls), atol=0.01, rtol=0.0)
+    verdict = await grader(FakeSandbox()).grade_code(problem, None)
+    assert verdict.comparison == "tokens(atol=0.01,rtol=0)+value(atol=0.01,rtol=0)"
+    exact = replace(PROBLEM, comparison="exact", atol=0.01)
+    assert (await grader(FakeSandbox()).grade_code(exact, None)).comparison == "exact"
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(("isolation", "passed"), [("shared", 3), ("per_test", 1)])
+async def test_a_verdict_names_what_its_tests_saw_of_one_another(isolation, passed):
+    counts = "seen = []\ndef f():\n    seen.append(1)\n    return len(seen)"
+    tests = tuple(Test(Asserts(f"assert f() == {n}", "f")) for n in (1, 2, 3))
+    problem = replace(PROBLEM, tests=tests, isolation=Isolation(isolation))
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        verdict = await grader(sandbox).grade_code(problem, counts)
+    assert verdict.isolation == isolation
+    assert verdict.pass_fraction == passed / 3
+
+
 @pytest.mark.parametrize("stop_early", [True, False])
 async def test_each_output_is_compared_once(monkeypatch, stop_early):
     compared = []
 
-    def counted(test, run, comparison):
+    def counted(test, run, problem):
         compared.append(test)
-        return judge_execution(test, run, comparison)
+        return judge_execution(test, run, problem)
 
     monkeypatch.setattr(execution, "judge_execution", counted)
     verdict = await grader(FakeSandbox(), stop_early=stop_early).grade_code(PROBLEM, "1")
@@ -267,10 +300,10 @@ def test_the_breaker_bears_what_is_within_its_rate_and_stays_open_once_it_opened
 )
 def test_details_stay_within_two_kilobytes(value):
     test = Test(input=Call(function="f"), expected="é" * 5000)
-    result = judge_execution(test, Execution(status=Status.finished, value=value), "tokens")
+    result = judge_execution(test, Execution(status=Status.finished, value=value), PROBLEM)
     assert result.error is ErrorType.wrong_answer
     assert len(result.detail.encode()) <= 2048
     raised = Execution(status=Status.raised, stderr_tail="é" * 5000 + "ValueError: last")
-    detail = judge_execution(test, raised, "tokens").detail
+    detail = judge_execution(test, raised, PROBLEM).detail
     assert detail.endswith("ValueError: last")
     assert len(detail.encode()) <= 2048

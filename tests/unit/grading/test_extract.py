@@ -1,10 +1,21 @@
 """One rule for every completion, however it is written."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.grading.extract import Rule, extract
+from coding_model_project.grading.extract import (
+    MAX_CHARACTERS,
+    Rule,
+    extract,
+    extract_for,
+    first_block,
+    is_one_block,
+)
+from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
+from tests.bench.extraction import KINDS, WAYS
 
 CODE = "print(1)\n"
 
@@ -17,27 +28,17 @@ CODE = "print(1)\n"
         (f"```python\n{CODE}```\n```bash\npip install x\n```", CODE, Rule.tagged_block),
         (f"```python\n{CODE}```\n```\n1\n```", CODE, Rule.tagged_block),
         (f"```\n{CODE}```\n```\nThe answer is one.\n```", CODE, Rule.untagged_block),
+        (f"```code\n{CODE}```", CODE, Rule.untagged_block),
         ("```bash\nls\n```", None, Rule.nothing),
         ("```cpp\nint main(){}\n```", None, Rule.nothing),
         ("no code at all", None, Rule.nothing),
-        (
-            f"<think>\n```python\nwrong\n```\n</think>\n```python\n{CODE}```",
-            CODE,
-            Rule.tagged_block,
-        ),
-        (f"<think>```python\n{CODE}```", None, Rule.unclosed_think),
-        (f"a</think><think>b</think>\n```python\n{CODE}```", CODE, Rule.tagged_block),
-        (f"```python\n{CODE}```\n[DONE]\n```python\nafter\n```", CODE, Rule.tagged_block),
-        ("```python\nprint('[DONE]')\n```", "print('[DONE]')\n", Rule.tagged_block),
         ("```python\r\nprint(1)\r\n```\r\nbye", "print(1)\r\n", Rule.tagged_block),
-        (
-            "1. So:\n   ```python\n   if 1:\n       print(1)\n   ```",
-            "if 1:\n    print(1)\n",
-            "tagged_block",
-        ),
-        ("````python\nx = '''\n```\n'''\n````", "x = '''\n```\n'''\n", Rule.tagged_block),
         ("```python\nprint(1)```\nSo.", "print(1)", Rule.tagged_block),
         ("```python\n \n```", None, Rule.nothing),
+        (f"```python\n{CODE}```\n```python\n>>> f(1)\n2\n```", CODE, Rule.tagged_block),
+        (f"````markdown\nMine:\n```python\n{CODE}```\n````", CODE, Rule.tagged_block),
+        (f"```markdown\nMine:\n```python\n{CODE}```\n```", CODE, Rule.tagged_block),
+        (f"```text\nnever closed\n```python\n{CODE}```", CODE, Rule.tagged_block),
         ("", None, Rule.nothing),
     ],
 )
@@ -46,15 +47,137 @@ def test_fenced(completion, code, rule):
     assert (found.code, found.rule) == (code, rule)
 
 
+# ── reasoning ─────────────────────────────────────────────────────────────────────────────────────
+
+ANSWER = f"```python\n{CODE}```"
+WRONG = "```python\nwrong\n```"
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        f"<think>\n{WRONG}\n</think>\n{ANSWER}",
+        f"{WRONG}\nSo I think.\n</think>\n\n{ANSWER}",
+        f"a</think><think>b</think>\n{ANSWER}",
+        f"<think>I don't.</think>{ANSWER}",
+        f"<think>\n```python\nnever closed\n</think>\n{ANSWER}",
+        f"```python\nnever closed\n</think>\n{ANSWER}",
+        f"```\nnever closed\n</think>\nSo:\n{ANSWER}",
+        f"<think>\nIt must print `</think>` and {WRONG}\n</think>\n{ANSWER}",
+        f"<think>\n```python\nprint('</think>')\n```\n{WRONG}</think>\n{ANSWER}",
+        f"<think>{WRONG}</think>\n<think>{WRONG}\n</think>\n{ANSWER}",
+        f"{ANSWER}\nIt uses no `<think>` and no `</think>`.",
+        f"<think>\nx\n</think>\n{ANSWER}\nIt prints:\n```\n</think>\n```",
+    ],
+)
+def test_what_is_thought_is_no_answer(completion):
+    assert extract(completion).code == CODE
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        f"<think>{ANSWER}",
+        f"<think>\n{ANSWER}",
+        f"<think>x</think>\n<think>\n{ANSWER}",
+        f"{ANSWER}\n<think>\nor",
+        "<think>\n```python\nprint('</think>')\n```\nOr",
+    ],
+)
+def test_an_answer_that_never_came(completion):
+    found = extract(completion)
+    assert (found.code, found.rule) == (None, Rule.unclosed_think)
+
+
+MARKERS = [
+    "<think>",
+    "</think>",
+    "<think></think>",
+    "[BEGIN]",
+    "[DONE]",
+    "[BEGIN]\nx\n[DONE]",
+    "```",
+]
+PROGRAMS = [
+    "print('{}')\n",
+    'print("a {} b")\n',
+    "import re\nre.sub(r'{}.*', '', s)\n",
+    "x = 1  # strips {}\n",
+    "print('''\n{}\n''')\n",
+    'def f():\n    """Removes it.\n{}\n    """\n',
+]
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "before", ["", "So:\n\n", "<think>\nx\n</think>\n", f"{WRONG}\n</think>\n"]
+)
+def test_a_marker_in_a_literal_is_text(marker, program, before):
+    if "\n" in marker and "\n{}\n" not in program:
+        return
+    code = program.replace("{}", marker)
+    compile(code, "here", "exec")
+    assert extract(f"{before}```python\n{code}```\nDone.").code == code
+    assert extract(f"{before}[BEGIN]\n{code}[DONE]\nDone.").code == code
+    if before != "So:\n\n":
+        assert extract(f"{before}{code}", bare=True).code.strip() == code.strip()
+
+
+def test_markers_in_literals_of_other_languages_once_the_answer_has_come():
+    for language, code in (("cpp", 'puts("</think>");\n'), ("javascript", "f(`a </think> b`)\n")):
+        assert extract(f"```{language}\n{code}```", language=language).code == code
+        thought = f"<think>\nx\n</think>\n```{language}\n{code}```"
+        assert extract(thought, language=language).code == code
+
+
+# ── [BEGIN] and [DONE] ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("completion", "code"),
+    [
+        (f"[BEGIN]\n{CODE}[DONE]\nand more", CODE),
+        (f"Here it is.\n[BEGIN]\n{CODE}[DONE]", CODE),
+        (f"[BEGIN]\n{CODE}", CODE),
+        (f"[BEGIN]\n```python\n{CODE}```\n[DONE]\n```python\nafter\n```", CODE),
+        (f"[BEGIN]\n```python\n{CODE}[DONE]\nand more", CODE),
+        (f"```python\n[BEGIN]\n{CODE}[DONE]\n```", CODE),
+        ("[BEGIN]\nt[DONE] = 1\nx = t[DONE]\n[DONE]\nand more", "t[DONE] = 1\nx = t[DONE]\n"),
+        ("[BEGIN]\nreturn x + 1 [DONE]", "return x + 1 "),
+        ("[BEGIN]\nx = 1 [DONE]\nThat is it.", "x = 1 "),
+        ("[BEGIN] x = 1\n[DONE]", " x = 1\n"),
+        (f"```python\n{CODE}```\n[DONE]\n```text\nafter\n```", CODE),
+        ("```python\nt[DONE] = 1\n```", "t[DONE] = 1\n"),
+        ("```python\nx = t[BEGIN]\n```", "x = t[BEGIN]\n"),
+        (f"The code stands between [BEGIN] and [DONE].\n```python\n{CODE}```", CODE),
+        ("[BEGIN]\n[DONE]", None),
+    ],
+)
+def test_done_ends_what_begin_began(completion, code):
+    assert extract(completion).code == code
+
+
+def test_done_without_begin_is_text_of_a_fenced_answer():
+    assert extract(f"```python\nold\n```\n[DONE]\n```python\n{CODE}```").code == CODE
+
+
 @pytest.mark.parametrize(
     ("completion", "code"),
     [
         (CODE, CODE),
         (f"{CODE}[DONE] and more", CODE),
-        (f"[BEGIN]\n{CODE}[DONE]", "\n" + CODE),
+        (f"{CODE}[DONE]\nAnother task.\n[BEGIN]\nother\n[DONE]", CODE),
+        (f"[BEGIN]\n{CODE}[DONE]", CODE),
         (f"<think>x</think>{CODE}", CODE),
+        ("t[DONE] = 1\nprint(t[DONE])\n", "t[DONE] = 1\nprint(t[DONE])\n"),
+        ("print('''\n[DONE]\n''')\n[DONE]\n", "print('''\n[DONE]\n''')\n"),
+        ("x = '''\n```\n'''\n", "x = '''\n```\n'''\n"),
         (" \n\t", None),
+        ("```python\n", None),
+        ("x = ~y\n~~~~~~^^^\n", "x = ~y\n~~~~~~^^^\n"),
         (f"```python\n{CODE}```", CODE),
+        (f"```python\n{CODE}```\n[DONE]\n```python\nafter\n```", CODE),
     ],
 )
 def test_bare(completion, code):
@@ -65,11 +188,70 @@ def test_bare_text_counts_only_where_it_was_asked_for():
     assert extract(CODE).code is None
 
 
-def test_an_unclosed_fence_is_accepted_and_flagged():
-    cut = extract("```python\nprint(1)\nprint(")
-    assert cut.code == "print(1)\nprint("
-    assert cut.unclosed
-    assert not extract(f"```python\n{CODE}```").unclosed
+# ── which of several blocks ───────────────────────────────────────────────────────────────────────
+
+
+def problem(*inputs, language="python", **more):
+    tests = tuple(Test(one, expected="") for one in inputs)
+    return Problem(id="t/1", split="t", statement="", tests=tests, language=language, **more)
+
+
+FUNCTION = "def solve(x):\n    return x + 1\n"
+SCRIPT = "import sys\nn = int(sys.stdin.readline())\nprint(n + 1)\n"
+AFTER = [
+    "```python\nprint(solve(1))\n```",
+    "```python\nassert solve(1) == 2\n```",
+    "```\n2\n```",
+    "```python\n>>> solve(1)\n2\n```",
+    "```python\nfrom solution import solve\nprint(solve(1))\n```",
+    "```python\ndef test_solve():\n    assert solve(1) == 2\n```",
+    "```python\nimport io, sys\nsys.stdin = io.StringIO('1')\nmain()\n```",
+    "```bash\npython main.py < input.txt\n```",
+    "```javascript\nfunction solve(x) { return x + 1 }\n```",
+    "```text\ndef solve(x): as input() gives it\n```",
+]
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("tag", ["python", ""])
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        (FUNCTION, problem(Call("solve", (1,)))),
+        (FUNCTION, problem(Asserts("assert solve(1) == 2", "solve"))),
+        (FUNCTION, problem(Asserts("assert set(solve(1)) == 2"))),
+        (FUNCTION, problem(Asserts("check(solve)"), entry_point="solve")),
+        (
+            "class Solution:\n    def solve(self, x):\n        return x\n",
+            problem(Call("solve", (1,))),
+        ),
+        ("class Box:\n    pass\n", problem(Call("Box.solve", (1,)))),
+        ("solve = lambda x: x\n", problem(Call("solve", (1,)))),
+        (SCRIPT, problem(Stdin("1"))),
+        ("def main():\n    print(input())\nmain()\n", problem(Stdin("1"))),
+        ("print(open(0).read())\n", problem(Stdin("1"))),
+    ],
+)
+def test_a_block_that_fits_the_tests_goes_before_later_ones(code, asked, tag, after):
+    assert extract_for(asked, f"```{tag}\n{code}```\nUse:\n{after}\nDone.").code == code
+
+
+def test_of_blocks_that_fit_the_last_one_counts():
+    asked = problem(Call("solve", (1,)))
+    fixed = FUNCTION.replace("1", "2")
+    text = (
+        f"```python\n{FUNCTION}```\nThat is wrong. Fixed:\n```python\n{fixed}```\nUse: {AFTER[0]}"
+    )
+    assert extract_for(asked, text).code == fixed
+    broken = "def solve(x)\n    return x\n"
+    assert extract_for(asked, f"```python\n{FUNCTION}```\n```python\n{broken}```").code == broken
+    assert extract_for(asked, f"```python\n{FUNCTION}```\n```\n{fixed}```").code == FUNCTION
+
+
+def test_where_none_fits_the_last_tagged_block_counts():
+    asked = problem(Call("solve", (1,)))
+    text = "```python\na = 1\n```\n```python\nb = 1\n```\n```\nc = 1\n```"
+    assert extract_for(asked, text).code == "b = 1\n"
 
 
 def test_other_languages_by_their_tags():
@@ -78,6 +260,69 @@ def test_other_languages_by_their_tags():
     for language, tag in (("cpp", "cc"), ("c++", "cpp"), ("javascript", "js"), ("bash", "sh")):
         found = extract(f"```{tag}\nx\n```\n```python\n{CODE}```", language=language)
         assert (found.code, found.rule) == ("x\n", Rule.tagged_block)
+    main = "int main() {}\n"
+    text = f"```cpp\n{main}```\nHelper:\n```cpp\nint x;\n```\n```\n5\n```"
+    assert extract_for(problem(Stdin("1"), language="cpp"), text).code == main
+
+
+# ── ends, and lengths ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_unclosed_fence_is_accepted_and_flagged():
+    cut = extract("```python\nprint(1)\nprint(")
+    assert cut.code == "print(1)\nprint("
+    assert cut.unclosed
+    assert not extract(f"```python\n{CODE}```").unclosed
+
+
+def test_one_block_and_the_first_closed_block():
+    for text in (ANSWER, f"<think>x</think>\n\n{ANSWER}\n", "```python\nprint('''\n```\n''')\n```"):
+        assert is_one_block(text)
+        assert first_block(f"{text}\n{WRONG}", language="python") == extract(text).code
+    for text in (
+        f"So:\n{ANSWER}",
+        f"{ANSWER}\n{ANSWER}",
+        "```python\nprint(1)",
+        f"> {ANSWER}",
+        CODE,
+    ):
+        assert not is_one_block(text)
+    assert first_block(f"```bash\nnever closed\n{ANSWER}", language="bash") is None
+    assert first_block(f"<think>{ANSWER}", language="python") is None
+
+
+def test_a_long_answer_is_looked_at_up_to_a_cap_that_the_verdict_names():
+    prose = "It adds. " * (MAX_CHARACTERS // 9)
+    assert extract(f"{prose}\n{ANSWER}").label == "nothing+capped"
+    found = extract(f"{ANSWER}\n{prose}{prose}")
+    assert (found.code, found.label) == (CODE, "tagged_block+capped")
+    assert extract(f"<think>{prose}{prose}</think>\n{ANSWER}").label == "tagged_block"
+
+
+def _calls(text: str) -> int:
+    """Calls of functions, Python's and C's, that looking at a completion in each way takes."""
+    n = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal n
+        n += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        for way in WAYS:
+            way(text)
+    finally:
+        sys.setprofile(None)
+    return n
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_work_grows_no_faster_than_the_length(kind):
+    """Work that grew with the square of the length took 2 s for 16,000 characters: a hang here."""
+    for way in WAYS:
+        way(KINDS[kind](100_000))
+    assert _calls(KINDS[kind](30_000)) < 20 * _calls(KINDS[kind](3_000)) + 1_000
 
 
 LINES = st.text(alphabet=st.characters(exclude_characters="`~<>[]\r"), max_size=60)
@@ -90,20 +335,48 @@ def test_a_tagged_block_is_found_whatever_stands_around_it(code, before, after):
     assert found.rule is Rule.tagged_block
 
 
-@given(st.text())
-def test_any_text_has_an_answer_and_code_is_never_blank(text):
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            "```",
+            "```python\n",
+            "\n```\n",
+            "~~~",
+            "\n",
+            "[BEGIN]\n",
+            "\n[DONE]",
+            "\r",
+            "\\",
+            "<think>",
+            "</think>",
+            "'''",
+            '"""',
+            "x = 1\n",
+            "> ",
+            "- ",
+            "    ",
+            "'",
+            "`",
+            "#",
+            "(",
+            "def f(x):\n    return x\n",
+        ]
+    ),
+    max_size=25,
+).map("".join)
+
+
+@given(st.text() | PIECES, st.sampled_from(["python", "bash", "cpp", "javascript"]))
+def test_any_text_has_an_answer_and_code_is_never_blank(text, language):
     for bare in (True, False):
-        found = extract(text, bare=bare)
+        found = extract(text, language=language, bare=bare)
         assert found.code is None or found.code.strip()
         assert (found.code is None) == (found.rule in (Rule.nothing, Rule.unclosed_think))
+    is_one_block(text, language=language)
+    first_block(text, language=language)
 
 
-def test_hostile_lengths_take_no_time():
-    for text in (
-        "```" * 20_000,
-        "```\n" * 20_000,
-        "<think>" * 20_000,
-        "`" * 100_000,
-        " " * 100_000,
-    ):
-        extract(text + "\n" + text, bare=True)
+@given(PIECES)
+def test_what_is_thought_never_counts(thought):
+    found = extract(f"<think>{thought.replace('think>', '')}\n</think>\nI cannot solve this.")
+    assert found.code is None

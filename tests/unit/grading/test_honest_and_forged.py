@@ -45,6 +45,9 @@ if __name__ == "__main__":
     input()
 xs = [*map(int, input().split())]
 {OUT}""",
+    "file": "import os\nassert os.path.basename(__file__) == 'main.py'\n"
+    "assert os.path.dirname(os.path.abspath(__file__)) == os.getcwd()\n"
+    f"input()\nxs = [*map(int, input().split())]\n{OUT}",
     "exit": f"input()\nxs = [*map(int, input().split())]\n{OUT}\nexit()",
     "sys_exit_0": f"import sys\ninput()\nxs = [*map(int, input().split())]\n{OUT}\nsys.exit(0)",
     "fileinput": f"import fileinput\nxs = [int(x) for x in [*fileinput.input()][1].split()]\n{OUT}",

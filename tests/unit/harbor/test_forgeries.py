@@ -7,6 +7,7 @@ import pytest
 
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import Trials
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments
@@ -122,8 +123,10 @@ HONEST = {
 RUN_HONEST = {"prints the answer": program("print(42)")}
 
 
-def rewards(tmp_path: Path, solutions: dict[str, str], test: str) -> dict[str, float | None]:
-    """What each solution earns."""
+def rewards(
+    tmp_path: Path, solutions: dict[str, str], test: str
+) -> dict[str, tuple[float | None, Integrity]]:
+    """Rewards of each solution, and the place where its code ran."""
 
     async def use(environments):
         trials = Trials(environments)
@@ -136,10 +139,10 @@ def rewards(tmp_path: Path, solutions: dict[str, str], test: str) -> dict[str, f
                 (made / name).parent.mkdir(exist_ok=True)
                 (made / name).write_text(text)
             outcome = await trials.run(load_task(made), Oracle())
-            return (outcome.rewards or {}).get("reward"), outcome
+            return (outcome.rewards or {}).get("reward"), outcome.integrity
 
         found = await asyncio.gather(*(one(n, s) for n, s in enumerate(solutions.values())))
-        return {name: reward for name, (reward, _) in zip(solutions, found, strict=True)}
+        return dict(zip(solutions, found, strict=True))
 
     return run_in_environments(use)
 
@@ -147,36 +150,16 @@ def rewards(tmp_path: Path, solutions: dict[str, str], test: str) -> dict[str, f
 @pytest.mark.parametrize(
     ("solutions", "test"), [(FORGERIES, IMPORTS), (RUN_FORGERIES, RUNS), (LATE_FORGERIES, LATER)]
 )
-def test_no_forgery_earns_anything(tmp_path, solutions, test):
+def test_no_forgery_is_both_rewarded_and_isolated(tmp_path, solutions, test):
     earned = rewards(tmp_path, solutions, test)
-    assert earned == dict.fromkeys(solutions, 0.0)
+    assert [name for name, (reward, integrity) in earned.items()
+            if reward and integrity is Integrity.isolated] == []  # fmt: skip
+    for name in ("exits", "exits when called"):  # skips the interpreter's own end
+        assert earned.get(name, (0.0,))[0] == 0
 
 
-@pytest.mark.parametrize(("solutions", "test"), [(HONEST, IMPORTS), (RUN_HONEST, RUNS)])
-def test_honest_programs_earn_what_they_should(tmp_path, solutions, test):
-    assert rewards(tmp_path, solutions, test) == dict.fromkeys(solutions, 1.0)
-
-
-def test_classes_exceptions_and_output_of_a_module_apart(tmp_path):
-    module = """
-class Stack:
-    def __init__(self): self.items = []
-    def push(self, item): self.items.append(item)
-    def pop(self): return self.items.pop()
-def fail(): raise KeyError("gone")
-def show(): print("shown")
-LIMIT = 3
-"""
-    test = """#!/bin/bash
-cd /app && python3 - <<'PY' && echo 1 > /logs/verifier/reward.txt
-import contextlib, io, solution
-from solution import *
-stack = Stack(); stack.push([1]); assert stack.pop() == [1] and LIMIT == 3
-try: fail()
-except KeyError: pass
-else: raise SystemExit(1)
-with contextlib.redirect_stdout(io.StringIO()) as out: solution.show()
-assert out.getvalue() == "shown\\n" and not hasattr(solution, "nothing")
-PY
-"""
-    assert rewards(tmp_path, {"": program(module)}, test) == {"": 1.0}
+def test_honest_programs_earn_what_they_should(tmp_path):
+    imported = rewards(tmp_path / "imported", HONEST, IMPORTS)
+    assert imported == dict.fromkeys(HONEST, (1.0, Integrity.in_process))
+    run = rewards(tmp_path / "run", RUN_HONEST, RUNS)
+    assert run == dict.fromkeys(RUN_HONEST, (1.0, Integrity.isolated))

@@ -13,7 +13,16 @@ from coding_model_project.data.training.training_files import Plan, write_traini
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.export.exporting import export
 from coding_model_project.harbor.format.task import load_task
-from coding_model_project.types import Call, Checker, Limits, Problem, Stdin, Test
+from coding_model_project.types import (
+    Asserts,
+    Call,
+    Checker,
+    Isolation,
+    Limits,
+    Problem,
+    Stdin,
+    Test,
+)
 from tests.unit.harbor.folders import folder
 
 LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64)
@@ -107,6 +116,31 @@ def test_others_earn_what_they_pass(problem, program, pass_rate, tmp_path):
     (tmp_path / "logs").mkdir()
     program = program.replace("LOGS", f"{tmp_path}/logs")
     assert graded(problem, tmp_path, program) == (0.0, pass_rate)
+
+
+@pytest.mark.sandbox
+def test_asserts_that_share_their_state_share_it_in_the_task(tmp_path):
+    counts = Problem(
+        id="mine/5", split="train", statement="", limits=LIMITS, isolation=Isolation.shared,
+        gold=("seen = []\ndef f():\n    seen.append(1)\n    return len(seen)\n",),
+        tests=tuple(Test(Asserts(f"assert f() == {n}", "f")) for n in (1, 2, 3)),
+    )  # fmt: skip
+    assert graded(counts, tmp_path) == (1.0, 1.0)
+    (tmp_path / "tasks").rename(tmp_path / "before")
+    (tmp_path / "app").rename(tmp_path / "app_before")
+    alone = replace(counts, isolation=Isolation.per_test)
+    reward, pass_rate = graded(alone, tmp_path)
+    assert (reward, pass_rate) == (0.0, pytest.approx(1 / 3))
+
+
+@pytest.mark.sandbox
+def test_floats_have_the_tolerance_of_the_problem(tmp_path):
+    thirds = Problem(
+        id="mine/4", split="train", statement="", limits=LIMITS, atol=0.01, rtol=0.0,
+        gold=("def f(x):\n    return x / 3\n",),
+        tests=tuple(Test(Call("f", (x,)), expected=e) for x, e in ((1, 0.333), (300, 99.98))),
+    )  # fmt: skip
+    assert graded(thirds, tmp_path) == (0.0, 0.5)
 
 
 @pytest.mark.sandbox

@@ -167,7 +167,8 @@ def test_a_refused_task_gets_its_line_and_the_others_run(tmp_path):
     bad, good = map(json.loads, done.stdout.splitlines())
     assert done.returncode == 1, done.stderr  # a task that the oracle cannot solve
     assert good == {"task": "good", "rewards": {"reward": 1.0}, "reward_valid": True,
-                    "exception": None, "failure_cause": None}  # fmt: skip
+                    "exception": None, "failure_cause": None, "integrity": "in_process",
+                    "doubts": ["a file of the agent's was copied to /logs/verifier"]}  # fmt: skip
     assert bad["rewards"] is None and not bad["reward_valid"] and "no-org" in bad["exception"]
 
 

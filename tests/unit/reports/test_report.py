@@ -1,9 +1,6 @@
 """The report says what the run's files say, shows a fair and fixed choice, and trusts no text."""
 
-import base64
-import gzip
 import json
-import re
 from html.parser import HTMLParser
 
 import pytest
@@ -17,6 +14,7 @@ from coding_model_project.reports.sample_selection import ROW_BYTES, Index, choo
 from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.rollouts import Rollout
+from tests.pages import packed
 from tests.synthetic_runs import rollout, training, training_metrics, write_run
 
 HOSTILE = (
@@ -40,12 +38,6 @@ def index_of(rows):
     for row in rows:
         index.add(0, Rollout(**row))
     return index
-
-
-def packed(page, name):
-    """The data the page carries."""
-    text = re.search(rf'id="{name}">([^<]*)<', page).group(1)
-    return json.loads(gzip.decompress(base64.b64decode(text)))
 
 
 def report(out, *folders, **options):
@@ -125,11 +117,12 @@ def test_losses_of_supervised_training(tmp_path):
     metrics = {1: {"train/loss": 0.5}, 2: {"train/loss": 0.4, "val/loss": 0.6}}
     run = write_run(tmp_path / "sft", recipe="sft", metrics=metrics)
     _, page = report(tmp_path / "r.html", run)
-    [data] = packed(page, "charts-data")["runs"]
-    assert [(line["label"], line["values"]) for line in data["lines"]["loss"]] == [
-        ("train", [0.5, 0.4]),
-        ("validation", [0.6]),
+    traces = packed(page, "figures-data")["loss"]["data"]
+    assert [(trace["name"], trace["x"], trace["y"]) for trace in traces] == [
+        ("train", [1, 2], [0.5, 0.4]),
+        ("validation", [2], [0.6]),
     ]
+    assert "Last: train 0.4 at step 2; validation 0.6 at step 2." in page
     assert "No samples were recorded" in page
 
 
@@ -242,6 +235,10 @@ def test_hostile_text_stays_text(tmp_path):
     assert tags.count("script") == 2 + 6
     assert not any(name.startswith("on") for _, attributes in elements.found for name in attributes)
     assert packed(page, "samples-data")["texts"].count(HOSTILE) == 1
+    figures = packed(page, "figures-data").values()
+    names = [trace.get("name", "") for figure in figures for trace in figure["data"]]
+    assert any("&lt;script" in name for name in names)
+    assert not any("<" in name for name in names)  # plotly reads some HTML
 
 
 def test_page_asks_for_nothing_and_runs_its_own_scripts_only(tmp_path):
@@ -279,15 +276,17 @@ def test_why_a_run_failed_is_said(tmp_path):
 def test_samples_without_metrics(tmp_path):
     run = write_run(tmp_path / "run", rollouts=training(n_steps=2))
     _, page = report(tmp_path / "r.html", run)
-    [data] = packed(page, "charts-data")["runs"]
-    assert {"accepted", "validation", "reward", "parts", "length"} <= data["lines"].keys()
-    assert data["stacks"].keys() == {"errors"}
+    lines = {"accepted", "validation", "reward", "parts", "length", "public"}
+    assert packed(page, "figures-data").keys() == lines | {"errors-0", "history"}
+    assert "Loss; Could not be judged; Where the time went." in page
 
 
 def test_a_number_that_is_none_is_a_gap(tmp_path):
     run = write_run(tmp_path / "run", metrics={1: {"train/loss": float("nan")}})
     _, page = report(tmp_path / "r.html", run)
-    assert packed(page, "charts-data")["runs"][0]["lines"]["loss"][0]["values"] == [None]
+    [trace] = packed(page, "figures-data")["loss"]["data"]
+    assert trace["y"] == [None]
+    assert "Last: train – at step 1." in page
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path):
@@ -295,7 +294,9 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
     assert run_names([RunFolder(folder) for folder in folders]) == ["a/grpo", "b/grpo"]
     runs = [write_run(folder, rollouts=training(n_steps=1)) for folder in folders]
     written, page = report(tmp_path / "r.html", *runs, runs[0])
-    assert [run["name"] for run in packed(page, "charts-data")["runs"]] == ["a/grpo", "b/grpo"]
+    traces = packed(page, "figures-data")["accepted"]["data"]
+    assert [trace["name"] for trace in traces if "name" in trace] == ["a/grpo", "b/grpo"]
+    assert packed(page, "samples-data")["runs"] == ["a/grpo", "b/grpo"]
     assert set(packed(page, "samples-data")["columns"]["run"]) == {0, 1}
     assert written.n_total == 2 * len(training(n_steps=1))
 

@@ -17,7 +17,7 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox import conformance, conformance_cases, embedded
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
-from coding_model_project.types import Call, Limits, Opaque, Program, Status, Stdin
+from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
 from tests.processes import below
 
 pytestmark = pytest.mark.sandbox
@@ -219,8 +219,58 @@ async def test_files_are_there_to_read():
         program = Program(source="print(open('a/b.txt').read())", files={"a/b.txt": b"x" * 90_000})
         (execution,) = await sandbox.run(program, [Stdin("")], Limits(output_kb=100))
         assert execution.stdout == "x" * 90_000 + "\n"
-        with pytest.raises(DataError, match="outside"):
-            await sandbox.run(Program(source="", files={"../x": b""}), [Stdin("")], LIMITS)
+
+
+async def test_files_are_modules_to_import_for_the_program_but_not_for_its_tests():
+    if tiers.why_not(Tier.namespaces, sys.executable):
+        pytest.skip("tier namespaces does not work here")
+    files = {
+        "helper.py": b"x = 1",
+        "package/__init__.py": b"from .part import y",
+        "package/part.py": b"y = 2",
+    }
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        program = Program(source="import helper, package\nprint(helper.x, package.y)", files=files)
+        assert await outputs(sandbox, program, "") == ["1 2\n"]
+        shadow = Program(
+            source="def f(): return 1", files={"bisect.py": b"raise SystemExit", "own.py": b""}
+        )
+        for tests, passes in (("import bisect\nassert bisect.insort", True), ("import own", False)):
+            (execution,) = await sandbox.run(shadow, [Asserts(source=tests)], LIMITS)
+            assert (execution.value is True) == passes, execution
+
+
+async def test_many_files_are_laid_out():
+    if tiers.why_not(Tier.namespaces, sys.executable):
+        pytest.skip("tier namespaces does not work here")
+    files = {f"{n % 40}/{n}.txt": b"x" for n in range(3_000)}
+    source = "import os\nprint(sum(len(names) for *_, names in os.walk('.')))\nopen('own', 'w')"
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        assert await outputs(sandbox, Program(source=source, files=files), "") == ["3000\n"]
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (["../x"], "outside"),
+        (["/etc/x"], "outside"),
+        ([""], "does not name a file"),
+        (["."], "does not name a file"),
+        (["a/"], "does not name a file"),
+        (["a\0b"], "does not name a file"),
+        (["x" * 256], "too long"),
+        (["/".join("x" * 600)], "too long"),
+        (["\ud800"], "no text"),
+        (["a", "a/b"], "both a file and the folder"),
+    ],
+)
+async def test_files_that_cannot_be_laid_out_are_refused(files, why):
+    if tiers.why_not(Tier.namespaces, sys.executable):
+        pytest.skip("tier namespaces does not work here")
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        with pytest.raises(DataError, match=why):
+            program = Program(source="", files=dict.fromkeys(files, b""))
+            await sandbox.run(program, [Stdin("")], LIMITS)
 
 
 async def test_preloaded_modules_are_there(tier):

@@ -6,10 +6,7 @@ import ast
 import asyncio
 import base64
 import json
-import random
-import re
 import time
-import zlib
 
 import httpx
 import pytest
@@ -24,6 +21,7 @@ from coding_model_project.sandbox.fusion import (
     driver_messages,
     fleet,
     other_languages,
+    packing,
     wire,
 )
 from coding_model_project.sandbox.fusion.capabilities import Facts
@@ -46,6 +44,7 @@ from tests.unit.sandbox.test_codec import PLAIN, same
 
 URL = "http://one:8080"
 LIMITS = Limits(cpu_s=1, wall_s=2, output_kb=256)
+CORES = 4
 FACTS = Facts(
     tier="rlimit", identity="rlimit/cpython-3.11", memory_limits_stack=True, cuts_output=True
 )
@@ -63,7 +62,8 @@ def program_of_a_probe(source: str, given) -> Execution:
     text = given.text if isinstance(given, Stdin) else ""
     if "getrlimit" in source:
         return Execution(
-            status=Status.finished, stdout=json.dumps({"echo": text.strip(), "stack": -1})
+            status=Status.finished,
+            stdout=json.dumps({"echo": text.strip(), "stack": -1, "cores": CORES}),
         )
     if "* 300000" in source:
         return Execution(status=Status.finished, stdout="x" * 300_000)
@@ -132,13 +132,71 @@ async def test_early_stop_asks_in_growing_batches():
             assert (len(executions), len(server.asked)) == (min(stop_at + 1, 20), requests)
 
 
-async def test_long_answers_are_split():
-    noise = [random.Random(n).randbytes(20_000).hex() for n in range(6)]
+async def test_programs_that_wait_share_requests():
     server = Server()
     async with fusion(server) as sandbox:
         server.asked.clear()
-        assert await outputs(sandbox, *noise) == noise
-        assert len(server.asked) > 1
+        found = await asyncio.gather(*(outputs(sandbox, str(n)) for n in range(40)))
+        assert found == [[str(n)] for n in range(40)]
+        assert len(server.asked) == CORES  # as many as the server has cores
+
+
+@pytest.mark.parametrize("fault", [answer(status="SandboxError"), respond(413), respond(500)])
+async def test_a_shared_request_that_fails_is_taken_apart(fault):
+    server = Server()
+    async with fusion(server, max_concurrency=1) as sandbox:
+        server.faults["one"] = [fault]
+        server.asked.clear()
+        found = await asyncio.gather(*(outputs(sandbox, str(n)) for n in range(5)))
+        assert found == [[str(n)] for n in range(5)]
+        assert len(server.asked) == 6
+
+
+async def test_a_program_that_cannot_be_run_costs_the_others_nothing():
+    class Picky(FakeSandbox):
+        async def run(self, program, inputs, limits, *, stop_when=None):
+            if program.source == "poison":
+                raise SandboxError("lost it")
+            if program.source == "asserts":
+                raise DataError("the tests do not compile")
+            return await super().run(program, inputs, limits, stop_when=stop_when)
+
+    server = Server(sandbox=Picky(program_of_a_probe, identity="fake/rlimit/cpython-3.11"))
+    async with fusion(server, max_concurrency=1, retry_s=0.3) as sandbox:
+        sources = ["x", "poison", "y", "asserts", "z"]
+        found = await asyncio.gather(
+            *(sandbox.run(Program(source=s), [Stdin(s)], LIMITS) for s in sources),
+            return_exceptions=True,
+        )
+        assert isinstance(found[1], SandboxError)
+        assert isinstance(found[3], DataError)
+        assert [found[n][0].stdout for n in (0, 2, 4)] == ["x", "y", "z"]
+
+
+async def test_what_a_request_did_not_get_to_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(packing, "SHARED_BUDGET_S", 0.05)
+    server = Server()
+    async with fusion(server, max_concurrency=1) as sandbox:
+        server.sandbox.delay_s = 0.03
+        server.asked.clear()
+        found = await asyncio.gather(*(outputs(sandbox, str(n)) for n in range(12)))
+        assert found == [[str(n)] for n in range(12)]
+        assert 3 <= len(server.asked) <= 12
+
+
+async def test_who_gives_up_waiting_is_not_run():
+    server = Server()
+    async with fusion(server, max_concurrency=1) as sandbox:
+        server.sandbox.delay_s = 0.2
+        first = asyncio.ensure_future(outputs(sandbox, "a"))
+        await asyncio.sleep(0.05)
+        second = asyncio.ensure_future(outputs(sandbox, "b"))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        server.asked.clear()
+        assert await first == ["a"]
+        await asyncio.sleep(0.05)
+        assert server.asked == []
 
 
 async def test_not_started_and_no_inputs():
@@ -269,7 +327,7 @@ async def test_the_next_server_takes_over_and_the_bad_one_rests():
         started = time.monotonic()
         assert await outputs(sandbox, "a") == ["a"]
         assert server.asked == ["two"]
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 2
 
 
 async def test_a_server_that_recovers_is_used_again():
@@ -394,14 +452,19 @@ def test_addresses_are_checked(urls):
 # ── what a driver is asked and says ───────────────────────────────────────────────────────────────
 
 
-def request_of(*inputs, secret: bytes = b"s" * 16, **fields) -> driver_messages.Request:
-    return driver_messages.Request(
-        secret=secret,
-        program=Program(**{"source": "x"} | fields),
-        inputs=inputs,
-        limits=LIMITS,
-        budget_s=1.0,
+def task_of(*inputs, **fields) -> driver_messages.Task:
+    return driver_messages.Task(
+        program=Program(**{"source": "x"} | fields), inputs=inputs, limits=LIMITS
     )
+
+
+def request_of(*tasks, secret: bytes = b"s" * 16) -> driver_messages.Request:
+    return driver_messages.Request(secret=secret, tasks=tasks, budget_s=1.0)
+
+
+def answered(request: driver_messages.Request, *outcomes, secret: bytes | None = None) -> bytes:
+    answer = driver_messages.Answer(identity="t/p", outcomes=outcomes)
+    return driver_messages.encode_answer(answer, request.secret if secret is None else secret)
 
 
 INPUTS = (
@@ -420,69 +483,81 @@ EXECUTIONS = st.builds(
 )
 
 
-@given(st.text(), st.lists(INPUTS, max_size=4), st.dictionaries(st.text(), st.binary(), max_size=2))
+TASKS = st.builds(
+    lambda source, inputs, files: task_of(*inputs, source=source, files=files),
+    st.text(),
+    st.lists(INPUTS, max_size=4),
+    st.dictionaries(st.text(), st.binary(), max_size=2),
+)
+OUTCOMES = st.builds(
+    lambda executions, lost: driver_messages.Outcome(executions=tuple(executions), lost=lost),
+    st.lists(EXECUTIONS, max_size=3),
+    st.none() | st.text(),
+)
+
+
+@given(st.lists(TASKS, max_size=3))
 @settings(deadline=None)
-def test_requests_survive_the_way(source, inputs, files):
-    request = request_of(*inputs, source=source, files=files)
-    text = driver_messages.encode_request(request)
-    assert text.isascii()
+def test_requests_survive_the_way(tasks):
+    request = request_of(*tasks)
+    text = driver_messages.encode_request(request).decode("ascii")
     found = driver_messages.decode_request(text)
-    assert (found.program, found.secret, found.limits) == (
-        request.program,
-        request.secret,
-        request.limits,
-    )
-    for got, sent in zip(found.inputs, inputs, strict=True):
-        if isinstance(sent, Call) and isinstance(got, Call):
-            assert got.function == sent.function
-            assert same(got.args, sent.args)
-        else:
-            assert got == sent
+    assert found.secret == request.secret
+    for got, sent in zip(found.tasks, request.tasks, strict=True):
+        assert (got.program, got.limits) == (sent.program, sent.limits)
+        for one, other in zip(got.inputs, sent.inputs, strict=True):
+            if isinstance(other, Call) and isinstance(one, Call):
+                assert one.function == other.function
+                assert same(one.args, other.args)
+            else:
+                assert one == other
 
 
-@given(st.lists(EXECUTIONS, max_size=4), st.text(), st.text())
+@given(st.lists(OUTCOMES, max_size=3))
 @settings(deadline=None)
-def test_answers_survive_the_way_and_noise_around(executions, before, after):
-    request = request_of(*[Stdin("")] * len(executions))
-    line = driver_messages.encode_answer(
-        driver_messages.Answer(identity="t/p", executions=tuple(executions)), request.secret
-    )
-    found = driver_messages.decode_answer(f"{before}\n{line}{after}", request)
-    assert len(found.executions) == len(executions)
-    for got, sent in zip(found.executions, executions, strict=True):
-        assert same(got.value, sent.value) or got.value == sent.value
-        assert (got.status, got.stdout, got.exit_code) == (sent.status, sent.stdout, sent.exit_code)
+def test_answers_survive_the_way(outcomes):
+    request = request_of(*(task_of(*[Stdin("")] * len(one.executions)) for one in outcomes))
+    found = driver_messages.decode_answer(answered(request, *outcomes), request)
+    for got, sent in zip(found.outcomes, outcomes, strict=True):
+        assert got.lost == sent.lost
+        for one, other in zip(got.executions, sent.executions, strict=True):
+            assert same(one.value, other.value) or one.value == other.value
+            assert (one.status, one.stdout, one.exit_code) == (
+                other.status,
+                other.stdout,
+                other.exit_code,
+            )
 
 
-@given(st.lists(EXECUTIONS, min_size=1, max_size=2), st.data())
+@given(OUTCOMES, st.data())
 @settings(deadline=None)
-def test_a_cut_or_changed_answer_is_none(executions, data):
-    request = request_of(*[Stdin("")] * len(executions))
-    line = driver_messages.encode_answer(
-        driver_messages.Answer(identity="t/p", executions=tuple(executions)), request.secret
-    )
-    at = data.draw(st.integers(0, len(line) - 2))
-    changed = line[:at] + ("A" if line[at] != "A" else "B") + line[at + 1 :]
-    for text in (line[:at], changed):
+def test_a_cut_or_changed_answer_is_none(outcome, data):
+    request = request_of(task_of(*[Stdin("")] * len(outcome.executions)))
+    whole = answered(request, outcome)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    changed = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+    for found in (whole[:at], changed, whole + b"x"):
         with pytest.raises(driver_messages.NotAnAnswer):
-            driver_messages.decode_answer(text, request)
+            driver_messages.decode_answer(found, request)
 
 
 def test_an_answer_signed_with_another_secret_is_none():
-    request = request_of(Stdin(""))
-    forged = driver_messages.Answer(identity="t/p", executions=(Execution(status=Status.finished),))
+    request = request_of(task_of(Stdin("")))
+    forged = driver_messages.Outcome(executions=(Execution(status=Status.finished),))
     for secret in (b"", b"t" * 16):
         with pytest.raises(driver_messages.NotAnAnswer):
-            driver_messages.decode_answer(driver_messages.encode_answer(forged, secret), request)
+            driver_messages.decode_answer(answered(request, forged, secret=secret), request)
 
 
-def test_more_answers_than_inputs_are_none():
-    request = request_of(Stdin(""))
-    two = driver_messages.Answer(
-        identity="t/p", executions=(Execution(status=Status.finished),) * 2
-    )
-    with pytest.raises(driver_messages.NotAnAnswer):
-        driver_messages.decode_answer(driver_messages.encode_answer(two, request.secret), request)
+def test_more_answers_than_inputs_or_programs_are_none():
+    request = request_of(task_of(Stdin("")))
+    one = Execution(status=Status.finished)
+    for outcomes in (
+        [driver_messages.Outcome(executions=(one, one))],
+        [driver_messages.Outcome(executions=(one,))] * 2,
+    ):
+        with pytest.raises(driver_messages.NotAnAnswer):
+            driver_messages.decode_answer(answered(request, *outcomes), request)
 
 
 @given(st.text())
@@ -491,22 +566,21 @@ def test_any_text_is_refused_as_a_request(text):
         driver_messages.decode_request(text)
 
 
-def modules_of(driver: str) -> dict[str, tuple[bool, str]]:
-    packed = re.search(r'b85decode\("(.*)"\)', driver)
-    assert packed is not None
-    return json.loads(zlib.decompress(base64.b85decode(packed[1])))
+def sources() -> dict[str, str]:
+    """The modules that are sent to be compiled."""
+    (given,) = bundle.build_body("x86_64")["files"].values()
+    content = json.loads(base64.b64decode(given))
+    return {**content["sources"], "lean": content["lean"]}
 
 
 def test_the_driver_brings_the_sandbox_and_nothing_that_judges():
-    text = bundle.driver_code("rlimit")
-    assert text.startswith(bundle.MARK)
-    modules = modules_of(text)
+    modules = sources()
     assert "coding_model_project.sandbox.embedded.zygote" in modules
-    assert not [name for name in modules if "graders" in name or name.endswith(".client")]
+    assert not [name for name in modules if "grading" in name or name.endswith(".client")]
 
 
 def test_the_driver_is_python_3_10():
-    for _, source in modules_of(bundle.driver_code("rlimit")).values():
+    for source in sources().values():
         ast.parse(source, feature_version=(3, 10))
 
 

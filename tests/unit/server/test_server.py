@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import builtins
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,8 @@ import httpx
 import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.sandbox.fusion import capabilities, driver_messages, wire
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.sandbox.fusion import bundle, capabilities, driver_messages, wire
 from coding_model_project.server import extraction, fetching
 from coding_model_project.server.app import Settings, create_app
 from coding_model_project.server.fusion_comparison import same_lines
@@ -275,6 +277,110 @@ async def test_what_cannot_be_judged_is_refused(change):
     assert response.json()["detail"]
 
 
+def _bad_rows() -> list[tuple[str, dict, str]]:
+    """Requests whose row is at fault, by path, and what the answer says."""
+    io = {"dataset_type": "CommonOJDataset", "language": "python"}
+    function = {"dataset_type": "HumanEvalDataset"}
+    row = {"id": 1, "content": "?", "labels": {}}
+    task = {
+        "task_id": "1",
+        "prompt": "def f():\n",
+        "entry_point": "f",
+        "test": "def check(f): pass",
+    }
+    code = {"labels": {"execution_language": "python"}, "test": {"code": "x"}}
+    deep, deeper = (json.loads("[" * n + "]" * n) for n in (100, 600))
+    return [
+        ("/get_prompts", io | {"provided_data": [row | {"id": [1]}]}, "'id' must be"),
+        ("/get_prompts", io | {"provided_data": [row | {"id": None}]}, "'id' must be"),
+        ("/get_prompts", io | {"provided_data": [row | {"labels": [1]}]}, "'labels' must be"),
+        ("/get_prompts", io | {"provided_data": [row], "locale": "fr"}, "locale='fr'"),
+        ("/get_prompts", function | {"provided_data": [task | {"prompt": 1}]}, "'prompt' must be"),
+        ("/get_prompts", io | {"provided_data": [row | {"labels": {"x": deep}}]}, "nests too deep"),
+        ("/list_ids", io | {"provided_data": [{"x": deeper}]}, "nests too deep"),
+        ("/list_ids", io | {"provided_data": [{"id": {"a": 1}}]}, "'id' must be"),
+        (
+            "/submit",
+            function | {"provided_data": task | {"entry_point": "f); x("}},
+            "must be a name",
+        ),
+        ("/submit", function | {"provided_data": task | {"test": ["x"]}}, "'test' must be text"),
+        ("/submit", function | {"provided_data": task | {"test": "def check(f"}}, "do not compile"),
+        (
+            "/submit",
+            function | {"provided_data": task | {"prompt": "def f(:\n"}},
+            "does not compile",
+        ),
+        (
+            "/submit",
+            {"dataset_type": "MBPPDataset", "provided_data": {"test_list": "abc"}},
+            "list of",
+        ),
+        (
+            "/submit",
+            {"dataset_type": "MBPPDataset", "provided_data": {"test_list": ["("]}},
+            "compile",
+        ),
+        (
+            "/submit",
+            {"dataset_type": "AutoEvalDataset", "provided_data": code | {"test": {"code": "x ="}}},
+            "does not compile",
+        ),
+        ("/submit", io | {"run_timeout": 1e400, "provided_data": row}, "finite"),
+    ]
+
+
+@pytest.fixture(scope="module")
+async def embedded() -> AsyncIterator[EmbeddedSandbox]:
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(("path", "config", "says"), _bad_rows())
+async def test_a_row_that_is_at_fault_is_refused_with_its_reason(embedded, path, config, says):
+    body = {"dataset": "mine", "id": 1, "completion": "    return 1", "config": config}
+    async with client_of(embedded) as client:
+        response = await client.post(path, content=json.dumps(body))
+    assert response.status_code in (400, 422), response.text
+    assert says in response.text
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("change", "status", "says"),
+    [
+        ({"files": {"../x": ""}}, 400, "outside"),
+        ({"files": {"": ""}}, 400, "does not name a file"),
+        ({"files": {"a": "abcde"}}, 400, "not base64"),
+        ({"files": {"x" * 300: ""}}, 400, "too long"),
+        ({"fetch_files": ["a\0b", "\ud800"]}, 200, "Success"),
+        ({"memory_limit_MB": 10**30}, 200, "Success"),
+        ({"memory_limit_MB": -(10**30)}, 200, "Success"),
+        ({"run_timeout": 1e-300}, 200, "TimeLimitExceeded"),
+        ({"run_timeout": -1}, 200, "TimeLimitExceeded"),
+        ({"code": "(" * 5000, "fetch_files": ["a"]}, 200, "Failed"),
+        ({"code": "a b", "fetch_files": ["a"]}, 200, "SyntaxError"),
+    ],
+)
+async def test_names_limits_and_sources_of_any_kind_are_answered(embedded, change, status, says):
+    async with client_of(embedded) as client:
+        body = {"code": "print(1)", "language": "python"} | change
+        response = await client.post("/run_code", content=json.dumps(body))
+    assert (response.status_code, says in response.text) == (status, True), response.text
+
+
+async def test_a_large_source_does_not_block_others():
+    """The server never compiles a program itself, with files to fetch neither."""
+    async with client_of(FakeSandbox(echo)) as client:
+        body = PRINT | {"code": "x=" + "[" * 90 + "]" * 90 + "\n" * 2_000_000, "fetch_files": ["a"]}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                builtins, "compile", lambda *_, **__: pytest.fail("compiled in the server")
+            )
+            assert (await client.post("/run_code", json=body)).status_code == 200
+
+
 async def test_assertions_run_apart_and_only_true_passes():
     async def accepted(value) -> bool:
         def answer(_source, given) -> Execution:
@@ -405,11 +511,15 @@ async def test_what_json_can_spell_is_answered(path, body, status):
     ("limits", "says"), [({"memory_mb": 9999}, "memory_mb=9999"), ({"cpu_s": -1.0}, "cpu_s=-1")]
 )
 async def test_a_batchs_limits_are_checked(limits, says):
-    request = capabilities.new_request(Program(source="1"), (Stdin(""),), Limits(**limits))
-    body, _ = capabilities.ask(request, "rlimit")
+    task = driver_messages.Task(
+        program=Program(source="1"), inputs=(Stdin(""),), limits=Limits(**limits)
+    )
+    request = capabilities.new_request([task], budget_s=1.0)
+    body = bundle.native_body(driver_messages.encode_request(request), run_s=10.0)
     async with client_of(FakeSandbox()) as client:
         answer = wire.Response.parse((await client.post("/run_code", json=body)).content)
     if answer.ran is None:
         assert says in answer.message
     else:
-        assert says in driver_messages.decode_answer(answer.ran.stdout, request).error[1]
+        (outcome,) = capabilities.read_answer(answer, request).outcomes
+        assert says in outcome.error[1]

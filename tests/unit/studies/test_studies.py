@@ -1,12 +1,11 @@
 """Studies: what a definition must say, what runs, and that a page concludes no more than it shows."""
 
-from xml.etree import ElementTree
-
 import numpy as np
 import pytest
 
 from coding_model_project import cli
 from coding_model_project.studies import curves
+from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
 
@@ -114,46 +113,36 @@ def test_with_three_seeds_nothing_is_called_descriptive(study, tmp_path, capsys)
     assert "escriptive" not in page(study, tmp_path / "out", capsys)
 
 
-def test_curves_lie_over_each_other_in_a_picture_beside_the_page(study, tmp_path, capsys):
+def test_curves_are_in_the_page_in_short_and_over_each_other_in_the_report(study, tmp_path, capsys):
     for seed, chance in ((1, 0.25), (2, 0.75)):
         write_member(tmp_path / "out", "old", seed, chance, ["grpo"], n_steps=4)
     write_member(tmp_path / "out", "new", 1, 0.5, ["sft", "grpo"], n_steps=3)
     text = page(study, tmp_path / "out", capsys)
-    assert "](it.svg)" in text
-    picture = study.parent.parent / "it.svg"
-    thin, thick = lines(picture, width="1"), lines(picture, width="3")
-    assert [len(line) for line in thin] == [4, 4, 3]
-    assert [len(line) for line in thick] == [4, 3]
-    low, high, mean = (line[0][1] for line in (*thin[:2], thick[0]))
-    assert mean == pytest.approx((low + high) / 2, abs=0.1)
-    assert low > mean > high  # SVG's y goes down
-    assert "old, mean of 2 seeds" in picture.read_text()
-    assert "new, one seed" in picture.read_text()
+    assert "| old, mean of 2 seeds | ▁▁▁▁ | 50.0% → 50.0% |" in text
+    assert "| new, one seed | ▁▁▁ | 50.0% → 50.0% |" in text
 
-    before = picture.read_bytes(), text
-    again = page(study, tmp_path / "out", capsys)
-    assert (picture.read_bytes(), again) == before  # without new results nothing changes
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "old, mean of 2 seeds 50.0% (seeds 25.0% to 75.0%) at step 4" in report
+    band, old, new = packed(report, "figures-data")["arms"]["data"]
+    assert (old["x"], old["y"]) == ([1, 2, 3, 4], [0.5] * 4)
+    assert set(band["y"]) == {0.25, 0.75}
+    assert (new["x"], new["y"]) == ([1, 2, 3], [0.5] * 3)
+
+    assert page(study, tmp_path / "out", capsys) == text  # without new results nothing changes
 
 
-def lines(picture, width):
-    """The points of the lines of a width."""
-    found = ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}polyline")
-    return [
-        [tuple(map(float, point.split(","))) for point in line.get("points").split()]
-        for line in found
-        if line.get("stroke-width") == width
-    ]
+def test_a_seed_that_lags_behind_does_not_bend_the_mean():
+    line = curves.arm_line("old", [{1: 0.2, 2: 0.4, 3: 0.9}, {1: 0.4, 2: 0.6}])
+    assert (line.steps, line.values) == ([1, 2], pytest.approx([0.3, 0.5]))
+    assert (line.low, line.high) == ([0.2, 0.4], [0.4, 0.6])
 
 
-def test_the_picture_of_long_trainings_stays_small():
-    found = {
-        (arm, seed): dict.fromkeys(range(1, 5001), 0.4321) for arm in "abcdefgh" for seed in "12345"
-    }
-    width = curves.together(found)
-    assert width > 1
-    thin = curves.thinned(found, width)
-    arms = {arm: [thin[arm, seed] for seed in "12345"] for arm in "abcdefgh"}
-    assert 10_000 < len(curves.draw(arms, "Accepted")) < 40_000
+def test_a_long_training_takes_few_rows():
+    found = [{step: step / 5000 for step in range(1, 5001)}] * 2
+    width = curves.together(found, 120)
+    thin = curves.thinned(found[0], width)
+    assert 100 < len(thin) <= 120
+    assert thin[width] == pytest.approx((width + 1) / 2 / 5000)
 
 
 def test_a_page_is_not_replaced_by_one_without_its_runs(study, tmp_path, capsys):

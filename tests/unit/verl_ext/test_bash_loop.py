@@ -21,7 +21,13 @@ from tests.unit.verl_ext.test_repair_loop import ROW, Model, a_loop, graded
 pytestmark = [pytest.mark.verl, pytest.mark.sandbox]
 
 PROBLEM = Problem(id="mine/1", split="train", statement="", tests=(), language="bash", task="task")
-CHECK = "#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
+CHECK = """#!/bin/bash
+case "$(cat /app/answer)" in
+0.5) echo 0.5 ;;
+1) echo 1 ;;
+*) echo 0 ;;
+esac > /logs/verifier/reward.txt
+"""
 
 
 def bash(command: str) -> str:

@@ -1,16 +1,9 @@
-"""Imported by every Python of a room as it starts; does something in the verifier's phase only.
+"""Imported by every Python of a room as it starts; does something in the verifier's time only.
 
-A verifier that imports the candidate's `solution.py` hands it its own process: `os._exit(0)`, an object
-that equals everything or a patched `unittest` then decide the test. So in that phase
-
-- a name that the candidate's files shadow is found where the image has it;
-- a module that the candidate wrote, and no package of it, runs in a process of its own (`serving`), and
-  only data crosses (`sandbox.embedded.asserts`);
-- compiled files that the candidate left beside the image's sources are not read;
-- a script that the candidate wrote may no longer write to /tests and /logs/verifier.
-
-The candidate's files are those that changed between the image's making and the agent's end, or since its
-code ran again, in the verifier's time. The kernel sets a file's time, and no process can.
+An audit hook says which files this interpreter runs and which settings it obeys, before it does.
+Whose they are is decided outside of the room (`Witness`): a message is a path that is opened, and there
+is no such file. Until the hook is there, and in an interpreter that never gets it, every file of the
+agent's that is read counts as run.
 """
 
 # Runs in whatever Python a room has: nothing newer than 3.8, and as few imports as possible.
@@ -18,82 +11,40 @@ code ran again, in the verifier's time. The kernel sets a file's time, and no pr
 import os
 import sys
 
-_STATE, _RAN = "/.verifier/state", "/.verifier/ran"
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_OFF = "harbor_guard_off"
-
-
-class _Phase:
-    """When the candidate was at work, by the clock of files."""
-
-    def __init__(self, begin, end):
-        self.begin, self.end = begin, end
-
-    def wrote(self, path):
-        try:
-            found = os.stat(path)
-        except (OSError, ValueError, TypeError):
-            return False
-        if found.st_ctime_ns <= self.end:
-            return self.begin < found.st_ctime_ns
-        try:
-            return os.stat(_RAN).st_ctime_ns <= found.st_ctime_ns
-        except OSError:
-            return False
+_MARK = "/.verifier/"
+_FIXED = ("/usr/", "/python/")
+"""Nothing in a room can write there."""
+_IMPORTERS = ("<frozen importlib", "<frozen zipimport>", "<frozen runpy>", "<frozen site>")
+_GENERATORS = frozenset(
+    (
+        "_pytest",
+        "attr",
+        "attrs",
+        "collections",
+        "dataclasses",
+        "enum",
+        "functools",
+        "site",
+        "typing",
+    )
+)
+"""Modules of the image that make code of names which they have checked."""
 
 
 class _Finder:
-    """Stands before the finder of files on sys.path."""
+    """Stands before the finder of files on sys.path: compiled files of the agent's are not read."""
 
-    def __init__(self, phase, files):
-        self._phase, self._files = phase, files
+    def __init__(self, files, is_trusted):
+        self._files, self._is_trusted = files, is_trusted
 
     def find_spec(self, name, path=None, target=None):
         spec = self._files.find_spec(name, path, target)
-        if spec is None or not spec.has_location:
-            return spec
-        if path is None and self._phase.wrote(spec.origin):
-            return self._elsewhere(name) or self._apart(spec)
-        if spec.cached and self._phase.wrote(spec.cached):
-            return _uncached(spec)
-        return spec
-
-    def _elsewhere(self, name):
-        """The same name from a file that the candidate did not write."""
-        for entry in sys.path:
-            spec = self._files.find_spec(name, [entry])
-            if spec is not None and spec.has_location and not self._phase.wrote(spec.origin):
-                return spec
-        return None
-
-    def _apart(self, spec):
-        if spec.submodule_search_locations is not None or not spec.origin.endswith(".py"):
-            return spec  # a package is more than a few functions: it shares the verifier's process
-        if sys.version_info < (3, 11):
-            return spec  # what this project runs there needs as much
-        from importlib.machinery import ModuleSpec
-
-        apart = ModuleSpec(spec.name, _Apart(spec.origin), origin=spec.origin)
-        apart.has_location = True
-        return apart
+        cached = spec is not None and spec.has_location and spec.cached
+        changeable = cached and not cached.startswith(_FIXED) and _exists(cached)
+        return _uncached(spec) if changeable and not self._is_trusted(cached) else spec
 
     def invalidate_caches(self):
         pass
-
-
-class _Apart:
-    """Loads a module that runs in another process."""
-
-    def __init__(self, origin):
-        self._origin = origin
-
-    def create_module(self, spec):
-        return None
-
-    def exec_module(self, module):
-        from _harbor_guard import apart
-
-        apart.fill(module, self._origin)
 
 
 def _uncached(spec):
@@ -104,44 +55,119 @@ def _uncached(spec):
             path = self.get_filename(fullname)
             return self.source_to_code(self.get_data(path), path)
 
-    if isinstance(spec.loader, SourceFileLoader):
+    if type(spec.loader) is SourceFileLoader:
         spec.loader = FromSource(spec.name, spec.origin)
     return spec
 
 
-def _script():
-    """The file that this interpreter was told to run; None without one."""
-    words = list(getattr(sys, "orig_argv", ()))[1:]
-    while words:
-        word = words.pop(0)
-        if word in ("-X", "-W"):
-            del words[:1]
-        elif word.startswith("-"):
-            if word == "-" or (not word.startswith("--") and ("c" in word or "m" in word)):
-                return None
-        else:
-            return word
-    return None
+def _exists(path):
+    try:
+        os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _start():
-    try:
-        with open(_STATE) as file:
-            begin, end = map(int, file.read().split())
-    except (OSError, ValueError):
-        return
-    if _OFF in sys._xoptions:
-        return
-    phase = _Phase(begin, end)
+    import atexit
+    from _thread import get_ident
+
+    opening, argv = os.open, getattr(sys, "orig_argv", [])
+    here = os.path.dirname(os.path.abspath(__file__))
+    join, getcwd, decoded, strings = os.path.join, os.getcwd, os.fsdecode, (str, bytes)
+    busy = set()
+
+    def tell(kind, text):
+        try:
+            opening(_MARK + kind + ":" + text, os.O_RDONLY)
+        except PermissionError:
+            return False
+        except (OSError, ValueError):
+            return True
+        return True
+
+    def absolute(path):
+        path = decoded(path)
+        return path if path.startswith("/") else join(getcwd(), path)
+
+    def imports(frame):
+        name = "" if frame is None else frame.f_code.co_filename
+        return name.startswith(_IMPORTERS) or name.endswith("/runpy.py")
+
+    def asked(frame):
+        """Return true if a file of the verifier's own is on the stack."""
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name.startswith("<"):
+                if frame.f_globals.get("__name__") == "__main__" and "frozen" not in name:
+                    return True
+            elif not name.startswith(_FIXED):
+                return True
+            frame = frame.f_back
+        return False
+
+    def opened(path, mode, flags, frame):
+        if not isinstance(path, strings) or flags & (os.O_WRONLY | os.O_DIRECTORY):
+            return
+        path = absolute(path)
+        if path.startswith(_FIXED) and "/../" not in path:
+            return
+        if imports(frame) or path.endswith(".pyc"):
+            tell("code", path)
+        elif not asked(frame) and not any(absolute(word) == path for word in argv[1:]):
+            tell("settings", path)
+
+    def executed(code, frame):
+        if frame is None or frame.f_code.co_filename.startswith(here):
+            return  # the interpreter's own program: known from outside
+        origin, module = code.co_filename, str(frame.f_globals.get("__name__"))
+        library = frame.f_code.co_filename.startswith(_FIXED) or module == "site"
+        if imports(frame) or (library and module.partition(".")[0] in _GENERATORS):
+            if not origin.startswith(("<", *_FIXED)):
+                tell("code", absolute(origin))
+            return
+        tell("ran", "executed code that " + module + " made")
+
+    def hook(event, arguments):
+        if event not in _EVENTS or get_ident() in busy:
+            return
+        busy.add(get_ident())
+        try:
+            frame = _caller()
+            library = frame is not None and frame.f_code.co_filename.startswith(_FIXED)
+            if event == "open":
+                opened(*arguments, frame)
+            elif event == "exec":
+                executed(arguments[0], frame)
+            elif event == "pickle.find_class":
+                tell("ran", "unpickled " + ".".join(map(str, arguments)))
+            elif not library and not imports(frame):
+                tell("ran", "made code of bytes: " + event)
+        finally:
+            busy.discard(get_ident())
+
+    def is_trusted(path):
+        return tell("trusted", absolute(path))
+
+    if not tell("guarded", ""):
+        return  # a process of the agent's
+    atexit.register(tell, "ended", "")
+    sys.addaudithook(hook)
     for index, finder in enumerate(sys.meta_path):
         if getattr(finder, "__name__", "") == "PathFinder":
-            sys.meta_path.insert(index, _Finder(phase, finder))
+            sys.meta_path.insert(index, _Finder(finder, is_trusted))
             break
-    script = _script()
-    if script is not None and phase.wrote(script):
-        from _harbor_guard import bars
-
-        bars.close(reading_tests=True)
 
 
-_start()
+def _caller():
+    """The frame that raised an event; None for the interpreter itself."""
+    try:
+        return sys._getframe(2)
+    except ValueError:
+        return None
+
+
+_EVENTS = frozenset(("open", "exec", "pickle.find_class", "marshal.loads", "code.__new__"))
+
+if os.path.isdir(_MARK):
+    _start()

@@ -1,56 +1,77 @@
-"""Whether calls of a program could leave anything to one another.
+"""A proof, from the source alone, that the inputs of a program leave nothing to one another.
 
-Where they cannot, several in one process answer what each would answer in a process of its own. Told by
-the source alone, and cautiously: what is not known to be harmless is not. A program that hides its state
-from this only changes its own answers.
+An allow-list: statements, names, attributes and imports that are not known to be harmless are refused,
+and each input gets a process of its own. Modules, classes, functions with their defaults, and the values
+of global names outlive a call; of a script, which runs in new global names each time, only modules. So:
+
+- a module or class holds functions, classes and constants only, and no name of it is set again;
+- attributes are set of `self` only, which is the first parameter of a method and nothing else: a class
+  is never a value, so no method can be called on anything but an instance, which dies with its call;
+- attributes that are read are methods of plain data, or names that the program gives its own instances;
+- modules are used for the listed names only.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-_MODULES = frozenset(
-    """
-    __future__ abc base64 bisect cmath collections collections.abc copy dataclasses datetime
-    fractions functools hashlib heapq itertools json math numbers operator re statistics string
-    struct textwrap typing unicodedata
-    """.split()  # noqa: SIM905 - as in `zygote`
+from coding_model_project.sandbox.embedded.fast_path.allowed import (
+    CALLS,
+    CLASSES,
+    SCRIPTS,
+    SPECIAL_METHODS,
+    TYPES,
+    Allowed,
 )
-"""Modules without a state that their own functions change, but for caches."""
-
-_NAMES = frozenset(
-    """
-    __import__ breakpoint compile delattr eval exec exit getattr globals input locals open quit
-    setattr vars
-    """.split()  # noqa: SIM905
+from coding_model_project.sandbox.embedded.fast_path.bound_names import (
+    BoundNames,
+    NotProven,
+    all_parameters,
 )
-"""Built-in functions that reach a state past its name."""
 
-_ATTRIBUTES = frozenset({"register", "sys", "_sys"})
-"""Of those modules, what does."""
+MOST_BYTES = 32 << 10
+"""Longest source that is looked at."""
 
 
 def is_stateless(source: bytes) -> bool:
-    """Whether its module holds nothing that a call could change: functions, classes of functions, and
-    constants, with no way to set a global name or an attribute of what outlives the call.
+    """Return true if calls of the program's functions cannot leave anything to one another.
 
     Args:
         source: a program that compiles.
     """
+
+    def holds() -> None:
+        body = [one for one in ast.parse(source).body if not _is_for_scripts(one)]
+        _Proof(body, CALLS).holds_for_module()
+
+    return len(source) <= MOST_BYTES and _is_proven(holds)
+
+
+def is_stateless_script(source: bytes) -> bool:
+    """Return true if runs of the program as a script, each in new global names, leave nothing.
+
+    Args:
+        source: a program that compiles.
+    """
+
+    def holds() -> None:
+        _Proof(ast.parse(source).body, SCRIPTS).holds_for_script()
+
+    return len(source) <= MOST_BYTES and _is_proven(holds)
+
+
+def _is_proven(holds: Callable[[], None]) -> bool:
     try:
-        body = [one for one in ast.parse(source).body if not _is_of_scripts(one)]
-        classes = [n.name for one in body for n in ast.walk(one) if isinstance(n, ast.ClassDef)]
-        _Search(classes).visit_all(body)
-        return all(map(_is_harmless, body))
-    except _MayKeepState:
+        holds()
+    except (NotProven, RecursionError):  # or too deep to be looked at
         return False
-    except Exception:  # noqa: BLE001 - a source that is too much for this is no failure of ours
-        return False
+    return True
 
 
-def _is_of_scripts(statement: ast.stmt) -> bool:
-    """`if __name__ == "__main__":`, which a module whose functions are called is not."""
+def _is_for_scripts(statement: ast.stmt) -> bool:
+    """`if __name__ == "__main__":`, which does not run in a module whose functions are called."""
     match statement:
         case ast.If(
             test=ast.Compare(
@@ -65,169 +86,314 @@ def _is_of_scripts(statement: ast.stmt) -> bool:
             return False
 
 
-# ── what a module or a class holds ────────────────────────────────────────────────────────────────
+_DECORATORS = ("property", "staticmethod")
+"""Of methods; with `classmethod`, a class would be a value."""
+
+_YIELDS = (ast.Yield, ast.YieldFrom)
+
+_PLAIN_STATEMENTS = (
+    *(ast.Return, ast.Delete, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If),
+    *(ast.Raise, ast.Try, ast.Assert, ast.Nonlocal, ast.Expr, ast.Pass, ast.Break, ast.Continue),
+    *(ast.Match, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.ExceptHandler),
+)
+_PLAIN_EXPRESSIONS = (
+    *(ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.Lambda, ast.IfExp, ast.Dict, ast.Set),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Yield, ast.YieldFrom),
+    *(ast.Compare, ast.Call, ast.FormattedValue, ast.JoinedStr, ast.Constant, ast.Attribute),
+    *(ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice),
+)
+_PARTS = (
+    *(ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.comprehension),
+    *(ast.arguments, ast.arg, ast.keyword, ast.alias, ast.match_case, ast.pattern),
+)
 
 
-def _is_harmless(statement: ast.stmt) -> bool:
-    """Whether a module's or a class's statement leaves nothing behind that can change."""
-    match statement:
-        case ast.Import() | ast.ImportFrom() | ast.Pass():
-            return True  # `_Search` looks at what is imported
-        case ast.FunctionDef(args=arguments, decorator_list=decorators):
-            return all(map(_is_of_method, decorators)) and _has_constant_defaults(arguments)
-        case ast.ClassDef(decorator_list=[], keywords=[], body=body):
-            return all(map(_is_harmless, body))
-        case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
-            return _is_constant(value)
-        case ast.Expr(value=value):
-            return _is_constant(value)
-        case _:
-            return False
+class _Proof:
+    """Looks at each part of a program, and raises `NotProven` at what is not on the list."""
 
+    def __init__(self, body: Sequence[ast.stmt], allowed: Allowed) -> None:
+        self._body, self._allowed = body, allowed
+        self._names = BoundNames(body, allowed)
+        self._is_script = False
 
-def _is_of_method(decorator: ast.expr) -> bool:
-    kinds = ("staticmethod", "classmethod", "property")
-    return isinstance(decorator, ast.Name) and decorator.id in kinds
+    def holds_for_module(self) -> None:
+        """The body runs once, and its names outlive a call."""
+        for statement in self._body:
+            self._held(statement, in_class=False)
 
+    def holds_for_script(self) -> None:
+        """The body runs for each input, and its names die with the run, as a function's do."""
+        self._is_script = True
+        for statement in self._body:
+            self._any(statement)
 
-def _has_constant_defaults(arguments: ast.arguments) -> bool:
-    defaults = [*arguments.defaults, *arguments.kw_defaults]
-    return all(default is None or _is_constant(default) for default in defaults)
-
-
-def _is_constant(value: ast.expr) -> bool:
-    match value:
-        case ast.Constant():
-            return True
-        case ast.Tuple(elts=items):
-            return all(map(_is_constant, items))
-        case ast.UnaryOp(operand=operand):
-            return _is_constant(operand)
-        case ast.BinOp(left=left, right=right):
-            return _is_constant(left) and _is_constant(right)
-        case ast.Lambda(args=arguments):
-            return _has_constant_defaults(arguments)
-        case ast.Call(func=ast.Name(id="int" | "float"), args=[ast.Constant()], keywords=[]):
-            return True
-        case _:
-            return False
-
-
-# ── what its functions do ─────────────────────────────────────────────────────────────────────────
-
-
-class _MayKeepState(Exception):
-    """What was found may change something that outlives a call."""
-
-
-class _Search(ast.NodeVisitor):
-    """Raises `_MayKeepState` at whatever does not belong into a program without a state.
-
-    Attributes may be set of `self` in methods only, and only if no class is ever passed as a value,
-    since it could be passed as `self`.
-    """
-
-    def __init__(self, classes: Iterable[str]) -> None:
-        self._classes = frozenset(classes)
-        self._in_class = self._has_self = False
-
-    def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
-        for node in nodes:
-            if node is not None:
-                self.visit(node)
-
-    def visit_Global(self, node: ast.Global) -> None:
-        raise _MayKeepState
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if node.id in _NAMES or node.id.startswith("__") or node.id in self._classes:
-            raise _MayKeepState
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        if node.attr.startswith("__") or node.attr in _ATTRIBUTES:
-            raise _MayKeepState
-        of_self = isinstance(node.value, ast.Name) and node.value.id == "self" and self._has_self
-        if not (isinstance(node.ctx, ast.Load) or of_self):
-            raise _MayKeepState
-        self._visit_unless_class(node.value)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        self._visit_initialiser_or(node.func)
-        is_asking = isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass")
-        if is_asking and len(node.args) == 2:
-            self._visit_unless_class(node.args[1])
-            self.visit(node.args[0])
-        else:
-            self.visit_all(node.args)
-        self.visit_all(node.keywords)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        for one in (node.exc, node.cause):
-            if one is not None:
-                self._visit_unless_class(one)
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        if node.type is not None:
-            self._visit_unless_class(node.type)
-        self.visit_all(node.body)
-
-    def visit_MatchClass(self, node: ast.MatchClass) -> None:
-        self._visit_unless_class(node.cls)
-        self.visit_all([*node.patterns, *node.kwd_patterns])
-
-    def visit_Import(self, node: ast.Import) -> None:
-        if not all(alias.name in _MODULES for alias in node.names):
-            raise _MayKeepState
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        if node.module not in _MODULES or any(one.name in _ATTRIBUTES for one in node.names):
-            raise _MayKeepState
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        _refuse_calls(node.bases)
-        self.visit_all([*node.keywords, *node.decorator_list])
-        before, self._in_class, self._has_self = (self._in_class, self._has_self), True, False
-        self.visit_all(node.body)
-        self._in_class, self._has_self = before
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        arguments = node.args
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        every += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
-        _refuse_calls([one.annotation for one in every] + [node.returns])
-        self.visit_all([*arguments.defaults, *arguments.kw_defaults, *node.decorator_list])
-        before = self._in_class, self._has_self
-        names = [one.arg for one in every]
-        if self._in_class:
-            of_object = all(getattr(one, "id", "") == "property" for one in node.decorator_list)
-            self._has_self = of_object and names[:1] == ["self"]
-        elif "self" in names:
-            self._has_self = False
-        self._in_class = False
-        self.visit_all(node.body)
-        self._in_class, self._has_self = before
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        _refuse_calls([node.annotation])
-        self.visit_all([node.target, node.value])
-
-    def _visit_unless_class(self, node: ast.expr) -> None:
-        """A class in a place where nothing can be done to it."""
-        if not (isinstance(node, ast.Name) and node.id in self._classes):
-            self.visit(node)
-
-    def _visit_initialiser_or(self, function: ast.expr) -> None:
-        """What is called: `super().__init__` too."""
-        match function:
-            case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
-                return
+    def _held(self, statement: ast.stmt, *, in_class: bool) -> None:
+        """A statement of a module's or a class's body."""
+        match statement:
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Import() | ast.ImportFrom() if not in_class:
+                pass  # `BoundNames` has looked at what is imported
+            case ast.FunctionDef(args=arguments, decorator_list=decorators):
+                allowed = _DECORATORS if in_class else ()
+                if not all(isinstance(d, ast.Name) and d.id in allowed for d in decorators):
+                    raise NotProven
+                for default in _defaults(arguments):
+                    self._constant(default, in_class=in_class)
+                self._function(statement)
+            case ast.ClassDef() if not in_class:
+                self._class(statement)
+            case ast.Assign(targets=targets, value=value) if _are_names(targets):
+                self._constant(value, in_class=in_class)
+            case ast.AnnAssign(target=ast.Name(), annotation=annotation, value=value):
+                self._annotation(annotation)
+                if value is not None:
+                    self._constant(value, in_class=in_class)
             case _:
-                self._visit_unless_class(function)
+                raise NotProven
 
+    def _class(self, node: ast.ClassDef) -> None:
+        if node.keywords or node.decorator_list or getattr(node, "type_params", ()):
+            raise NotProven
+        for base in node.bases:
+            if not (
+                isinstance(base, ast.Name) and base.id == "object" and self._is_builtin("object")
+            ):
+                raise NotProven
+        for statement in node.body:
+            match statement:
+                case ast.FunctionDef(name=name) if name.startswith("__"):
+                    if name not in SPECIAL_METHODS:
+                        raise NotProven
+                case _:
+                    pass
+            self._held(statement, in_class=True)
 
-def _refuse_calls(nodes: Iterable[ast.AST | None]) -> None:
-    """In annotations and bases, where a class may stand."""
-    for node in nodes:
+    def _function(self, node: ast.FunctionDef) -> None:
+        """Look at a function's statements and annotations."""
+        if getattr(node, "type_params", ()):
+            raise NotProven
+        for parameter in all_parameters(node.args):
+            self._annotation(parameter.annotation)
+        self._annotation(node.returns)
+        for statement in node.body:
+            self._any(statement)
+
+    def _constant(self, value: ast.expr, *, in_class: bool) -> None:
+        """A value that no call can change.
+
+        Args:
+            in_class: names may be those of methods there, which must not become functions.
+        """
+        match value:
+            case ast.Constant():
+                pass
+            case ast.Tuple(elts=items):
+                for item in items:
+                    self._constant(item, in_class=in_class)
+            case ast.UnaryOp(operand=operand):
+                self._constant(operand, in_class=in_class)
+            case ast.BinOp(left=left, right=right):
+                self._constant(left, in_class=in_class)
+                self._constant(right, in_class=in_class)
+            case ast.Lambda(args=arguments, body=body):
+                for default in _defaults(arguments):
+                    self._constant(default, in_class=in_class)
+                self._any(body)
+            case ast.Call(func=ast.Name(id="int" | "float" as name), args=[ast.Constant()]) if (
+                not value.keywords and self._is_builtin(name)
+            ):
+                pass
+            case ast.Name(id=name) if name in self._names.bound and not in_class:
+                pass  # another constant, or a function
+            case ast.Attribute(value=ast.Name()):
+                self._module_attribute(value)
+            case _:
+                raise NotProven
+
+    def _annotation(self, node: ast.expr | None) -> None:
+        """A type: names of types only, so that nothing of the program's runs."""
         for one in ast.walk(node) if node is not None else ():
-            if isinstance(one, ast.Call | ast.NamedExpr):
-                raise _MayKeepState
+            match one:
+                case ast.Constant() | ast.expr_context() | ast.BitOr() | ast.BinOp():
+                    pass
+                case ast.Subscript() | ast.Tuple() | ast.List():
+                    pass
+                case ast.Name(id=name):
+                    if not self._is_type(name):
+                        raise NotProven
+                case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                    if attribute not in TYPES.get(self._names.modules.get(name, ""), ()):
+                        raise NotProven
+                case _:
+                    raise NotProven
+
+    def _is_type(self, name: str) -> bool:
+        """A name may stand in an annotation."""
+        names = self._names
+        is_module = names.modules.get(name) in TYPES
+        return is_module or name in names.classes | names.types or self._is_builtin(name)
+
+    def _is_builtin(self, name: str) -> bool:
+        return name in self._allowed.builtins and name not in self._names.bound
+
+    # ── what a function does ──────────────────────────────────────────────────────────────────────
+
+    def _any(self, node: ast.AST) -> None:
+        """A part of a function, whose values die with the call."""
+        match node:
+            case ast.Name(id=name):
+                if not self._is_known(name):
+                    raise NotProven
+            case ast.Attribute():
+                self._attribute(node)
+            case ast.Call():
+                self._call(node)
+            case ast.Compare(left=left, comparators=others):
+                self._comparison([left, *others])
+            case ast.FunctionDef(args=arguments, decorator_list=decorators):
+                for one in (*_defaults(arguments), *decorators):
+                    self._any(one)
+                self._function(node)
+            case ast.Global() if self._is_script:
+                pass
+            case ast.Try() if any(isinstance(one, _YIELDS) for one in ast.walk(node)):
+                raise NotProven  # a generator that is freed late would still act
+            case ast.ClassDef():
+                self._class(node)
+            case ast.AnnAssign(target=target, annotation=annotation, value=value):
+                self._annotation(annotation)
+                self._any(target)
+                if value is not None:
+                    self._any(value)
+            case ast.Raise(exc=what, cause=cause):
+                for one in (what, cause):
+                    self._class_or_any(one)
+            case ast.ExceptHandler(type=kind, body=body):
+                self._classes_or_any(kind)
+                for statement in body:
+                    self._any(statement)
+            case ast.MatchClass(cls=kind):
+                self._classes_or_any(kind)
+                for one in (*node.patterns, *node.kwd_patterns):
+                    self._any(one)
+                for name in node.kwd_attrs:
+                    self._loaded(name)
+            case _ if isinstance(node, (*_PLAIN_STATEMENTS, *_PLAIN_EXPRESSIONS, *_PARTS)):
+                for child in ast.iter_child_nodes(node):
+                    self._any(child)
+            case _:
+                raise NotProven
+
+    def _is_known(self, name: str) -> bool:
+        """A name may be a value: not a module, a class, or what is not listed."""
+        names = self._names
+        if name in names.modules or name in names.classes or name in names.types:
+            return False
+        is_bound = name in self._names.bound or name == "self"
+        return (
+            is_bound or name in self._allowed.builtins or (self._is_script and name == "__name__")
+        )
+
+    def _attribute(self, node: ast.Attribute) -> None:
+        """An attribute of a module, of `self`, or of any other value."""
+        match node:
+            case ast.Attribute(value=ast.Name(id=name)) if name in self._names.modules:
+                self._module_attribute(node)
+            case ast.Attribute(value=ast.Name(id="self")) | ast.Attribute(ctx=ast.Load()):
+                self._loaded(node.attr)
+                self._any(node.value)
+            case _:
+                raise NotProven
+
+    def _loaded(self, attribute: str) -> None:
+        if (
+            attribute.startswith("__")
+            or attribute not in self._allowed.methods | self._names.attributes
+        ):
+            raise NotProven
+
+    def _module_attribute(self, node: ast.Attribute) -> None:
+        """One of a module's listed values."""
+        if not isinstance(node.ctx, ast.Load) or not self._is_of_module(
+            node, self._allowed.modules
+        ):
+            raise NotProven
+
+    def _is_of_module(self, node: ast.Attribute, listed: Mapping[str, frozenset[str]]) -> bool:
+        match node.value:
+            case ast.Name(id=name):
+                return node.attr in listed.get(self._names.modules.get(name, ""), ())
+            case _:
+                return False
+
+    def _call(self, node: ast.Call) -> None:
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[value, kinds], keywords=[]):
+                self._any(value)
+                self._classes_or_any(kinds)
+                return
+            case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+                _check_format(text)
+            case _:
+                self._class_or_any(node.func)
+        for argument in (*node.args, *node.keywords):
+            self._any(argument)
+
+    def _comparison(self, sides: Sequence[ast.expr]) -> None:
+        """A comparison; one with `type(x)` compares with nothing but built-in types."""
+        asks = [_is_type_call(side) for side in sides]
+        for side, is_asked in zip(sides, asks, strict=True):
+            if is_asked and isinstance(side, ast.Call):
+                self._any(side.args[0])
+            elif any(asks):
+                items = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
+                if not all(isinstance(i, ast.Name) and self._is_builtin(i.id) for i in items):
+                    raise NotProven
+            else:
+                self._any(side)
+
+    def _class_or_any(self, node: ast.expr | None) -> None:
+        """A class of the program's, where it is only called, raised or asked for."""
+        match node:
+            case None:
+                pass
+            case ast.Name(id=name) if name in self._names.classes:
+                pass
+            case ast.Attribute() if self._is_of_module(node, CLASSES):
+                pass
+            case _:
+                self._any(node)
+
+    def _classes_or_any(self, node: ast.expr | None) -> None:
+        if isinstance(node, ast.Tuple):
+            for one in node.elts:
+                self._class_or_any(one)
+        else:
+            self._class_or_any(node)
+
+
+def _is_type_call(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="type"), args=[given], keywords=[]):
+            return not isinstance(given, ast.Starred)
+        case _:
+            return False
+
+
+def _check_format(text: str) -> None:
+    """Refuse a format that reads attributes or items of what it is given."""
+    for _, name, specification, _ in string.Formatter().parse(text):
+        if name is not None and not (name == "" or name.isidentifier() or name.isdigit()):
+            raise NotProven
+        if specification:
+            _check_format(specification)
+
+
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    every = [*arguments.defaults, *arguments.kw_defaults]
+    return [one for one in every if one is not None]
+
+
+def _are_names(targets: Iterable[ast.expr]) -> bool:
+    return all(isinstance(one, ast.Name) for one in targets)

@@ -78,7 +78,9 @@ class ForeignSlot(Slot):
         }
         return [json.dumps(setup)]
 
-    def _begin(self, program: Program, source: bytes, limits: Limits) -> Execution | None:
+    def _begin(
+        self, program: Program, source: bytes, limits: Limits, *, share: str | None
+    ) -> Execution | bool:
         recipe = self._toolchain.recipe(limits)
         files = {**program.files, recipe.source: source}
         key = recipe.key(files)
@@ -106,7 +108,7 @@ class ForeignSlot(Slot):
         if "compiled" in head:
             if recipe.product and known is None:
                 self._toolchain.binaries.put(key, product)
-            return None
+            return False
         self._ending = True
         code = head["exit"]
         return Execution(

@@ -61,8 +61,7 @@ class _Zygote:
 def main() -> None:
     host, descriptor, tier, setup = sys.argv[1:]
     channel = socket.socket(fileno=linux.lowest(int(descriptor)))
-    linux.die_with_parent().make()
-    linux.end_unless_child_of(int(host))
+    linux.end_with(int(host))
     zygote = _prepare(Tier(tier), json.loads(setup))
     linux.adopt_orphans()
     forget_the_host()
@@ -172,8 +171,7 @@ def _program(
     """Prepare one program and answer for its inputs; ends the process."""
     code = 1
     try:
-        linux.die_with_parent().make()
-        linux.end_unless_child_of(parent)
+        linux.end_with(parent)
         linux.hide_memory()
         try:
             ready = _ready(channel, zygote, head, body)

@@ -1,0 +1,55 @@
+"""Which of several programs in an answer is the one that its problem's tests run."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable
+
+from coding_model_project.types import Asserts, Call, Problem, Stdin
+
+_READS = {
+    "python": r"\binput\s*\(|\bstdin\b(?!\s*=[^=])|\bopen\s*\(\s*0\b|\bfileinput\b|/dev/stdin"
+    r"|\bos\.read\s*\(",
+    "cpp": r"\bmain\s*\(",
+    "javascript": r"\bstdin\b|\breadline\b|\breadFileSync\b",
+}
+"""Patterns of programs that read standard input, by language; Bash has too many ways."""
+
+_CALLED = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\(")
+
+
+def fits(code: str, problem: Problem) -> bool:
+    """Return true for code that defines what tests call, or reads the input that they write."""
+    if any(isinstance(test.input, Stdin) for test in problem.tests):
+        reads = _READS.get(problem.language)
+        return reads is None or re.search(reads, code) is not None
+    return any(_defines(code, name) for name in _names(problem))
+
+
+def _names(problem: Problem) -> Iterable[str]:
+    """The functions and classes that the tests call, as far as they are told from the tests' own."""
+    names = {problem.entry_point} if problem.entry_point else set()
+    for test in problem.tests:
+        match test.input:
+            case Call(function=name):
+                names.add(name)
+            case Asserts(entry_point=str(name)):
+                names.add(name)
+            case Asserts(source=source):
+                called = _CALLED.findall(source)
+                names.update(name for name in called if not hasattr(builtins, name))
+            case _:
+                pass
+    return names
+
+
+def _defines(code: str, name: str) -> bool:
+    owner, _, method = name.rpartition(".")
+    if owner:
+        return re.search(rf"^class[ \t]+{re.escape(owner)}\b", code, re.M) is not None
+    name = re.escape(method)
+    if re.search(rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*[:=]", code, re.M):
+        return True
+    in_solution = rf"^[ \t]+(?:async[ \t]+)?def[ \t]+{name}\b"
+    return "class Solution" in code and re.search(in_solution, code, re.M) is not None

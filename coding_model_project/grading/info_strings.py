@@ -1,0 +1,79 @@
+"""The language that a fence's info string names, however a model writes it.
+
+`python`, `Python3`, `py3.11`, `python title="a.py"`, `python:main.py`, `{.python .numberLines}`,
+`language-python`, `main.py` and `code python` all name Python.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_NAMES = {
+    "python": ("python", "py", "pypy", "ipython", "cpython"),
+    "cpp": ("cpp", "c++", "cc", "cxx", "g++", "gnu++"),
+    "javascript": ("javascript", "js", "node", "nodejs", "mjs", "cjs", "ecmascript"),
+    "bash": ("bash", "sh", "shell", "zsh"),
+    "java": ("java",),
+    "go": ("go", "golang"),
+    "rust": ("rust", "rs"),
+}
+LANGUAGES = frozenset(_NAMES)
+"""Our names."""
+_LANGUAGE = {name: language for language, names in _NAMES.items() for name in names}
+_EXTENSIONS = {
+    "python": ("py",),
+    "cpp": ("cpp", "cc", "cxx"),
+    "javascript": ("js", "mjs", "cjs"),
+    "bash": ("sh", "bash"),
+    "java": ("java",),
+    "go": ("go",),
+    "rust": ("rs",),
+}
+_BY_EXTENSION = {
+    extension: language for language, all_of in _EXTENSIONS.items() for extension in all_of
+}
+_SAYS_NOTHING = frozenset(
+    [
+        "answer",
+        "code",
+        "codeblock",
+        "file",
+        "filename",
+        "final",
+        "lang",
+        "language",
+        "name",
+        "path",
+        "program",
+        "snippet",
+        "solution",
+        "source",
+        "title",
+    ]
+)
+"""Words that name no language: the next word may."""
+
+_SEPARATORS = re.compile(r"[\s,;:{}()\[\]<>=\"'|`]+")
+_PREFIX = re.compile(r"(?:language|lang)-|\.")
+_VERSION = re.compile(r"[\d.]*$")
+_LOOKED_AT = 200
+"""Characters of an info string."""
+
+
+def language_of(info: str) -> str:
+    """The language by our name for it, the word itself for any other, "" if none is named."""
+    return _language_of(info[:_LOOKED_AT])
+
+
+@lru_cache(maxsize=1024)
+def _language_of(info: str) -> str:
+    for word in _SEPARATORS.split(info.lower()):
+        word = _PREFIX.sub("", word, count=1) if _PREFIX.match(word) else word
+        name = _VERSION.sub("", word, count=1)
+        if not name[:1].isalpha() or name in _SAYS_NOTHING:
+            continue
+        _, dot, extension = name.rpartition(".")
+        by_extension = _BY_EXTENSION.get(extension) if dot else None
+        return _LANGUAGE.get(name) or by_extension or word
+    return ""

@@ -1,0 +1,66 @@
+"""Integrity of a reward: the code that it is for may have forged it, or cannot have."""
+
+# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coding_model_project.config_key import key
+from coding_model_project.errors import HarborError
+from coding_model_project.types import Verdict
+
+
+class Integrity(StrEnum):
+    """Where the agent's code ran while a verifier judged it."""
+
+    isolated = "isolated"
+    """In processes of its own, or not at all: the verifier's processes ran only trusted code."""
+    in_process = "in_process"
+    """In a process of the verifier's, or nobody can tell: the code may have given itself the reward."""
+
+    @classmethod
+    def of(cls, doubts: Sequence[str]) -> Integrity:
+        """Of a verifier, by the reasons not to believe it."""
+        return cls.in_process if doubts else cls.isolated
+
+
+class Accepted(StrEnum):
+    """The rewards that training may use."""
+
+    isolated = "isolated"
+    any = "any"
+
+
+@dataclass
+class HarborConfig:
+    """Of problems that name a Harbor task."""
+
+    integrity: Accepted = key(
+        Accepted.isolated,
+        "Rewards of Harbor verifiers to train on. `isolated`: only those that the agent's code cannot "
+        "have forged; other samples are left out of the batch, counted in `judge/not_isolated` and "
+        "named in ungradable.jsonl. `any`: all of them.",
+    )
+
+
+class NotIsolatedError(HarborError):
+    """A reward that the agent's code may have forged, and that the configuration does not allow."""
+
+
+def require(verdict: Verdict, accepted: Accepted) -> None:
+    """Refuse a Harbor verdict that may not be trained on.
+
+    Raises:
+        NotIsolatedError: its verifier ran the agent's code in a process of its own.
+    """
+    if accepted is Accepted.any or verdict.rewards is None:
+        return
+    if verdict.integrity != Integrity.isolated:
+        raise NotIsolatedError(
+            f"{verdict.problem_id}: integrity={verdict.integrity}, and "
+            "coding.harbor.integrity=isolated: its verifier runs the agent's code in its own process "
+            "(`harbor grade` says where); rewrite the verifier, or set coding.harbor.integrity=any"
+        )

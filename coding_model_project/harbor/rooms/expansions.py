@@ -1,0 +1,131 @@
+"""Code that stands, word for word, in the files of a verifier: what it may hand to an interpreter.
+
+A text that is not here may have come from anywhere, a file of the agent's too.
+"""
+
+from __future__ import annotations
+
+import ast
+import encodings.cp437  # noqa: F401 - of names in zip files; no module can be imported in a room
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+
+_SINGLE = r"'(?P<single>[^']*)'"
+_DOUBLE = r'"(?P<double>(?:[^"\\]|\\.)*)"'
+_INLINE = re.compile(rf"""\s-[A-Za-z]*[ce]['"]?,?\s*(?:{_SINGLE}|{_DOUBLE})""", re.DOTALL)
+"""A quoted text behind -c or -e."""
+_PROGRAM = re.compile(
+    rf"\b(?:awk|gawk|mawk|sed)\b(?:\s+-\S+)*\s+(?:{_SINGLE}|{_DOUBLE})", re.DOTALL
+)
+_HERE = re.compile(
+    r"<<-?\s*(['\"\\]?)(\w+)['\"]?[^\n]*\n(.*?\n)[\t ]*\2[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_HOLE = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|\$\{[^}]*\}|\$[A-Za-z_]\w*|\$[0-9@*#?]|`[^`]*`")
+"""Expansions of a shell."""
+_FORMAT = re.compile(r"\{\w*\}|%[sdr]")
+_FILLED = r"[\w./,:=@%+-]*"
+"""Text that may replace an expansion: nothing that ends a word or begins a command."""
+_UNREADABLE = (zipfile.BadZipFile, RuntimeError, NotImplementedError, zlib.error, EOFError)
+_LEAST = 8
+_MOST_BYTES = 1 << 20
+
+
+class Literals:
+    """Texts of trusted files that may be code."""
+
+    def __init__(self) -> None:
+        self._exact: set[str] = set()
+        self._scripts: set[str] = set()
+        self._patterns: list[re.Pattern[str]] = []
+        self._here: list[re.Pattern[str]] = []
+
+    def add(self, path: str, content: bytes) -> None:
+        """Take the texts of a trusted file."""
+        if path.endswith(".zip"):  # of modules
+            with suppress(*_UNREADABLE), zipfile.ZipFile(io.BytesIO(content)) as modules:
+                for name in modules.namelist():
+                    self.add(name, modules.read(name))
+            return
+        if len(content) > _MOST_BYTES or b"\0" in content:
+            return
+        text = content.decode("utf-8", "replace")
+        if path.endswith(".py"):
+            with suppress(SyntaxError, ValueError, RecursionError):
+                self._python(ast.parse(text))
+        else:
+            self._shell(text)
+
+    def has(self, code: str) -> bool:
+        """Return true for a text that is one of them, apart from expanded words."""
+        code = code.strip()
+        return bool(code) and (
+            code in self._exact or any(one.fullmatch(code) for one in self._patterns)
+        )
+
+    def is_script(self, content: bytes) -> bool:
+        """Return true for the content of a file or pipe that is one of their here-documents."""
+        if len(content) > _MOST_BYTES:
+            return False
+        text = content.decode("utf-8", "replace").strip()
+        return bool(text) and (text in self._scripts or any(o.fullmatch(text) for o in self._here))
+
+    def _shell(self, text: str) -> None:
+        for found in (*_INLINE.finditer(text), *_PROGRAM.finditer(text)):
+            if found["single"] is not None:
+                self._exact.add(found["single"].strip())
+            else:
+                self._quoted(found["double"], self._exact, self._patterns)
+        for found in _HERE.finditer(text):
+            quoted, _, body = found.groups()
+            if quoted:
+                self._scripts.add(body.strip())
+                self._shell(body)  # one may hold another
+            else:
+                self._quoted(body, self._scripts, self._here)
+
+    def _quoted(self, text: str, exact: set[str], patterns: list[re.Pattern[str]]) -> None:
+        """A text in which a shell replaces variables and takes out backslashes."""
+        pieces, at = [], 0
+        for hole in _HOLE.finditer(text):
+            if hole.start() and text[hole.start() - 1] == "\\":
+                continue
+            pieces.append(text[at : hole.start()])
+            at = hole.end()
+        pieces.append(text[at:])
+        plain = [re.sub(r'\\([$`"\\\n])', r"\1", piece) for piece in pieces]
+        if len(plain) == 1:
+            exact.add(plain[0].strip())
+        elif sum(map(len, plain)) >= _LEAST:
+            patterns.append(re.compile(_FILLED.join(map(re.escape, plain)).strip(), re.DOTALL))
+
+    def _python(self, tree: ast.AST) -> None:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self._word(_FORMAT.split(node.value), node.value)
+            elif isinstance(node, ast.JoinedStr):
+                self._word(list(_parts(node)), None)
+
+    def _word(self, pieces: list[str], whole: str | None) -> None:
+        text = "".join(pieces)
+        if len(text) < _LEAST or not any(c.isspace() for c in text.strip()):
+            return  # a word alone may stand anywhere, and be an agent's whole program
+        if whole is not None:
+            self._exact.add(whole.strip())
+        if len(pieces) > 1:
+            self._patterns.append(re.compile(_FILLED.join(map(re.escape, pieces)).strip()))
+
+
+def _parts(node: ast.JoinedStr) -> Iterator[str]:
+    """The fixed pieces of an f-string, with a gap between any two."""
+    held = ""
+    for value in node.values:
+        if isinstance(value, ast.Constant):
+            held += str(value.value)
+        else:
+            yield held
+            held = ""
+    yield held

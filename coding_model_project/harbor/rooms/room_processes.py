@@ -1,0 +1,124 @@
+"""The processes of a room, by /proc: whose they are, what they execute, hold open and wait to read."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import stat
+from contextlib import suppress
+
+from coding_model_project.harbor.rooms.listener import Listener, Unreadable
+from coding_model_project.isolation import linux
+
+VERIFIERS, GUARDED, AGENTS = 1000, 998, 999
+"""Values of oom_score_adj: of the verifier's processes; those of them in which the guard has taken over;
+the agent's."""
+
+MOST_SCRIPT = 1 << 20
+"""Bytes of a script that are looked at."""
+
+
+class RoomProcesses:
+    """Facts about processes that `listener` receives calls of.
+
+    Args:
+        outputs: inodes of the pipes that nobody but the log reads.
+    """
+
+    def __init__(self, listener: Listener, outputs: set[int]) -> None:
+        self._listener, self._outputs = listener, outputs
+
+    def whose(self, pid: int) -> int:
+        """Return whose a process is, as it was marked.
+
+        Raises:
+            Unreadable: it is gone.
+        """
+        try:
+            return int(self._entry(pid, "oom_score_adj"))
+        except (OSError, ValueError) as error:
+            raise Unreadable(str(error)) from error
+
+    def mark(self, pid: int, whose: int) -> None:
+        """Mark a process, and so its children to come, as somebody's."""
+        fd = os.open(f"{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._listener.proc)
+        try:
+            os.write(fd, str(whose).encode())
+        finally:
+            os.close(fd)
+
+    def program(self, pid: int) -> str:
+        """Return the name of the file that a process executes."""
+        return os.path.basename(self._listener.link(pid, "exe"))
+
+    def group(self, thread: int) -> int:
+        """Return the process of a thread."""
+        with suppress(OSError):
+            for line in self._entry(thread, "status").splitlines():
+                if line.startswith(b"Tgid:"):
+                    return int(line.split()[1])
+        return thread
+
+    def links(self, pid: int) -> list[str]:
+        """Return the files that a process holds open.
+
+        Raises:
+            Unreadable: it is gone.
+        """
+        try:
+            folder = os.open(f"{pid}/fd", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._listener.proc)
+        except OSError as error:
+            raise Unreadable(str(error)) from error
+        try:
+            return [self._listener.link(pid, f"fd/{name}") for name in os.listdir(folder)]
+        finally:
+            os.close(folder)
+
+    def is_heard(self, pid: int) -> bool:
+        """Return true if another process reads its output as it is printed."""
+        with suppress(OSError):
+            found = os.stat(f"{pid}/fd/1", dir_fd=self._listener.proc)
+            return stat.S_ISFIFO(found.st_mode) and found.st_ino not in self._outputs
+        return False
+
+    def waiting_input(self, pid: int) -> bytes:
+        """Peek at the bytes that wait in a process's standard input.
+
+        Raises:
+            Unreadable: it cannot be opened.
+        """
+        try:
+            fd = os.open(f"{pid}/fd/0", os.O_RDONLY | os.O_NONBLOCK, dir_fd=self._listener.proc)
+        except OSError as error:
+            raise Unreadable(str(error)) from error
+        try:
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                return os.pread(fd, MOST_SCRIPT, 0)
+            if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+                return b""
+            return _peek(fd)
+        finally:
+            os.close(fd)
+
+    def _entry(self, pid: int, name: str) -> bytes:
+        fd = os.open(f"{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._listener.proc)
+        try:
+            return os.read(fd, 4096)
+        finally:
+            os.close(fd)
+
+
+def _peek(fd: int) -> bytes:
+    reader, writer = os.pipe()
+    try:
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, MOST_SCRIPT)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        if not any(event & select.POLLHUP for _, event in poll.poll(0)):
+            return b""  # somebody may still write to it
+        n = linux.call("tee", fd, writer, MOST_SCRIPT, 2)
+        return os.read(reader, n) if n else b""
+    finally:
+        os.close(reader)
+        os.close(writer)

@@ -1,0 +1,144 @@
+"""The charts of a run page: which there are, their words, and whose lines are in them.
+
+Runs are told apart by colour, a run's lines by dash; a stacked chart has a figure per run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from coding_model_project.reports.charts import (
+    Chart,
+    Curve,
+    Kind,
+    history_chart,
+    line_chart,
+    line_key,
+    stack_chart,
+)
+from coding_model_project.reports.page_data import Line, RunData
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCharts:
+    """The charts of a run page."""
+
+    rows: Sequence[Sequence[Chart]]
+    """Each from a new line on, so that runs are compared side by side."""
+    missing: Sequence[str]
+    """Titles of charts that nothing was recorded for."""
+    history: Chart
+    """Of one problem: a trace per run and split, whose points the page fills in."""
+
+
+_MEAN = "Mean over problems of the {}; 95% bootstrap interval, problems resampled."
+_ARMS = Kind(
+    title="Accepted, by arm", percent=True, band="seeds",
+    note="Mean of an arm's seeds at the steps that all have; the band is from the least of them to the "
+    "greatest.",
+)  # fmt: skip
+_LINES = {
+    "accepted": Kind(
+        title="Accepted, training", percent=True, band="95% interval",
+        note=_MEAN.format("share of accepted samples"),
+    ),
+    "validation": Kind(
+        title="Accepted, validation", percent=True, band="95% interval",
+        note="As for training, on problems that are not trained on.",
+    ),
+    "evaluations": Kind(
+        title="Checkpoints, evaluated", percent=True, band="95% interval",
+        note="pass@1 of checkpoints that `watch` evaluated; 95% bootstrap interval, problems resampled.",
+    ),
+    "reward": Kind(title="Mean reward", band="95% interval", note=_MEAN.format("mean reward")),
+    "loss": Kind(
+        title="Loss", from_zero=False,
+        note="Supervised training: loss per batch, and on the validation set.",
+    ),
+    "parts": Kind(
+        title="Reward parts", from_zero=False, note="Mean of each part over the samples of a step.",
+    ),
+    "length": Kind(
+        title="Response length", unit="tokens", band="p5–p95",
+        note="Mean over a step's samples; the band holds 90% of them (5th to 95th percentile).",
+    ),
+    "public": Kind(
+        title="Public tests passed, hidden failed", percent=True,
+        note="Share of judged samples; a rise can mean that the public tests are being gamed.",
+    ),
+    "infra": Kind(
+        title="Could not be judged", percent=True,
+        note="Share of samples lost to the infrastructure. They are not scored.",
+    ),
+}  # fmt: skip
+_STACKS = {
+    "errors": Kind(
+        title="Verdicts", percent=True,
+        note="Share of each verdict among the judged training samples of a step.",
+    ),
+    "times": Kind(
+        title="Where the time went", unit="seconds",
+        note="Wall time per step. Waiting for the judge is what generation did not hide; validation "
+        "follows the step.",
+    ),
+}  # fmt: skip
+_HISTORY = Kind(title="Accepted share by step", note="", percent=True)
+
+
+def run_charts(
+    runs: Sequence[RunData], splits: Sequence[str], arms: Sequence[Line] = ()
+) -> RunCharts:
+    """Return all charts of a page about these runs.
+
+    Args:
+        splits: of the samples, for the history of a problem.
+        arms: a line for each arm of a study, in a chart that comes first.
+    """
+    curves = [Curve(line=arm, key=line_key(arm.label, n)) for n, arm in enumerate(arms)]
+    first = [line_chart("arms", _ARMS, curves)] if curves else []
+    missing = []
+    for name, kind in _LINES.items():
+        if curves := list(_run_curves(runs, name)):
+            first.append(line_chart(name, kind, curves))
+        else:
+            missing.append(kind.title)
+    rows = [first]
+    for name, kind in _STACKS.items():
+        having = [(n, run) for n, run in enumerate(runs) if name in run.stacks]
+        if not having:
+            missing.append(kind.title)
+        charts = [
+            stack_chart(
+                f"{name}-{n}",
+                replace(kind, title=f"{kind.title}: {run.name}") if len(runs) > 1 else kind,
+                run.stacks[name],
+                by_name=name == "errors",
+            )
+            for n, run in having
+        ]
+        if len(runs) > 1:
+            rows.append(charts)
+        else:
+            first += charts
+    samples = [
+        (
+            line_key(f"{run.name} · {split}" if len(runs) > 1 else split, number, of),
+            {"run": number, "split": split},
+        )
+        for number, run in enumerate(runs)
+        for of, split in enumerate(splits)
+    ]
+    history = history_chart("history", _HISTORY, samples)
+    return RunCharts(rows=rows, missing=missing, history=history)
+
+
+def _run_curves(runs: Sequence[RunData], chart: str) -> Iterator[Curve]:
+    """Lines of all runs: one run's differ in colour, several runs' in dash."""
+    for number, run in enumerate(runs):
+        for of, line in enumerate(run.lines.get(chart, ())):
+            if len(runs) > 1:
+                name = " · ".join(part for part in (run.name, line.label) if part)
+                yield Curve(line=line, key=line_key(name, number, of))
+            else:
+                yield Curve(line=line, key=line_key(line.label or run.name, of))

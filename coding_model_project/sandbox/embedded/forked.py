@@ -1,0 +1,223 @@
+"""Confined processes of tests: made ready for, forked, watched."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from coding_model_project.isolation import linux
+from coding_model_project.isolation.confine import (
+    FIRST_KEPT,
+    SCRATCH,
+    Confinement,
+    Room,
+    Steps,
+    steps,
+)
+from coding_model_project.sandbox.embedded import fork_server
+from coding_model_project.types import Limits
+
+_MIN_TESTS_MEMORY_MB = 512
+"""The tests are ours, so a program's tight limit is not theirs."""
+
+MAX_THREADS = 1000
+"""A bomb of threads with tiny stacks is not stopped by memory, and no limit counts root's threads."""
+
+_THREADS_EVERY_S = 0.05
+_KEPT_CPU_S = 3600.0
+"""Kernel's limit of a process that answers several inputs; the clock outside holds each to its own."""
+
+PROGRAM, TESTS = 0, 1
+"""Indices in `Compiled.confined`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """All that can be worked out for a program before it is known; the zygote remembers it."""
+
+    confinement: Confinement
+    limits: Limits
+    program: Steps
+    kept: Steps
+    callee: Steps
+    tests: Steps
+    served: fork_server.Plan | None
+    """The compiled loop's, for a program without files; None without that loop."""
+
+
+def ready(
+    confinement: Confinement, limits: Limits, room: Room, served: fork_server.Plan | None
+) -> Ready:
+    """The steps for each kind of process that a program may need."""
+    kept = replace(limits, cpu_s=_KEPT_CPU_S)
+    roomy = replace(kept, memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
+    return Ready(
+        served=served,
+        confinement=confinement,
+        limits=limits,
+        program=steps(confinement, limits, 4, room),
+        kept=steps(confinement, kept, 5, room),
+        callee=steps(confinement, kept, 5, room),
+        tests=steps(confinement, roomy, 7, room),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """All that P knows of its program."""
+
+    code: types.CodeType
+    files: dict[str, bytes]
+    ready: Ready
+    confined: mmap.mmap
+    """Bytes shared with T and A, which set theirs and unmap it before anything of an input runs."""
+
+
+# ── processes ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def fork(
+    compiled: Compiled,
+    steps: Steps,
+    descriptors: Sequence[int],
+    index: int,
+    body: Callable[[], NoReturn],
+) -> int:
+    """Start a confined process; returns its id, in this process only."""
+    compiled.confined[index] = 0
+    reseed()
+    place(descriptors)
+    pid = linux.fork(compiled.ready.confinement.namespaces)
+    if pid == 0:
+        confined(compiled, steps, index, body)
+    unplace(descriptors)
+    return pid
+
+
+def reseed() -> None:
+    """Every test would else draw the numbers of its siblings. Done here, it costs a test nothing."""
+    for name in ("random", "numpy.random"):
+        if name in sys.modules:
+            sys.modules[name].seed()
+
+
+def place(descriptors: Sequence[int]) -> None:
+    """Put descriptors where a process to be forked expects them (`confine.steps`)."""
+    for i, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, FIRST_KEPT + i)
+
+
+def unplace(descriptors: Sequence[int]) -> None:
+    os.closerange(FIRST_KEPT, FIRST_KEPT + len(descriptors))
+
+
+def confined(
+    compiled: Compiled, steps: Steps, index: int, body: Callable[[], NoReturn]
+) -> NoReturn:
+    """Confine this process, say so, and run the body."""
+    try:
+        steps.take(compiled.files)
+        if compiled.files and index == PROGRAM:  # never what the trusted tests import
+            sys.path.insert(0, SCRATCH)
+        compiled.confined[index] = 1
+        compiled.confined.close()
+    except BaseException:  # noqa: BLE001 - not confined, for whatever reason: never run it
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    body()
+
+
+def links(proc: int | None, path: str) -> int:
+    """Of `PID/task`, which has a link for each thread; 0 if it cannot be seen."""
+    if proc is None:
+        return 0
+    with suppress(OSError):
+        return os.stat(path, dir_fd=proc).st_nlink
+    return 0
+
+
+class Clock:
+    """CPU time of processes, from now on or, of new ones, from their beginning."""
+
+    def __init__(self, pids: Sequence[int], *, new: bool = True) -> None:
+        self.pids = pids
+        self._before = dict.fromkeys(pids, 0.0)
+        if not new:
+            self._before = {pid: self.spent_s(pid) for pid in pids}
+
+    def spent_s(self, pid: int) -> float:
+        """Of one of them; 0 if it is gone."""
+        with suppress(OSError):  # see clock_getcpuclockid(3)
+            return time.clock_gettime((~pid << 3) | 2) - self._before[pid]
+        return 0.0
+
+    @property
+    def longest_s(self) -> float:
+        """Of the one that took most."""
+        return max(map(self.spent_s, self.pids))
+
+
+def watch(
+    pid: int,
+    clock: Clock,
+    limits: Limits,
+    proc: int | None,
+    started: float,
+    *,
+    until: tuple[int, int] | None = None,
+) -> str | None:
+    """Wait until a process ends, or a descriptor is ready; it is not reaped.
+
+    It is killed when a limit is reached.
+
+    Args:
+        clock: of processes whose CPU time and threads are limited.
+        limits: of these, CPU and wall time.
+        proc: a descriptor of /proc, if threads can be counted.
+        until: the descriptor, and the events of `poll` that make it ready.
+
+    Returns:
+        The limit: "cpu", "wall", "threads", or None.
+    """
+    pidfd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    if until is not None:
+        poll.register(*until)
+    killed = None
+    while killed is None:
+        cpu_left_s = limits.cpu_s - clock.longest_s
+        wall_left_s = limits.wall_s - (time.monotonic() - started)
+        if cpu_left_s <= 0:
+            killed = "cpu"
+        elif wall_left_s <= 0:
+            killed = "wall"
+        elif poll.poll(1 + int(1000 * min(wall_left_s, max(cpu_left_s, 0.002), _THREADS_EVERY_S))):
+            break
+        elif has_too_many_threads(clock.pids, proc):
+            killed = "threads"
+    os.close(pidfd)
+    if killed:
+        os.kill(pid, signal.SIGKILL)
+    return killed
+
+
+def has_too_many_threads(pids: Sequence[int], proc: int | None) -> bool:
+    """Return true if one of the processes has more than `MAX_THREADS`."""
+    return any(links(proc, f"{pid}/task") > MAX_THREADS for pid in pids)
+
+
+def lives(pid: int) -> bool:
+    """Return true if a child has not ended."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None

@@ -1,0 +1,193 @@
+"""Processes of a program that live on to answer more than one input.
+
+Two kinds need that: a program that keeps nothing between its inputs (`fast_path`), and asserts that run
+one after another in the same pair of processes, since their problem says so (`Asserts.continues`).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from coding_model_project.sandbox.embedded import asserts, forked, run_program
+from coding_model_project.sandbox.embedded.exchange import Exchange
+from coding_model_project.sandbox.embedded.forked import PROGRAM, TESTS, Compiled
+from coding_model_project.sandbox.embedded.printed import Outputs
+from coding_model_project.types import Limits
+
+if TYPE_CHECKING:
+    from coding_model_project.sandbox.embedded.exchange import Wait
+
+Purpose = tuple[str, str | None]
+"""The kind of inputs, "calls", "scripts" or "asserts", and the function that is called."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """The process of a program, with asserts that of its tests too, and what was asked of them."""
+
+    compiled: Compiled
+    exchange: Exchange
+    outputs: Outputs
+    program: int
+    """Process id."""
+    asked: int
+    """Process id of the one that takes requests: the program's, or its tests'."""
+    purpose: Purpose
+    is_new: bool = True
+
+    @classmethod
+    def of(cls, compiled: Compiled, purpose: Purpose) -> Kept:
+        """Processes for a purpose."""
+        match purpose:
+            case "calls", str(function):
+                return cls._of_program(
+                    compiled, purpose, lambda: run_program.run_calls(compiled.code, function)
+                )
+            case "scripts", _:
+                return cls._of_program(
+                    compiled, purpose, lambda: run_program.run_scripts(compiled.code)
+                )
+            case _, entry_point:
+                return cls._of_asserts(compiled, purpose, entry_point)
+
+    @classmethod
+    def _of_program(
+        cls, compiled: Compiled, purpose: Purpose, body: Callable[[], NoReturn]
+    ) -> Kept:
+        exchange, outputs = Exchange(), Outputs.create(appending=True)
+        null = os.open(os.devnull, os.O_RDONLY)
+        descriptors = [null, *outputs.descriptors[:2], *exchange.inner]
+        pid = forked.fork(compiled, compiled.ready.kept, descriptors, PROGRAM, body)
+        exchange.begin()
+        os.close(null)
+        return cls(compiled, exchange, outputs, pid, pid, purpose)
+
+    @classmethod
+    def _of_asserts(cls, compiled: Compiled, purpose: Purpose, entry_point: str | None) -> Kept:
+        """The program, ready to be called, and a process for trusted tests that call it."""
+        exchange, outputs = Exchange(), Outputs.create(appending=True)
+        null = os.open(os.devnull, os.O_RDWR)
+        to_tests, to_program = os.pipe(), os.pipe()
+
+        def of_program() -> NoReturn:
+            run_program.run_callee(compiled.code)
+
+        def of_tests() -> NoReturn:
+            asserts.run(entry_point, compiled.ready.limits.output_kb << 10)
+
+        descriptors = [null, *outputs.descriptors[:2], to_program[0], to_tests[1]]
+        program = forked.fork(compiled, compiled.ready.callee, descriptors, PROGRAM, of_program)
+        answers, *requests = exchange.inner
+        descriptors = [null, null, null, answers, to_tests[0], to_program[1], *requests]
+        tests = forked.fork(compiled, compiled.ready.tests, descriptors, TESTS, of_tests)
+        exchange.begin()
+        for descriptor in (null, *to_tests, *to_program):
+            os.close(descriptor)
+        return cls(compiled, exchange, outputs, program, tests, purpose)
+
+    def answer(self, channel: socket.socket, limits: Limits, *, keep: bool) -> bool:
+        """Have the channel's next frame answered, and send the host what became of it.
+
+        Args:
+            limits: of this input.
+            keep: live on, if the processes do.
+
+        Returns:
+            Whether there are processes that live on.
+        """
+        started, was_new, self.is_new = time.monotonic(), self.is_new, False
+        clock = forked.Clock(self._processes, new=was_new)
+        killed: str | None = None
+
+        def wait(descriptor: int, events: int) -> bool:
+            nonlocal killed
+            if killed is None:
+                until = descriptor, events
+                killed = forked.watch(self.asked, clock, limits, self._proc, started, until=until)
+            return killed is None and (events == select.POLLIN or forked.lives(self.asked))
+
+        answered, cap = None, limits.output_kb << 10
+        may_be_asked = self._may_be_asked(wait, was_new=was_new)
+        if self.exchange.request(channel, wait if may_be_asked else None):
+            answered = self.exchange.answer(wait, cap)
+        cpu_s = clock.spent_s(self.program)
+        if killed is None and forked.has_too_many_threads(self._processes, self._proc):
+            killed = "threads"
+        if answered and (killed or not self._is_answer(answered)):
+            answered[:] = bytes(len(answered))  # wiped, as what is passed on is below
+            answered = None
+        is_last = not keep or not answered or answered.startswith(asserts.LAST)
+        lives = not (is_last or self.outputs.has_reached(cap)) and forked.lives(self.program)
+        if answered and self._has_tests:
+            del answered[:1]
+        status = 0 if lives else self._end()
+        ended = {
+            "confined": self.compiled.confined[PROGRAM] == 1,
+            "exit": os.waitstatus_to_exitcode(status),
+            "killed": killed,
+            "cpu_s": cpu_s,
+            "wall_s": time.monotonic() - started,
+        }
+        self.outputs.send_with(channel, cap, ended, answered if answered else bytearray())
+        if answered:
+            answered[:] = bytes(len(answered))
+        self.outputs.empty() if lives else self.outputs.close()
+        return lives
+
+    def _is_answer(self, answered: bytearray) -> bool:
+        """Return true for an answer of the right form."""
+        match self.purpose:
+            case "asserts", _:
+                return answered.startswith((asserts.MORE, asserts.LAST))
+            case "calls", _:
+                return answered.startswith((b"=", b"!"))
+            case _:
+                return answered.isdigit() and len(answered) <= 3 and int(answered) < 256
+
+    def close(self) -> None:
+        """End the processes."""
+        self._end()
+        self.outputs.close()
+
+    @property
+    def _proc(self) -> int | None:
+        return self.compiled.ready.confinement.proc
+
+    @property
+    def _has_tests(self) -> bool:
+        return self.asked != self.program
+
+    @property
+    def _processes(self) -> Sequence[int]:
+        return [self.program, self.asked] if self._has_tests else [self.program]
+
+    def _may_be_asked(self, wait: Wait, *, was_new: bool) -> bool:
+        """Return true if a program has said and printed nothing unasked; tests are trusted."""
+        if self._has_tests:
+            if not was_new:  # a new program may have printed already
+                self.outputs.empty()
+            return True
+        if not was_new:
+            return self.exchange.is_silent() and self.outputs.are_empty()
+        return self.exchange.answer(wait, 0) == run_program.READY and self.exchange.is_silent()
+
+    def _end(self) -> int:
+        """End the processes; the program's wait status, 0 if it had to be ended."""
+        status = 0
+        for pid in reversed(self._processes):
+            if forked.lives(pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+        self.exchange.close()
+        if self._has_tests and not self.compiled.confined[TESTS]:
+            raise RuntimeError("the tests could not be confined")  # ends P: not the program's doing
+        return 0 if os.waitstatus_to_exitcode(status) == -signal.SIGKILL else status

@@ -1,0 +1,253 @@
+"""Programs that wait for a server, and how many of them go into one request.
+
+A request costs a server a new Python, ten times what a small test costs. So as many requests are under
+way as the servers have cores, and each takes a share of all that waits. No program costs another its
+answer: what a request did not get to waits again, in front, and a request that failed is taken apart
+into one for each program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from coding_model_project.errors import CodingModelError, ConfigError, DataError, SandboxError
+from coding_model_project.sandbox.embedded import zygote
+from coding_model_project.sandbox.fusion import capabilities, wire
+from coding_model_project.sandbox.fusion.driver_messages import Answer, NotAnAnswer, Outcome, Task
+from coding_model_project.sandbox.fusion.endpoint import Unavailable
+from coding_model_project.sandbox.fusion.fleet import Fleet
+from coding_model_project.types import Asserts, Call, Execution, Files, Input, Program, Stdin
+
+BUDGET_S = 10.0
+"""Wall seconds after which a driver begins no further input of a program that has a request of its own:
+answers come while proxies still wait."""
+
+SHARED_BUDGET_S = 5.0
+"""The same of several programs: one that is slow holds the others no longer than its current input."""
+
+_LEAST_INPUTS = 64
+"""A request with less work is not worth its start while more waits, unless a core would idle."""
+
+_MOST_INPUTS = 512
+_MOST_PROGRAMS = 128
+_MOST_BYTES = 8 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A program and its next inputs, and who waits for their executions."""
+
+    task: Task
+    n_bytes: int
+    done: asyncio.Future[tuple[Execution, ...]]
+    alone: bool = False
+    """In a request of its own, which is tried again until it succeeds: another one has failed."""
+
+
+@dataclass(slots=True, eq=False)
+class Packing:
+    """Has programs run on a fleet, several per request."""
+
+    fleet: Fleet
+    facts: capabilities.Facts
+    max_concurrency: int
+    _waiting: deque[_Waiting] = field(default_factory=deque)
+    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    _n_first: int = 0
+    """Of these, requests that are sent for the first time: those that are tried again hold no core."""
+    _scheduled: bool = False
+
+    async def run(self, task: Task) -> tuple[Execution, ...]:
+        """The executions of a program's first inputs, at least of one.
+
+        Raises:
+            SandboxError: the servers failed, for as long as a request is tried again.
+            DataError, ConfigError: the program cannot be run so.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(task, _size(task), loop.create_future())
+        self._waiting.append(waiting)
+        if not self._scheduled:
+            self._scheduled = True
+            loop.call_soon(self._send)  # once all have asked that are about to
+        try:
+            return await waiting.done
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+
+    async def close(self) -> None:
+        """End what is under way; who still waits is cancelled."""
+        for request in self._under_way:
+            request.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _send(self) -> None:
+        """Send requests while there is something to run and a core for it."""
+        self._scheduled = False
+        for one in [one for one in self._waiting if one.alone]:
+            self._waiting.remove(one)
+            self._start([one])
+        places = min(self.max_concurrency, self.facts.cores * self.fleet.n_awake)
+        while self._waiting and self._n_first < places:
+            self._start(self._take(places, places - self._n_first))
+
+    def _start(self, pack: list[_Waiting]) -> None:
+        first = not pack[0].alone
+        self._n_first += first
+        request = asyncio.ensure_future(self._deliver(pack))
+        self._under_way.add(request)
+
+        def ended(_: object) -> None:
+            self._n_first -= first
+            self._under_way.discard(request)
+            self._send()
+
+        def give_up(_: object) -> None:
+            if all(one.done.cancelled() for one in pack):  # nobody waits for it any more
+                request.cancel()
+
+        request.add_done_callback(ended)
+        for one in pack:
+            one.done.add_done_callback(give_up)
+
+    def _take(self, places: int, free: int) -> list[_Waiting]:
+        """The next programs: half of a core's share, so that all cores end together, or what makes a
+        request worth its start, if no free core gets less by it."""
+        total = sum(len(one.task.inputs) for one in self._waiting)
+        enough = min(max(total / (2 * places), min(total / free, _LEAST_INPUTS)), _MOST_INPUTS)
+        pack = [self._waiting.popleft()]
+        n_inputs, n_bytes = len(pack[0].task.inputs), pack[0].n_bytes
+        while self._waiting and len(pack) < _MOST_PROGRAMS:
+            n_inputs += len(self._waiting[0].task.inputs)
+            n_bytes += self._waiting[0].n_bytes
+            if n_inputs > enough or n_bytes > _MOST_BYTES:
+                break
+            pack.append(self._waiting.popleft())
+        return pack
+
+    async def _deliver(self, pack: list[_Waiting]) -> None:
+        """Have a request's programs run, and give each its executions."""
+        first = not pack[0].alone
+        try:
+            outcomes = await self._outcomes([one.task for one in pack], first=first)
+        except asyncio.CancelledError:
+            for one in pack:
+                one.done.cancel()
+            raise
+        except (Unavailable, CodingModelError) as error:
+            if isinstance(error, Unavailable) or (
+                len(pack) > 1 and isinstance(error, SandboxError)
+            ):
+                self._wait_again(pack, alone=True)  # whose fault it was shows then
+                return
+            for one in pack:
+                if not one.done.done():
+                    one.done.set_exception(error)
+            return
+        self._wait_again(pack[len(outcomes) :], alone=False)
+        for one, outcome in zip(pack, outcomes, strict=False):
+            if one.done.done():
+                continue
+            if outcome.executions:
+                one.done.set_result(outcome.executions)
+            elif outcome.error:
+                one.done.set_exception(_error(*outcome.error))
+            else:
+                self._wait_again([one], alone=True)
+
+    async def _outcomes(self, tasks: Sequence[Task], *, first: bool) -> tuple[Outcome, ...]:
+        """Return the outcomes of the first programs, at least of one.
+
+        Args:
+            first: whether to send a request that a server may have begun only once.
+
+        Raises:
+            Unavailable: such a request failed, maybe by the fault of one of its programs.
+        """
+        budget_s = SHARED_BUDGET_S if len(tasks) > 1 else BUDGET_S
+        request = capabilities.new_request(tasks, budget_s, _worth_importing(tasks))
+        body, run_s = self.facts.ask(request)
+
+        def accept(response: wire.Response) -> tuple[Outcome, ...]:
+            try:
+                answer = capabilities.read_answer(response, request)
+            except NotAnAnswer as error:
+                raise Unavailable(str(error)) from error
+            _check(answer, self.facts.identity)
+            return answer.outcomes
+
+        return await self.fleet.run(body, run_s, accept, once_begun=first)
+
+    def _wait_again(self, pack: Sequence[_Waiting], *, alone: bool) -> None:
+        for one in reversed(pack):
+            if not one.done.done():
+                one.alone = one.alone or alone
+                self._waiting.appendleft(one)
+
+
+def _check(answer: Answer, identity: str) -> None:
+    """Refuse an answer that says nothing of the first program.
+
+    Raises:
+        Unavailable: it is to be asked again, maybe elsewhere.
+    """
+    if answer.identity != identity:
+        raise Unavailable(f"the server changed: {identity}, now {answer.identity}")
+    if not answer.outcomes:
+        raise Unavailable(answer.error or "an answer without executions")
+    first = answer.outcomes[0]
+    if not first.executions and not first.error:
+        raise Unavailable(first.lost or answer.error or "an answer without executions")
+
+
+def _error(name: str, message: str) -> CodingModelError:
+    """Return a driver's error as our exception."""
+    return (ConfigError if name == ConfigError.__name__ else DataError)(message)
+
+
+# ── what a request holds ──────────────────────────────────────────────────────────────────────────
+
+
+_PRELOADED = tuple(name for name in zygote.PRELOAD.split() if not name.startswith("encodings."))
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))", re.M)
+
+
+def _worth_importing(tasks: Sequence[Task]) -> list[str]:
+    """Modules that several of these executions import: done once, it saves each the time.
+
+    A guess by the look of lines; a wrong one costs time only.
+    """
+    uses = Counter[str]()
+    for task in tasks:
+        for name in set(_imported(task.program)):
+            uses[name] += len(task.inputs)
+    return [name for name in _PRELOADED if uses[name] > 1]
+
+
+def _imported(program: Program) -> Iterator[str]:
+    for found in _IMPORT.finditer(program.source):
+        for name in (found[1] or found[2]).split(","):
+            yield (name.split() or [""])[0]
+
+
+def _size(task: Task) -> int:
+    files = sum(map(len, task.program.files.values()))
+    return len(task.program.source) + files + sum(map(input_size, task.inputs))
+
+
+def input_size(given: Input) -> int:
+    """Characters, or so."""
+    match given:
+        case Stdin():
+            return len(given.text)
+        case Call():
+            return len(repr(given.args))
+        case Asserts():
+            return len(given.source)
+        case Files():
+            return sum(map(len, given.contents.values()))

@@ -1,0 +1,73 @@
+"""Fields of a data set's row, which comes with a request and may hold anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from coding_model_project.server.requests import BadRequest
+
+_Kind = TypeVar("_Kind")
+Row = Mapping[str, Any]
+"""A row as the request's JSON has it."""
+
+
+def text_of(row: Row, key: str) -> str:
+    """Return a field that must be text.
+
+    Raises:
+        BadRequest: it is not, or there is none.
+    """
+    return _field(row, key, str, "text")
+
+
+def texts_of(row: Row, key: str) -> list[str]:
+    """Return a field that must be a list of texts.
+
+    Raises:
+        BadRequest: it is not, or there is none.
+    """
+    found = _field(row, key, list, "a list of texts")
+    return [text_of({key: text}, key) for text in found]
+
+
+def within(row: Row, key: str) -> Row:
+    """Return a field that must be an object.
+
+    Raises:
+        BadRequest: it is not, or there is none.
+    """
+    return _field(row, key, dict, "an object")
+
+
+def labels_of(row: Row) -> dict[str, Any]:
+    """Return a row's labels; none unless it has some.
+
+    Raises:
+        BadRequest: they are no object.
+    """
+    return dict(within(row, "labels")) if row.get("labels") else {}
+
+
+def row_id(row: Row, default: int | None = None, key: str = "id") -> int | str:
+    """Return a row's id.
+
+    Raises:
+        BadRequest: it is neither a number nor text, or there is none.
+    """
+    found = row.get(key, default)
+    if isinstance(found, bool) or not isinstance(found, int | str):
+        raise BadRequest(f"the row's {key!r} must be a number or text, not {_kind(found)}")
+    return found
+
+
+def _field(row: Row, key: str, kind: type[_Kind], expected: str) -> _Kind:
+    found = row.get(key)
+    if not isinstance(found, kind):
+        raise BadRequest(f"the row's {key!r} must be {expected}, not {_kind(found)}")
+    return found
+
+
+def _kind(found: object) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "a truth value"}
+    return "nothing" if found is None else names.get(type(found), "a number")

@@ -1,0 +1,86 @@
+"""What the inputs of a problem's tests may see of one another."""
+
+import pytest
+
+from coding_model_project.grading.sharing import inputs_of
+from coding_model_project.types import Asserts, Call, Isolation, Stdin, Test
+
+
+def calls(*pairs):
+    return [Test(Call("f", args), expected=expected) for args, expected in pairs]
+
+
+def apart(*pairs):
+    return [given.apart for given in inputs_of(calls(*pairs), Isolation.per_test)]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (([3, 1, 2],), [3, 1, 2]),
+        (([[3, 1], [2, 5]],), [2, 5]),
+        ((3, (1, 2)), [1, 2]),  # a tuple where a list is expected may be near enough
+        (({"key": "value"},), "value"),
+        (({"key": "value"},), "key"),
+        (("some text",), "me te"),
+        ((b"bytes",), b"yte"),
+        ((17,), 17.0),
+        ((2.5,), 2.5),
+        (({11, 12},), {12, 11}),
+        (({1: [2, 3]},), {1: (2, 3)}),
+    ],
+)
+def test_a_process_that_was_given_the_answer_is_not_asked(given, expected):
+    assert apart((given, 100), ((1,), expected)) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((17,), 18),
+        (("text",), "tex t"),
+        (([True, None, 1, "a", ""],), True),
+        ((7,), 7),
+        (("a",), "a"),
+        (([],), []),
+    ],
+)
+def test_what_was_not_given_or_is_guessed_changes_nothing(given, expected):
+    assert apart((given, 100), ((1,), expected)) == [False, False]
+
+
+def test_a_new_process_knows_nothing_of_those_before():
+    assert apart(((17,), 100), ((1,), 17), ((2,), 17), ((3,), 100)) == [False, True, False, False]
+    assert apart(((17,), 100), ((19,), 17), ((2,), 19)) == [False, True, True]
+    assert apart(((17,), 17), ((17,), 17)) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "is_apart"),
+    [
+        ("5\n1 2 3\n", "1 2\n3", True),
+        ("5\n1 2 3\n", "5 1", True),
+        ("5\n1 2 3\n", "2 1", False),
+        ("1000 77", "1000", True),
+        ("10001 77", "1000", False),
+        ("12 YES", "12", False),
+        ("12 YES", "YES", False),
+        ("12 YES", "", False),
+    ],
+)
+def test_a_process_that_was_given_an_output_is_not_asked_for_it(given, expected, is_apart):
+    tests = [Test(Stdin(given), expected="none"), Test(Stdin("1"), expected=expected)]
+    assert [one.apart for one in inputs_of(tests, Isolation.per_test)] == [False, is_apart]
+
+
+def test_asserts_continue_where_the_problem_shares_their_state():
+    tests = [
+        Test(Asserts("assert f()")),
+        Test(Asserts("assert f()")),
+        Test(Stdin("1"), expected="1"),
+    ]
+    tests.append(tests[0])
+    shared = inputs_of(tests, Isolation.shared)
+    assert [getattr(one, "continues", None) for one in shared] == [False, True, None, False]
+    apart = inputs_of(tests, Isolation.per_test)
+    assert [getattr(one, "continues", None) for one in apart] == [False, False, None, False]

@@ -1,0 +1,128 @@
+"""Forgeries against verifiers as people write them, and the uses of integrity."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from coding_model_project.grading.limiter import Limiter
+from coding_model_project.harbor.agents import Oracle
+from coding_model_project.harbor.checking import check
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.grader import HarborGrader
+from coding_model_project.harbor.integrity import Accepted, Integrity, NotIsolatedError, require
+from coding_model_project.harbor.trial import Trials
+from coding_model_project.types import Problem
+from tests.unit.harbor.rooms import run_in_environments
+from tests.unit.harbor.verifier_cases import FORGERIES, IN_PROCESS, ISOLATED
+
+pytestmark = pytest.mark.sandbox
+
+ELSE = "\n[ -s /logs/verifier/reward.txt ] || echo 0 > /logs/verifier/reward.txt\n"
+AT_ONCE = 4
+
+
+def made(folder, test, solve, files=None):
+    """A task of a case."""
+    content = {
+        "instruction.md": "Do it.\n",
+        "task.toml": "",
+        "environment/Dockerfile": "FROM python:3.12-slim\nWORKDIR /app\n",
+        "tests/test.sh": f"#!/bin/bash\n{test}{ELSE}",
+        "solution/solve.sh": f"#!/bin/bash\n{solve}\n",
+        **(files or {}),
+    }
+    for name, text in content.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return load_task(folder)
+
+
+def tried(tmp_path, cases):
+    """The outcome of each case."""
+
+    async def use(environments):
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(number, case):
+            async with places:
+                task = made(tmp_path / str(number), *case)
+                return await Trials(environments).run(task, Oracle())
+
+        outcomes = await asyncio.gather(*(one(n, case) for n, case in enumerate(cases.values())))
+        return dict(zip(cases, outcomes, strict=True))
+
+    return run_in_environments(use)
+
+
+def told(outcome):
+    said = outcome.steps[-1].verifier_output if outcome.steps else ""
+    return outcome.rewards, outcome.error, outcome.doubts, said
+
+
+def test_no_forgery_is_both_rewarded_and_isolated(tmp_path):
+    outcomes = tried(tmp_path, FORGERIES)
+    forged = {
+        name: told(outcome)
+        for name, outcome in outcomes.items()
+        if (outcome.rewards or {}).get("reward", 1) and outcome.integrity is Integrity.isolated
+    }
+    assert forged == {}
+
+
+@pytest.mark.parametrize(
+    ("cases", "integrity"),
+    [(ISOLATED, Integrity.isolated), (IN_PROCESS, Integrity.in_process)],
+)
+def test_honest_work_keeps_its_reward(tmp_path, cases, integrity):
+    outcomes = tried(tmp_path, cases)
+    lost = {
+        name: told(outcome)
+        for name, outcome in outcomes.items()
+        if outcome.rewards != {"reward": 1.0} or outcome.integrity is not integrity
+    }
+    assert lost == {}
+
+
+def test_an_exit_that_skips_the_interpreters_end_is_a_failure(tmp_path):
+    check_it = {
+        "tests/check.py": "import sys\nsys.path.insert(0, '/app')\nimport m\nassert False\n"
+    }
+    leaves = "echo 'import os; os._exit(0)' > /app/m.py"
+    test = "python3 /tests/check.py; echo $(( $? == 0 )) > /logs/verifier/reward.txt"
+    outcome = tried(tmp_path, {"leaves": (test, leaves, check_it)})["leaves"]
+    assert outcome.rewards == {"reward": 0} and outcome.integrity is Integrity.in_process
+
+
+def test_training_takes_only_the_rewards_that_it_may(tmp_path):
+    task = made(tmp_path / "t", *IN_PROCESS["uses all of a module"])
+    problem = replace(Problem.simple("Do it.", tests=[]), task=str(task.path), language="bash")
+
+    async def judged(_):
+        async with HarborGrader(limiter=Limiter(1)) as grader:
+            return await grader.grade_code(problem, (task.path / "solution/solve.sh").read_text())
+
+    verdict = run_in_environments(judged)
+    assert verdict.passed and verdict.integrity == "in_process"
+    require(verdict, Accepted.any)
+    with pytest.raises(NotIsolatedError, match=r"coding\.harbor\.integrity=any"):
+        require(verdict, Accepted.isolated)
+
+
+def test_check_names_what_is_wrong_with_a_task(tmp_path):
+    tasks = [
+        made(tmp_path / "forgeable", *IN_PROCESS["a package"]),
+        made(tmp_path / "free", "echo 1 > /logs/verifier/reward.txt", "true"),
+        made(tmp_path / "good", *ISOLATED["output"]),
+        made(tmp_path / "unsolved", *ISOLATED["output"][:1], "true"),
+    ]
+
+    async def use(environments):
+        found = check(tasks, Trials(environments), concurrency=2)
+        return {one.task: one.problems async for one in found}
+
+    found = run_in_environments(use)
+    assert "can be forged" in found["forgeable"][0] and "__init__.py" in found["forgeable"][0]
+    assert found["free"] == ("doing nothing earns reward=1.0, expected less than 1",)
+    assert found["good"] == ()
+    assert found["unsolved"] == ("its own solution earns reward=0.0, expected at least 1",)

@@ -1,0 +1,55 @@
+"""Requests of any kind, made from the server's own OpenAPI document: none is answered as a failure of
+the server's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.server.app import Settings, create_app
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.filterwarnings("ignore")]
+
+_PATHS = ("/run_code", "/submit", "/get_prompts", "/get_prompt_by_id", "/list_ids", "/run_jupyter")
+_CHECKED = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[FastAPI]:
+    """A server over an embedded sandbox, which a loop in a thread of its own runs."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    sandbox = EmbeddedSandbox(workers=1)
+    try:
+        asyncio.run_coroutine_threadsafe(sandbox.__aenter__(), loop).result()
+        yield create_app(sandbox, Settings(at_once=2))
+    finally:
+        asyncio.run_coroutine_threadsafe(sandbox.__aexit__(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.parametrize("path", _PATHS)
+def test_no_request_is_a_failure_of_the_servers(app, path):
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+
+    @_CHECKED
+    @given(schema[path]["POST"].as_strategy())
+    def check(case: schemathesis.Case) -> None:
+        case.validate_response(case.call(), checks=[not_a_server_error])
+
+    check()
