@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from coding_model_project.types import Asserts, Call, Isolation, Plain, Test, TestInput
@@ -12,6 +12,9 @@ _GUESSED_BELOW = 10
 
 _GUESSED_CHARACTERS = 4
 """So is an output of one word that is shorter, such as YES or 12."""
+
+_MOST_CHARACTERS = 1 << 20
+"""Of one process's inputs. Looking through more would cost more than a new process."""
 
 
 def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
@@ -28,50 +31,51 @@ def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
         if isinstance(one, Asserts):
             before = bool(marked) and isinstance(marked[-1], Asserts)
             one = replace(one, continues=before and isolation is Isolation.shared)
-        elif isinstance(one, Call):
-            if given.holds(test.expected):
-                one, given = replace(one, apart=True), _Given()
-            given.add(one.args)
         else:
-            if given.holds_output(str(test.expected)):
+            is_call = isinstance(one, Call)
+            expected = test.expected if is_call else str(test.expected)
+            if given.holds(expected, _is_guessed if is_call else _is_guessed_output):
                 one, given = replace(one, apart=True), _Given()
-            given.add_text(one.text)
+            given.add(one.args if isinstance(one, Call) else one.text)
         marked.append(one)
     return marked
 
 
 class _Given:
-    """All values that a process was given, at every depth."""
+    """All values that a process was given, at every depth, and the words they are written in."""
 
     def __init__(self) -> None:
         self._values: set[object] = set()
         self._texts: list[str | bytes] = []
-        self._words = " "
+        self._in_words: list[str] = []
+        self._characters = 0
 
-    def add(self, arguments: tuple[Plain, ...]) -> None:
-        for value in _inner_values(arguments):
+    def add(self, given: Plain) -> None:
+        for value in _inner_values(given):
             if isinstance(value, str | bytes):
                 self._texts.append(value)
             else:
                 self._values.add(_key(value))
+        words = f" {' '.join(_words(given))} "
+        self._in_words.append(words)
+        self._characters += len(words)
 
-    def holds(self, expected: Plain) -> bool:
-        """Return true if a value is among them, or a text in one of them, and not easily guessed."""
-        if _is_guessed(expected):
+    def holds(self, expected: Plain, is_guessed: Callable[[Plain], bool]) -> bool:
+        """Return true if an answer is among them and not easily guessed, or if they are too many.
+
+        It is there as a value, as a part of a text, or as words in a row: [1, 2] in [0, 1, 2] or "0 1 2".
+        """
+        if self._characters > _MOST_CHARACTERS:
+            return True
+        if is_guessed(expected):
             return False
+        words = " ".join(_words(expected))
+        if not is_guessed(words) and any(f" {words} " in one for one in self._in_words):
+            return True
         if isinstance(expected, str | bytes):
-            return any(type(one) is type(expected) and expected in one for one in self._texts)  # type: ignore[operator]
+            part = expected.strip()
+            return any(type(one) is type(part) and part in one for one in self._texts)  # type: ignore[operator]
         return _key(expected) in self._values
-
-    def add_text(self, text: str) -> None:
-        self._words += f"{' '.join(text.split())} "
-
-    def holds_output(self, expected: str) -> bool:
-        """Return true if an output's words stand in a text in a row, and are not easily guessed."""
-        words = expected.split()
-        if len(words) < 2 and len("".join(words)) < _GUESSED_CHARACTERS:
-            return False
-        return f" {' '.join(words)} " in self._words
 
 
 def _inner_values(value: Plain) -> Iterator[Plain]:
@@ -83,6 +87,25 @@ def _inner_values(value: Plain) -> Iterator[Plain]:
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
             yield from _inner_values(item)
+
+
+def _words(value: Plain) -> Iterator[str]:
+    """A value as a program might read or print it; equal numbers give equal words."""
+    if isinstance(value, str):
+        yield from value.split()
+    elif isinstance(value, bytes):
+        yield from value.decode("latin-1").split()
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _words(key)
+            yield from _words(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _words(item)
+    elif isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        yield str(int(value))
+    else:
+        yield str(value)
 
 
 def _key(value: Plain) -> object:
@@ -104,3 +127,9 @@ def _is_guessed(value: Plain) -> bool:
     if isinstance(value, complex):
         return False
     return len(value) <= (1 if isinstance(value, str | bytes) else 0)
+
+
+def _is_guessed_output(value: Plain) -> bool:
+    """Of a program that prints its answer."""
+    words = str(value).split()
+    return len(words) < 2 and len("".join(words)) < _GUESSED_CHARACTERS

@@ -28,6 +28,12 @@ def apart(*pairs):
         ((2.5,), 2.5),
         (({11, 12},), {12, 11}),
         (({1: [2, 3]},), {1: (2, 3)}),
+        (("9 2345 7",), 2345),
+        ((12.5,), "12.5"),
+        (([0, 11, 12, 3],), [11, 12]),
+        (("11 12",), [11, 12]),
+        (([11, 12],), "11 12"),
+        (([True, False],), [1, 0]),
     ],
 )
 def test_a_process_that_was_given_the_answer_is_not_asked(given, expected):
@@ -38,6 +44,8 @@ def test_a_process_that_was_given_the_answer_is_not_asked(given, expected):
     ("given", "expected"),
     [
         ((17,), 18),
+        ((117,), 17),
+        (([1, 12],), [1, 1]),
         (("text",), "tex t"),
         (([True, None, 1, "a", ""],), True),
         ((7,), 7),
@@ -62,7 +70,10 @@ def test_a_new_process_knows_nothing_of_those_before():
         ("5\n1 2 3\n", "5 1", True),
         ("5\n1 2 3\n", "2 1", False),
         ("1000 77", "1000", True),
-        ("10001 77", "1000", False),
+        ("10001 77", "1000", True),
+        ("10001 77", "1001", False),
+        ("a concatenation", "cat\n", False),
+        ("a concatenation", "nation\n", True),
         ("12 YES", "12", False),
         ("12 YES", "YES", False),
         ("12 YES", "", False),
@@ -71,6 +82,12 @@ def test_a_new_process_knows_nothing_of_those_before():
 def test_a_process_that_was_given_an_output_is_not_asked_for_it(given, expected, is_apart):
     tests = [Test(Stdin(given), expected="none"), Test(Stdin("1"), expected=expected)]
     assert [one.apart for one in inputs_of(tests, Isolation.per_test)] == [False, is_apart]
+
+
+def test_a_process_is_not_given_more_than_can_be_looked_through():
+    tests = [Test(Stdin(f"{n} " * 200_000), expected="none") for n in (1, 2, 3, 4)]
+    found = [one.apart for one in inputs_of(tests, Isolation.per_test)]
+    assert found == [False, False, False, True]
 
 
 def test_asserts_continue_where_the_problem_shares_their_state():

@@ -153,6 +153,13 @@ REACHED = {
     "a stream's place": "import sys\nclass C:\n    def seek(self): pass\ndef f(x): C().seek()",
     "a type of many arguments": "def f(x): return type(*('D', (int,), {})) == int",
     "a generator's close": "class I:\n    def close(self): print('late')\ndef f(x):\n    def g(): yield from I()\n    next(g())",
+    "how deep it may go": "def g(n):\n    try: return g(n + 1)\n    except RecursionError: return n\ndef f(x): return g(0)",
+    "the same without a name": "def g(n):\n    try: return g(n + 1)\n    except: return n\ndef f(x): return g(0)",
+    "the same among others": "def g(n):\n    try: return g(n + 1)\n    except (ValueError, Exception): return n\ndef f(x): return g(0)",
+    "the same under another name": "def g(n, e=Exception):\n    try: return g(n + 1)\n    except e: return n\ndef f(x): return g(0)",
+    "the same in the end": "def g(n):\n    try: g(n + 1)\n    finally: return n\ndef f(x): return g(0)",
+    "the same in a loop's end": "def g(n):\n    while True:\n        try: g(n + 1)\n        finally: break\n    return n\ndef f(x): return g(0)",
+    "how much memory there is": "def f(x):\n    try: return len(bytearray(x))\n    except MemoryError: return 0",
     "the decimal context": "from decimal import getcontext\ndef f(x): getcontext().prec = x",
     "the interpreter's limit": "import sys\ndef f(x): sys.setrecursionlimit(x)",
 }

@@ -16,6 +16,5 @@ change its own later answers. `python -m tests.soak.fast_path` compares both way
 generated programs and real ones.
 
 Listed differences: a program that goes by addresses of objects, or prints them, may answer otherwise in
-either process; one that catches its own RecursionError may count one frame less; CPU and wall time are
-shared out by input.
+either process; CPU and wall time are shared out by input.
 """

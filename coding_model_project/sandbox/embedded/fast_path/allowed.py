@@ -22,6 +22,16 @@ BUILTINS = frozenset(
 """Built-in functions and classes. None of them changes what it does not get, and none reaches a name by a
 string (`getattr`, `eval`), a namespace (`vars`), a file, or an address (`id`)."""
 
+CAUGHT = frozenset(
+    """
+    ArithmeticError AssertionError AttributeError EOFError IndexError KeyError LookupError NameError
+    NotImplementedError OverflowError StopIteration TypeError UnboundLocalError UnicodeError ValueError
+    ZeroDivisionError
+    """.split()  # noqa: SIM905
+)
+"""Exceptions that a program may catch: not those of the recursion limit and of memory, nor what includes
+them."""
+
 MODULES: dict[str, frozenset[str]] = {
     module: frozenset(names.split())
     for module, names in {

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from coding_model_project.sandbox.embedded.fast_path.allowed import (
     CALLS,
+    CAUGHT,
     CLASSES,
     SCRIPTS,
     SPECIAL_METHODS,
@@ -91,10 +92,12 @@ _DECORATORS = ("property", "staticmethod")
 
 _YIELDS = (ast.Yield, ast.YieldFrom)
 
+_LEAVING = (ast.Return, ast.Break, ast.Continue)
+
 _PLAIN_STATEMENTS = (
     *(ast.Return, ast.Delete, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If),
-    *(ast.Raise, ast.Try, ast.Assert, ast.Nonlocal, ast.Expr, ast.Pass, ast.Break, ast.Continue),
-    *(ast.Match, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.ExceptHandler),
+    *(ast.Raise, ast.Assert, ast.Nonlocal, ast.Expr, ast.Pass, ast.Break, ast.Continue),
+    *(ast.Match, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef),
 )
 _PLAIN_EXPRESSIONS = (
     *(ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.Lambda, ast.IfExp, ast.Dict, ast.Set),
@@ -257,8 +260,8 @@ class _Proof:
                 self._function(node)
             case ast.Global() if self._is_script:
                 pass
-            case ast.Try() if any(isinstance(one, _YIELDS) for one in ast.walk(node)):
-                raise NotProven  # a generator that is freed late would still act
+            case ast.Try():
+                self._try(node)
             case ast.ClassDef():
                 self._class(node)
             case ast.AnnAssign(target=target, annotation=annotation, value=value):
@@ -269,10 +272,6 @@ class _Proof:
             case ast.Raise(exc=what, cause=cause):
                 for one in (what, cause):
                     self._class_or_any(one)
-            case ast.ExceptHandler(type=kind, body=body):
-                self._classes_or_any(kind)
-                for statement in body:
-                    self._any(statement)
             case ast.MatchClass(cls=kind):
                 self._classes_or_any(kind)
                 for one in (*node.patterns, *node.kwd_patterns):
@@ -284,6 +283,28 @@ class _Proof:
                     self._any(child)
             case _:
                 raise NotProven
+
+    def _try(self, node: ast.Try) -> None:
+        """A handler names what it catches: how deep and how big a program may get shows what ran before.
+
+        An end by either limit ends the process, and the input runs on its own.
+        """
+        if any(isinstance(one, _YIELDS) for one in ast.walk(node)):
+            raise NotProven  # a generator that is freed late would still act
+        for handler in node.handlers:
+            kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            for kind in kinds:
+                if not (isinstance(kind, ast.Name) and self._is_caught(kind.id)):
+                    raise NotProven
+        for last in node.finalbody:
+            if any(isinstance(one, _LEAVING) for one in ast.walk(last)):
+                raise NotProven  # it would catch everything
+        inner = [part for handler in node.handlers for part in handler.body]
+        for statement in (*node.body, *inner, *node.orelse, *node.finalbody):
+            self._any(statement)
+
+    def _is_caught(self, name: str) -> bool:
+        return name in CAUGHT and self._is_builtin(name)
 
     def _is_known(self, name: str) -> bool:
         """A name may be a value: not a module, a class, or what is not listed."""
