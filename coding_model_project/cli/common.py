@@ -75,6 +75,14 @@ Workers = Annotated[
     int | None,
     typer.Option(help="Run this many programs at once; one per CPU core by default.", min=1),
 ]
+Python = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Run programs in this CPython; by default in this one."),
+]
+Preload = Annotated[
+    list[str] | None,
+    typer.Option(metavar="MODULE", help="Import this module once, for all programs; repeatable."),
+]
 TaskDirs = Annotated[
     list[Path], typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders that hold them.")
 ]
@@ -180,12 +188,21 @@ def given_dataset(name: str, path: str | None) -> tuple[str, str | None]:
     return (name, path) if path is not None else given_set(name)
 
 
-def embedded_sandbox(workers: int | None, min_tier: Tier) -> Sandbox:
+def embedded_sandbox(
+    workers: int | None,
+    min_tier: Tier,
+    *,
+    python: str | None = None,
+    preload: Sequence[str] | None = None,
+) -> Sandbox:
     """The embedded sandbox, not yet started."""
     from coding_model_project.grading.judge import make_sandbox
     from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
-    return make_sandbox(SandboxConfig(workers=workers, min_tier=min_tier))
+    config = SandboxConfig(
+        workers=workers, min_tier=min_tier, python=python, preload=list(preload or ())
+    )
+    return make_sandbox(config)
 
 
 def existing_file(path: Path, option: str) -> Path:

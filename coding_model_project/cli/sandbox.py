@@ -16,6 +16,8 @@ from coding_model_project.cli.common import (
     AsJson,
     Host,
     MinTier,
+    Preload,
+    Python,
     Workers,
     cores,
     embedded_sandbox,
@@ -32,28 +34,28 @@ app = typer.Typer(no_args_is_help=True, help="The sandbox that untrusted program
 
 
 @app.command()
-def check(min_tier: MinTier = Tier.seccomp) -> int:
+def check(min_tier: MinTier = Tier.seccomp, python: Python = None, preload: Preload = None) -> int:
     """Say how programs are isolated here, what is missing for more, in which languages they may be,
     and test that it holds.
 
     Exit code 3 if no isolation of the least tier works, or the sandbox does not do what it must.
     """
-    embedded_sandbox(1, min_tier)  # refuses an unknown tier
-    return asyncio.run(_check(min_tier))
+    return asyncio.run(_check(min_tier, python or sys.executable, tuple(preload or ())))
 
 
-async def _check(min_tier: Tier) -> int:
+async def _check(min_tier: Tier, python: str, preload: tuple[str, ...]) -> int:
     from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
     from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server
     from coding_model_project.sandbox.embedded.languages import toolchains
     from coding_model_project.sandbox.embedded.tiers import why_not
 
-    async with EmbeddedSandbox(workers=1, min_tier=min_tier) as sandbox:
+    made = EmbeddedSandbox(workers=1, min_tier=min_tier, python=python, preload=preload)
+    async with made as sandbox:
         print(f"tier: {sandbox.tier} ({sandbox.identity})")
         for tier in Tier:
             if not sandbox.tier.at_least(tier):
-                print(f"missing for {tier}: {why_not(tier, sys.executable)}")
+                print(f"missing for {tier}: {why_not(tier, python, preload)}")
         print(f"tests are forked {fork_server.summary()}")
         print(f"languages: {toolchains.summary(sandbox.tier)}")
         faults = await find_faults(sandbox, toolchains.available(sandbox.tier))
@@ -87,6 +89,8 @@ def run(
     cpu_s: Annotated[float, typer.Option(help="Stop it after N CPU seconds.", min=0.01)] = 5.0,
     memory_mb: Annotated[int, typer.Option(help="Let it use N megabytes.", min=1)] = 512,
     min_tier: MinTier = Tier.seccomp,
+    python: Python = None,
+    preload: Preload = None,
 ) -> int:
     """Run one program: its output, then how it ended. Exit code 1 unless it finished.
 
@@ -97,7 +101,7 @@ def run(
     source = existing_file(file, "FILE").read_text("utf-8", "replace")
     program = Program(source=source, language=_language(file, language))
     limits = Limits(cpu_s=cpu_s, wall_s=3 * cpu_s, memory_mb=memory_mb)
-    sandbox = embedded_sandbox(1, min_tier)
+    sandbox = embedded_sandbox(1, min_tier, python=python, preload=preload)
     given = Stdin(_piped() if stdin is None else stdin)
 
     async def execute():

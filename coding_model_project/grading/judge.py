@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -36,7 +37,12 @@ def make_sandbox(config: SandboxConfig) -> Sandbox:
     if name == "embedded":
         from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
-        return EmbeddedSandbox(workers=config.workers, min_tier=config.min_tier)
+        return EmbeddedSandbox(
+            workers=config.workers,
+            min_tier=config.min_tier,
+            preload=tuple(config.preload),
+            python=config.python or sys.executable,
+        )
     if name == "fusion":
         from coding_model_project.sandbox.fusion import FusionSandbox
 

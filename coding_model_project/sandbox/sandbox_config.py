@@ -28,6 +28,16 @@ class SandboxConfig:
         "Refuse to start `embedded` below this isolation; strongest last. Does not apply to `fusion`, "
         "which confines programs as strongly as its servers allow and says how in each verdict.",
     )
+    python: str | None = key(
+        None,
+        "Interpreter that `embedded` runs programs in, 3.11 or later: "
+        "`coding.sandbox.python=/opt/python3.12/bin/python3`. null: the one this runs in.",
+    )
+    preload: list[str] = key(
+        [],
+        "Modules that `embedded` imports once, and programs then at no cost: "
+        "`coding.sandbox.preload=[numpy]`. Verdicts name them.",
+    )
     urls: list[str] = key(
         [],
         "SandboxFusion servers for `fusion`, all alike: `coding.sandbox.urls=[http://host:8080]`. "

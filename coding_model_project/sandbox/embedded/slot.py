@@ -80,6 +80,8 @@ class Slot:
         self._ending = False
         """The last program was told to end and its zygote has not yet said that it did."""
         self.python_version = ""
+        self.preloaded: tuple[str, ...] = ()
+        """Name and version of each."""
         self._serves_alone = False
         """Whether the zygote takes a program with its only input (`fork_server`)."""
         self._limits: Limits | None = None
@@ -99,6 +101,7 @@ class Slot:
                 self._channel = zygote.channel
                 head, _ = frames.receive(zygote.channel)
                 self.python_version = str(head["python"])
+                self.preloaded = tuple(map(str, head.get("preloaded", ())))
         except ChildProcessError as error:
             self.stop()
             raise SandboxError(f"zygote of tier {self._tier} does not start: {error}") from error

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import re
+import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import PurePosixPath
 from typing import Self
 
@@ -32,6 +34,10 @@ from coding_model_project.types import (
 _ATTEMPTS = 2
 _NAME_MAX, _PATH_MAX = 255, 1000
 """Bytes of a part of a file's path, as file systems take, and of the whole path."""
+_OLDEST_PYTHON = (3, 11)
+_ASK = "import platform; print(platform.python_implementation(), platform.python_version())"
+_CPYTHON = re.compile(r"CPython (\d+)\.(\d+)\S*")
+_IMPORT_S = 60.0
 _NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 
@@ -76,6 +82,7 @@ class EmbeddedSandbox:
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._tier: Tier | None = None
         self._python_version = ""
+        self._preloaded: tuple[str, ...] = ()
         self._closing = threading.Event()
 
     @property
@@ -91,18 +98,20 @@ class EmbeddedSandbox:
 
     @property
     def identity(self) -> str:
-        """E.g. "embedded/namespaces/cpython-3.11"; known once started.
+        """E.g. "embedded/namespaces/cpython-3.11+numpy-2.1.0"; known once started.
 
         Raises:
             SandboxError: not started.
         """
-        return f"embedded/{self.tier}/cpython-{self._python_version}"
+        return "+".join([f"embedded/{self.tier}/cpython-{self._python_version}", *self._preloaded])
 
     async def __aenter__(self) -> Self:
         """Start all zygotes.
 
         Raises:
             SandboxError: the tier does not work here, or no zygote starts.
+            ConfigError: the interpreter is none that programs can run in, or a module to preload cannot
+                be imported.
         """
         self._closing.clear()
         self._threads = ThreadPoolExecutor(self._n, "sandbox")
@@ -114,6 +123,7 @@ class EmbeddedSandbox:
         return self
 
     def _start(self) -> None:
+        _check_python(self._python, self._preload)
         if self._wanted is None:
             tier = tiers.strongest(self._min_tier, self._python, self._preload)
         else:
@@ -135,6 +145,7 @@ class EmbeddedSandbox:
             slot.start()  # by this thread, which lives as long as the sandbox
             self._free.put(slot)
         self._python_version = ".".join(self._slots[0].python_version.split(".")[:2])
+        self._preloaded = self._slots[0].preloaded
         self._tier = tier
 
     async def __aexit__(self, *_: object) -> None:
@@ -270,6 +281,42 @@ def _check_text(source: str) -> None:
         source.encode()
     except UnicodeEncodeError as error:
         raise DataError(f"the tests are no text: {error}") from None
+
+
+@lru_cache
+def _check_python(path: str, preload: tuple[str, ...]) -> None:
+    """Refuse an interpreter that cannot run this package, or a module that it cannot import.
+
+    Raises:
+        ConfigError: says why.
+    """
+    if path != sys.executable:
+        says = _said_by(path, _ASK, f"coding.sandbox.python={path} is no Python").strip()
+        if not (found := _CPYTHON.fullmatch(says)):
+            raise ConfigError(f"coding.sandbox.python={path} is no CPython: it says {says[:80]!r}")
+        if tuple(map(int, found.groups())) < _OLDEST_PYTHON:
+            needed = ".".join(map(str, _OLDEST_PYTHON))
+            raise ConfigError(
+                f"coding.sandbox.python={path} is {says}; it must be {needed} or later"
+            )
+    for name in preload:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ConfigError(f"coding.sandbox.preload: {name!r} is no name of a module")
+        _said_by(path, f"import {name}", f"coding.sandbox.preload: {path} cannot import {name}")
+
+
+def _said_by(python: str, code: str, problem: str) -> str:
+    command = [python, "-I", "-c", code]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_IMPORT_S, check=True
+        )
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
+        raise ConfigError(f"{problem}: {last}") from None
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{problem}: {error}") from None
+    return done.stdout
 
 
 def _tier(name: str) -> Tier:

@@ -90,6 +90,9 @@ def serve(
     with _no_fork_handlers():
         for name in preload:
             importlib.import_module(name)
+    asked = [name for name in preload if name not in PRELOAD.split()]
+    if asked and len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - no pathlib in a driver
+        raise RuntimeError(f"preload: one of {', '.join(asked)} starts threads when it is imported")
     server = _server(library)
     confinement = prepare(Tier(tier))
     plan = lru_cache(maxsize=64)(partial(one_test.plan, confinement, channel=channel.fileno()))
@@ -97,7 +100,11 @@ def serve(
     forget_the_host()
     gc.collect()
     gc.freeze()
-    said = {"python": platform.python_version(), "serves_alone": server is not None}
+    said = {
+        "python": platform.python_version(),
+        "preloaded": list(map(_with_version, asked)),
+        "serves_alone": server is not None,
+    }
     frames.send(channel, {"ready": True} | said)
     zygote = os.getpid()
     alone: Plan | None = None
@@ -129,6 +136,11 @@ def serve(
             frames.send(channel, {"done": done})
             if done in (1, -signal.SIGKILL):
                 break  # the host gives it up, and the program may still lie in the channel
+
+
+def _with_version(name: str) -> str:
+    version = getattr(sys.modules[name], "__version__", None)
+    return f"{name}-{version}" if isinstance(version, str) else name
 
 
 def _server(library: str) -> ForkServer | None:

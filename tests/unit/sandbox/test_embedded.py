@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -287,7 +290,7 @@ async def test_what_it_cannot_run_is_refused(sandbox):
 
 
 async def test_no_interpreter_no_sandbox():
-    with pytest.raises(SandboxError, match="/no/such/python"):
+    with pytest.raises(ConfigError, match="/no/such/python"):
         async with EmbeddedSandbox(python="/no/such/python"):
             pass
     assert below(ZYGOTE) == []
@@ -301,3 +304,56 @@ async def test_names_of_tiers_and_starting_are_checked():
     with pytest.raises(ConfigError, match="below min_tier"):
         async with EmbeddedSandbox(tier="rlimit"):
             pass
+
+
+async def test_preloaded_modules_are_there_and_named():
+    program = Program(
+        source="import sys, numpy\nprint('numpy' in sys.modules, numpy.ones(3).sum())"
+    )
+    async with EmbeddedSandbox(workers=1, preload=("numpy",)) as sandbox:
+        assert sandbox.identity.endswith(f"+numpy-{importlib.metadata.version('numpy')}")
+        for inputs in ([Stdin("")], [Stdin("")] * 2):
+            found = await sandbox.run(program, inputs, LIMITS)
+            assert [one.stdout for one in found] == ["True 3.0\n"] * len(inputs)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"preload": ("nothing_of_this_name",)},
+            "cannot import nothing_of_this_name: ModuleNotFound",
+        ),
+        ({"preload": ("os; print(1)",)}, "is no name of a module"),
+        ({"python": "/no/python"}, "is no Python: .*No such file"),
+        ({"python": "/bin/true"}, "is no CPython: it says ''"),
+        ({"python": "/bin/false"}, "is no Python: exit code 1"),
+    ],
+)
+async def test_an_interpreter_that_cannot_be_used_is_refused_with_a_reason(options, says):
+    with pytest.raises(ConfigError, match=says):
+        async with EmbeddedSandbox(workers=1, **options):
+            pass
+
+
+async def test_an_old_interpreter_is_refused(tmp_path):
+    old = tmp_path / "python"
+    old.write_text("#!/bin/sh\necho CPython 3.9.18\n")
+    old.chmod(0o755)
+    with pytest.raises(ConfigError, match=r"is CPython 3.9.18; it must be 3.11 or later"):
+        async with EmbeddedSandbox(workers=1, python=str(old)):
+            pass
+
+
+async def test_a_preload_that_starts_threads_is_refused():
+    source = (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
+    )
+    site = Path(sysconfig.get_path("purelib"))
+    (module := site / "starts_a_thread_for_a_test.py").write_text(source)
+    try:
+        with pytest.raises(SandboxError, match="starts threads when it is imported"):
+            async with EmbeddedSandbox(workers=1, preload=(module.stem,)):
+                pass
+    finally:
+        module.unlink()
