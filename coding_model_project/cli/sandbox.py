@@ -212,32 +212,42 @@ def bench(
 ) -> None:
     """Measure the sandbox's speed beside a plain process per test. The last line is JSON.
 
-    With --url also a server's, by this project's client (http: several programs per request) and as
-    others use it (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and
-    p99_ms; of calls_per_s, 20 that are calls of a function.
+    Also with processes that tests share (shared), and with fewer workers (scaling). With --url also a
+    server's, by this project's client (http: several programs per request) and as others use it
+    (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and p99_ms; of
+    calls_per_s, 20 that are calls of a function.
     """
     from coding_model_project.sandbox.benchmark import measure
 
     measured = asyncio.run(measure(rounds=rounds, workers=workers, url=url))
     sides = {
         name: {key: value for key, value in asdict(side).items() if value is not None}
-        for name in ("embedded", "subprocess", "http", "run_code")
+        for name in ("embedded", "shared", "subprocess", "http", "run_code")
         if (side := getattr(measured, name)) is not None
+    }
+    scaling = {str(n): round(rate, 2) for n, rate in measured.scaling.items()}
+    ratios = {
+        "a process per test": measured.embedded.tests_per_s / measured.subprocess.tests_per_s,
+        "shared processes": measured.shared.tests_per_s / measured.subprocess.tests_per_s,
+        "programs of one test": measured.embedded.programs_per_s
+        / measured.subprocess.programs_per_s,
     }
     if not as_json:
         for name, figures in sides.items():
             print(f"{name}:", ", ".join(f"{key} {value:.1f}" for key, value in figures.items()))
+        print("times subprocess:", ", ".join(f"{k} {v:.1f}" for k, v in ratios.items()))
+        print("scaling:", ", ".join(f"{k} workers {v:.0f} tests/s" for k, v in scaling.items()))
     rounded = {
         name: {
             key: round(value, 2)
             for key, value in figures.items()
-            if name in ("embedded", "http") or key in ("tests_per_s", "cpu_ms_per_test")
+            if name in ("embedded", "shared", "http") or key in ("tests_per_s", "cpu_ms_per_test")
         }
         for name, figures in sides.items()
     }
     if "run_code" in rounded:
         rounded["http"]["run_code"] = rounded.pop("run_code")
-    print(json.dumps({"tier": measured.identity.split("/")[1], **rounded}))
+    print(json.dumps({"tier": measured.identity.split("/")[1], **rounded, "scaling": scaling}))
 
 
 @app.command()

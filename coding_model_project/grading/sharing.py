@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from coding_model_project.types import Asserts, Call, Isolation, Plain, Test, TestInput
@@ -89,12 +91,15 @@ def _inner_values(value: Plain) -> Iterator[Plain]:
             yield from _inner_values(item)
 
 
+_WORD = re.compile(r"""[^\s,;:()\[\]{}"']+""")
+
+
 def _words(value: Plain) -> Iterator[str]:
     """A value as a program might read or print it; equal numbers give equal words."""
     if isinstance(value, str):
-        yield from value.split()
+        yield from map(_word, _WORD.findall(value))
     elif isinstance(value, bytes):
-        yield from value.decode("latin-1").split()
+        yield from _words(value.decode("latin-1"))
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _words(key)
@@ -102,17 +107,22 @@ def _words(value: Plain) -> Iterator[str]:
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
             yield from _words(item)
-    elif isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+    elif isinstance(value, bool):
         yield str(int(value))
     else:
-        yield str(value)
+        yield _word(str(value))
+
+
+def _word(text: str) -> str:
+    if "." in text:
+        with suppress(ValueError):
+            return f"{float(text):.6g}"
+    return text.lower()
 
 
 def _key(value: Plain) -> object:
-    """The same for values that an answer could be compared with and pass."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_key, value))
-    if isinstance(value, set | frozenset):
+    """The same for values of which one is easily made of the other: what is inside, in any order."""
+    if isinstance(value, list | tuple | set | frozenset):
         return frozenset(map(_key, value))
     if isinstance(value, dict):
         return frozenset((_key(key), _key(item)) for key, item in value.items())

@@ -3,7 +3,8 @@
 Peers: a `python -I -S` process per test; and, given a URL, a SandboxFusion server, by this project's
 client (several programs per request) and as other clients use it (a plain `/run_code` request per test).
 Three workloads: programs of many tests, for tests per second and CPU time per test; of one test, for
-programs per second and their latency; and of many tests that are calls of a function.
+programs per second and their latency; and of many tests that are calls of a function. The sandbox is
+measured with a process per test, with processes that several tests share, and with fewer workers.
 """
 
 from __future__ import annotations
@@ -60,7 +61,12 @@ class Measurement:
 
     identity: str
     embedded: Throughput
+    """A process per test."""
+    shared: Throughput
+    """`EmbeddedSandbox(share_processes=True)`."""
     subprocess: Throughput
+    scaling: dict[int, float]
+    """Tests per second of `embedded` by its number of workers, all of them last."""
     http: Throughput | None = None
     """A server, by this project's client."""
     run_code: Throughput | None = None
@@ -98,6 +104,7 @@ async def measure(
     n = workers or len(os.sched_getaffinity(0))
     async with AsyncExitStack() as stack:
         embedded = await stack.enter_async_context(EmbeddedSandbox(workers=n))
+        shared = await stack.enter_async_context(EmbeddedSandbox(workers=n, share_processes=True))
         threads = stack.enter_context(ThreadPoolExecutor(n))
 
         async def plain(tests: int) -> None:
@@ -105,16 +112,30 @@ async def measure(
 
         sides = {
             "embedded": _by_sandbox(embedded, n),
+            "shared": _by_sandbox(shared, n),
             "subprocess": _Side(run=plain, at_once=n),
         }
         if url is not None:
             sides |= await _server_sides(stack, url, _REQUESTS_PER_CORE * n)
+        fewer = {w: _by_sandbox(embedded, w) for w in _fewer(n)}
         kept: dict[str, list[Throughput]] = {name: [] for name in sides}
+        rates: dict[int, list[float]] = {w: [] for w in fewer}
         for _ in range(rounds):
             for name, side in sides.items():
                 kept[name].append(await _round(side, programs, tests))
+            for w, side in fewer.items():
+                rates[w].append(
+                    programs * tests / (await _all_of(side, side.run, programs, tests))[1]
+                )
         medians = {name: _median(found) for name, found in kept.items()}
-        return Measurement(identity=embedded.identity, **medians)
+        scaling = {w: statistics.median(found) for w, found in rates.items()}
+        scaling[n] = medians["embedded"].tests_per_s
+        return Measurement(identity=embedded.identity, scaling=scaling, **medians)
+
+
+def _fewer(workers: int) -> list[int]:
+    """1, 2, 4 and so on, below this."""
+    return [1 << k for k in range(workers.bit_length()) if 1 << k < workers]
 
 
 def _by_sandbox(
@@ -179,27 +200,31 @@ def _listening(url: httpx.URL) -> psutil.Process | None:
     return None
 
 
-async def _round(side: _Side, programs: int, tests: int) -> Throughput:
+async def _all_of(
+    side: _Side, run: Callable[[int], Awaitable[None]], programs: int, tests: int
+) -> tuple[list[float], float]:
+    """Wall seconds of each program, once it has its turn, and of all."""
     gate = asyncio.Semaphore(side.at_once)
 
-    async def one(run: Callable[[int], Awaitable[None]], tests: int) -> float:
+    async def one() -> float:
         async with gate:
             started = time.perf_counter()
             await run(tests)
             return time.perf_counter() - started
 
-    async def all_of(
-        run: Callable[[int], Awaitable[None]], tests: int
-    ) -> tuple[list[float], float]:
-        started = time.perf_counter()
-        walls = await asyncio.gather(*(one(run, tests) for _ in range(programs)))
-        return walls, time.perf_counter() - started
+    started = time.perf_counter()
+    walls = await asyncio.gather(*(one() for _ in range(programs)))
+    return walls, time.perf_counter() - started
 
+
+async def _round(side: _Side, programs: int, tests: int) -> Throughput:
     cpu_s = _cpu_s(side.server)
-    _, many_s = await all_of(side.run, tests)
+    _, many_s = await _all_of(side, side.run, programs, tests)
     cpu_s = _cpu_s(side.server) - cpu_s
-    walls, single_s = await all_of(side.run, 1)
-    calls_s = None if side.call is None else (await all_of(side.call, tests))[1]
+    walls, single_s = await _all_of(side, side.run, programs, 1)
+    calls_s = None
+    if side.call is not None:
+        _, calls_s = await _all_of(side, side.call, programs, tests)
     return Throughput(
         tests_per_s=programs * tests / many_s,
         programs_per_s=programs / single_s,

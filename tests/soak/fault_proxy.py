@@ -9,6 +9,7 @@ programs fails so, each time it is tried again. FOLDER/hits gets a line per fail
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import os
@@ -160,7 +161,10 @@ def _programs(body: bytes) -> list[str]:
     content = json.loads(body)
     if not content["code"].startswith(MARK):
         return []
-    return [program["source"] for program in json.loads(content["stdin"])["programs"]]
+    # A server that confines nothing itself is sent a file (`sandbox.fusion.bundle`).
+    in_file = (content.get("files") or {}).get("coding_model_project.request")
+    request = base64.b64decode(in_file) if in_file else content["stdin"]
+    return [program["source"] for program in json.loads(request)["programs"]]
 
 
 def _drawn(program: str) -> float:

@@ -6,6 +6,7 @@ one after another in the same pair of processes, since their problem says so (`A
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from coding_model_project.sandbox.embedded import asserts, forked, run_program
@@ -105,6 +106,7 @@ class Kept:
         """
         started, was_new, self.is_new = time.monotonic(), self.is_new, False
         clock = forked.Clock(self._processes, new=was_new)
+        limits = replace(limits, cpu_s=min(limits.cpu_s, self._cpu_left_s()))
         killed: str | None = None
 
         def wait(descriptor: int, events: int) -> bool:
@@ -119,6 +121,8 @@ class Kept:
         if self.exchange.request(channel, wait if may_be_asked else None):
             answered = self.exchange.answer(wait, cap)
         cpu_s = clock.spent_s(self.program)
+        if killed is None and self._cpu_left_s() < 0:
+            killed = "cpu"
         if killed is None and forked.has_too_many_threads(self._processes, self._proc):
             killed = "threads"
         if answered and (killed or not self._is_answer(answered)):
@@ -141,6 +145,15 @@ class Kept:
             answered[:] = bytes(len(answered))
         self.outputs.empty() if lives else self.outputs.close()
         return lives
+
+    def _cpu_left_s(self) -> float:
+        """CPU seconds that the process may still take; asserts are limited one by one.
+
+        All inputs of a process have the time of one: work that a program carries over gains it nothing.
+        """
+        if self._has_tests:
+            return math.inf
+        return self.compiled.ready.limits.cpu_s - forked.Clock([self.program]).spent_s(self.program)
 
     def _is_answer(self, answered: bytearray) -> bool:
         """Return true for an answer of the right form."""

@@ -126,9 +126,9 @@ def _run_each(code: types.CodeType) -> None:
     exchange.send(ANSWER, READY)
     while (data := exchange.receive(_REQUESTS)) is not None:
         sys.modules.pop("__main__", None)
-        sys.stdin = _text(_io.BufferedReader(_io.BytesIO(data), _BLOCK), sys.__stdin__)
-        sys.stdout = _text(open(1, "wb", closefd=False), sys.__stdout__)  # noqa: SIM115
-        sys.stderr = _text(open(2, "wb", closefd=False), sys.__stderr__)  # noqa: SIM115
+        sys.stdin = _text(_io.BufferedReader(_Stdin(data), _BLOCK), sys.__stdin__)
+        sys.stdout = _text(_printing(1, "<stdout>"), sys.__stdout__)
+        sys.stderr = _text(_printing(2, "<stderr>"), sys.__stderr__)
         _leave_frames()
         _forget()
         exit_code = 0
@@ -153,9 +153,21 @@ _BLOCK = 4096
 
 def _text(binary: Any, like: Any) -> Any:
     """A standard stream as an interpreter opens it: it translates no newlines on Linux."""
-    return _io.TextIOWrapper(
+    stream: Any = _io.TextIOWrapper(
         binary, like.encoding, like.errors, newline="\n", line_buffering=like.line_buffering
     )
+    stream.mode = like.mode
+    return stream
+
+
+class _Stdin(_io.BytesIO):
+    name = "<stdin>"
+
+
+def _printing(descriptor: int, name: str) -> Any:
+    file: Any = open(descriptor, "wb", closefd=False)  # noqa: SIM115
+    file.raw.name = name
+    return file
 
 
 def _prepare() -> None:

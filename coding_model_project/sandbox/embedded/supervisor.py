@@ -53,8 +53,8 @@ class EmbeddedSandbox:
         python: the interpreter programs run in; this one by default.
         compiled_loop: run tests by `fork_server` where there is a C compiler.
         share_processes: have one process answer several inputs of a program that is proven to keep
-            nothing between them (`fast_path`). Off by default: reviews have found ways past the
-            proof, which are closed, and may find more.
+            nothing between them (`fast_path`). Off by default: reviews have found ways past the proof,
+            which are closed, and may find more.
 
     Each worker is a thread of its own that owns no state but the zygote it is using, so a sandbox
     may be used from any event loop, in any thread. `stop_when` is called in such a thread.

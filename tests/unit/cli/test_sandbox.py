@@ -99,5 +99,5 @@ def test_check_and_run_for_real(tmp_path, capsys):
     assert done.stdout == b"zyx\n"
     assert cli.main(["sandbox", "bench", "--json", "--rounds", "1"]) == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert set(line) == {"tier", "embedded", "subprocess"}
+    assert set(line) == {"tier", "embedded", "shared", "subprocess", "scaling"}
     assert line["embedded"]["tests_per_s"] > 0

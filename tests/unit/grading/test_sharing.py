@@ -34,6 +34,11 @@ def apart(*pairs):
         (("11 12",), [11, 12]),
         (([11, 12],), "11 12"),
         (([True, False],), [1, 0]),
+        ((12.0000001,), 12.0),
+        ((0.3333333,), 1 / 3),
+        (([30, 10, 20],), {10, 20, 30}),
+        (([31, 12, 20],), [20, 12, 31]),
+        (("aa,bb",), ["aa", "bb"]),
     ],
 )
 def test_a_process_that_was_given_the_answer_is_not_asked(given, expected):
@@ -72,6 +77,10 @@ def test_a_new_process_knows_nothing_of_those_before():
         ("1000 77", "1000", True),
         ("10001 77", "1000", True),
         ("10001 77", "1001", False),
+        ("0.5000", "0.5", False),
+        ("12.5000", "12.5", True),
+        ("[10, 20, 30]", "10 20 30", True),
+        ("HELLO", "hello", True),
         ("a concatenation", "cat\n", False),
         ("a concatenation", "nation\n", True),
         ("12 YES", "12", False),

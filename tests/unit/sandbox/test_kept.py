@@ -44,6 +44,7 @@ PROGRAMS = {
     "answers in its own way": "import os\nos.write(3, (2).to_bytes(8, 'little') + b'=1')\ndef f(x): return x",
     "raises a key": "def f(x): return {1: 'a'}[x]",
     "warns": "import warnings\ndef f(x): warnings.warn('no'); return x",
+    "catches late": "def g(n):\n    try: return g(n + 1)\n    except RecursionError: return 0\ndef f(x): return g(x)",
     "gives what it got": "def f(x): return [x] * 1000",
 }
 
@@ -193,6 +194,7 @@ async def test_a_script_that_counts_its_frames_finds_one_less_at_most():
 
 
 SCRIPTS = {
+    "prints its streams": "import sys\nprint(sys.stdin, sys.stdout, sys.stderr, sys.stdin.buffer, input())",
     "reads lines": "import sys\ninput = sys.stdin.readline\nprint(int(input()) + 1)",
     "reads all": "import sys\nprint(sys.stdin.read().split())",
     "reads bytes": "import sys\nprint(sys.stdin.buffer.read())",
@@ -331,6 +333,21 @@ async def test_each_has_its_own_limits():
     ends, found = await ends_of(source, asserts(*["f()"] * 6), limits)
     assert ends == [True] * 6
     assert sum(one.cpu_s for one in found) > limits.cpu_s
+
+
+@pytest.mark.sandbox
+async def test_all_inputs_of_a_process_have_the_time_of_one(monkeypatch):
+    """So work that a program carries over, if it could, would gain it nothing."""
+    source = (
+        "import time\nspent = []\ndef f(x):\n    spent.append(1)\n    end = time.process_time() + 0.1\n"
+        "    while time.process_time() < end: pass\n    return len(spent)"
+    )
+    monkeypatch.setattr(Slot, "_begin", _trusting(Slot._begin))
+    async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
+        found = await sandbox.run(
+            Program(source=source), [call(n) for n in range(6)], Limits(cpu_s=0.35, wall_s=5)
+        )
+    assert [one.value for one in found] == [1, 2, 3, 1, 1, 1]
 
 
 @pytest.mark.sandbox

@@ -1,8 +1,19 @@
 """Programs that keep nothing between their calls, and every channel by which one could."""
 # ruff: noqa: E501 - a program is best read on one line
 
+import __future__
+
+import functools
+import heapq
+import io
+import itertools
+import operator
+import sys
+from collections import Counter, OrderedDict
+
 import pytest
 
+from coding_model_project.sandbox.embedded.fast_path.allowed import METHODS, REACHING
 from coding_model_project.sandbox.embedded.fast_path.stateless import (
     is_stateless,
     is_stateless_script,
@@ -72,6 +83,7 @@ def test_functions_and_constants_keep_nothing(source):
         "from functools import partial\nclass P: pass\ndef f(x): return partial(P)",
         "if f\"{'\x7f'}\": pass\ndef f(x): return x",
         "def f(x): return 1" + " + 1" * 5000,
+        "def f(x): return " + "-" * 30000 + "1",
     ],
 )
 def test_every_channel_is_refused(source):
@@ -160,6 +172,16 @@ REACHED = {
     "the same in the end": "def g(n):\n    try: g(n + 1)\n    finally: return n\ndef f(x): return g(0)",
     "the same in a loop's end": "def g(n):\n    while True:\n        try: g(n + 1)\n        finally: break\n    return n\ndef f(x): return g(0)",
     "how much memory there is": "def f(x):\n    try: return len(bytearray(x))\n    except MemoryError: return 0",
+    "an error that hides the limit's": "def g(n):\n    try: g(n + 1)\n    finally: 1 // 0\ndef f(x):\n"
+    "    try: g(0)\n    except ZeroDivisionError: return 1",
+    "a cache's type": "from functools import lru_cache\nclass A:\n"
+    "    def __init__(self): self.cache_info = self._field_defaults = 0\ndef f(x):\n    @lru_cache(None)\n"
+    "    def g(): return 1\n    d = g.cache_info()._field_defaults\n    d[len(d)] = x\n    return list(d.values())",
+    "a private name of others": "class A:\n    def __init__(self): self._kept = 0\ndef f(x): return x._kept",
+    "memory beyond a list": "def f(x):\n    a = [0] * 9\n    def late():\n        a.clear()\n        yield x\n"
+    "    a[2:4:2] = late()",
+    "the same without a step": "def f(x):\n    a = [0] * 9\n    a[slice(0, 9, 2)] = map(lambda b: a.clear(), range(2))",
+    "a format that is none": "def f(x): return '}'.format(x)",
     "the decimal context": "from decimal import getcontext\ndef f(x): getcontext().prec = x",
     "the interpreter's limit": "import sys\ndef f(x): sys.setrecursionlimit(x)",
 }
@@ -168,6 +190,34 @@ REACHED = {
 @pytest.mark.parametrize("source", REACHED.values(), ids=REACHED)
 def test_every_way_past_a_name_is_refused(source):
     assert not is_stateless(source.encode())
+
+
+def cached():
+    return functools.lru_cache(abs)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(cached(), cached().cache_info(), __future__.annotations, exit, {}.keys(), Counter()),
+        *(iter(range(3)), reversed([]), zip(), map(abs, []), filter(None, []), enumerate([])),
+        *(itertools.chain(), itertools.groupby([]), itertools.tee([])[0], itertools.count()),
+        *(
+            heapq.merge([]),
+            operator.itemgetter(1),
+            functools.cmp_to_key(cached)(1),
+            OrderedDict().keys(),
+        ),
+        *(StopIteration(1), AttributeError(), NameError(), KeyError(), NotImplemented, Ellipsis),
+        *(UnicodeDecodeError("utf-8", b"", 0, 1, ""), UnicodeEncodeError("utf-8", "", 0, 1, "")),
+        *("".join, int.real, dict.fromkeys, cached, (one for one in ""), object(), range(2)),
+        *(sys.__stdin__, sys.__stdin__.buffer, sys.__stdout__.buffer, io.BytesIO()),
+    ],
+    ids=repr,
+)
+def test_a_program_gives_no_name_to_its_own_that_leads_into_another_value(value):
+    names = {name for name in dir(value) if not name.startswith("__")}
+    assert not names - METHODS - REACHING
 
 
 def test_a_script_may_not_reach_into_its_streams():

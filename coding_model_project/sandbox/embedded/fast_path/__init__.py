@@ -1,6 +1,6 @@
 """Inputs that one process answers, one after another, as each would be answered by a process of its own.
 
-A process costs some 2 ms, an exchange 0.1 ms. Three rules make the shortcut equivalent, and worthless to
+A process costs some 2 ms, an exchange 0.1 ms. Four rules make the shortcut equivalent, and worthless to
 a program that knows it:
 
 1. A program qualifies only if `stateless` proves that it keeps nothing from one input to the next. The
@@ -10,9 +10,12 @@ a program that knows it:
    its own.
 3. The grader starts a new process before a test whose expected answer occurs in the inputs that this
    process has been given (`grading.sharing`).
+4. All inputs of a process together have the CPU time of one. So work that is carried over from input to
+   input gains nothing.
 
-So a program that deceives rule 1 learns nothing but inputs that it has already answered, and can only
-change its own later answers. `python -m tests.soak.fast_path` compares both ways over batteries,
+Rule 1 is about the language: an error in CPython's own C code (a use after free) is beyond it. A program
+that deceives it learns nothing but inputs that it has already answered, and can only change its own later
+answers. `python -m tests.soak.fast_path` compares both ways over batteries,
 generated programs and real ones.
 
 Listed differences: a program that goes by addresses of objects, or prints them, may answer otherwise in

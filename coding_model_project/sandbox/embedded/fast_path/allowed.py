@@ -1,8 +1,10 @@
 """Names that a program may use and still be known to keep nothing between two inputs."""
 
 from __future__ import annotations
+import __future__
 
 import builtins
+import functools
 import io
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -13,7 +15,7 @@ BUILTINS = frozenset(
     """
     abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float
     frozenset hash hex int isinstance iter len list map max min next oct ord pow print range repr reversed
-    round set slice sorted str sum tuple zip NotImplemented Ellipsis object
+    round set sorted str sum tuple zip NotImplemented Ellipsis object
     ArithmeticError AssertionError AttributeError BaseException EOFError Exception IndexError KeyError
     LookupError MemoryError NameError NotImplementedError OverflowError
     StopIteration TypeError UnboundLocalError UnicodeError ValueError ZeroDivisionError
@@ -87,6 +89,7 @@ METHODS = (
 _STREAMS = ("read", "readline", "readlines", "write", "writelines", "flush", "buffer")
 """Attributes of its standard streams that a script may use."""
 
+_CACHED = functools.lru_cache(abs)
 _INNER = (
     *(io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.FileIO, io.BytesIO),
     types.FrameType,
@@ -98,15 +101,17 @@ _INNER = (
     types.FunctionType,
     types.MethodType,
     types.ModuleType,
-    BaseException,
+    *(_CACHED, _CACHED.cache_info(), __future__.annotations, {}.keys()),
+    *(Counter, BaseException, AttributeError, NameError, StopIteration),
+    *(UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError),
     property,
     type,
 )
 
-REACHING = (frozenset(name for kind in _INNER for name in dir(kind)) - METHODS) | {
+REACHING = (frozenset(name for one in _INNER for name in dir(one)) - METHODS) | {
     *_STREAMS,
     *_UNLISTED,
-    *("close", "obj", "name", "path", "code", "object", "register", "cache_parameters"),
+    *("close", "obj", "name", "path", "code", "object", "register", "eof"),
 }
 """Attributes that lead from a value to a frame, a function's parts, a namespace or a file, and `close`,
 which a generator calls when it is freed. A program may not give such a name to an attribute of its own,

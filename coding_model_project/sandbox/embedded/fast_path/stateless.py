@@ -66,7 +66,7 @@ def is_stateless_script(source: bytes) -> bool:
 def _is_proven(holds: Callable[[], None]) -> bool:
     try:
         holds()
-    except (NotProven, RecursionError):  # or too deep to be looked at
+    except (NotProven, RecursionError, MemoryError):  # or too deep to be looked at
         return False
     return True
 
@@ -91,8 +91,6 @@ _DECORATORS = ("property", "staticmethod")
 """Of methods; with `classmethod`, a class would be a value."""
 
 _YIELDS = (ast.Yield, ast.YieldFrom)
-
-_LEAVING = (ast.Return, ast.Break, ast.Continue)
 
 _PLAIN_STATEMENTS = (
     *(ast.Return, ast.Delete, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If),
@@ -254,6 +252,8 @@ class _Proof:
                 self._call(node)
             case ast.Compare(left=left, comparators=others):
                 self._comparison([left, *others])
+            case ast.Subscript(ctx=ast.Store() | ast.Del(), slice=ast.Slice(step=ast.expr())):
+                raise NotProven  # CPython writes beyond a list that the values' iterator empties
             case ast.FunctionDef(args=arguments, decorator_list=decorators):
                 for one in (*_defaults(arguments), *decorators):
                     self._any(one)
@@ -289,18 +289,15 @@ class _Proof:
 
         An end by either limit ends the process, and the input runs on its own.
         """
-        if any(isinstance(one, _YIELDS) for one in ast.walk(node)):
-            raise NotProven  # a generator that is freed late would still act
+        if node.finalbody or any(isinstance(one, _YIELDS) for one in ast.walk(node)):
+            raise NotProven  # an error there hides the limit's; a generator that is freed late still acts
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
             for kind in kinds:
                 if not (isinstance(kind, ast.Name) and self._is_caught(kind.id)):
                     raise NotProven
-        for last in node.finalbody:
-            if any(isinstance(one, _LEAVING) for one in ast.walk(last)):
-                raise NotProven  # it would catch everything
         inner = [part for handler in node.handlers for part in handler.body]
-        for statement in (*node.body, *inner, *node.orelse, *node.finalbody):
+        for statement in (*node.body, *inner, *node.orelse):
             self._any(statement)
 
     def _is_caught(self, name: str) -> bool:
@@ -321,8 +318,10 @@ class _Proof:
         match node:
             case ast.Attribute(value=ast.Name(id=name)) if name in self._names.modules:
                 self._module_attribute(node)
-            case ast.Attribute(value=ast.Name(id="self")) | ast.Attribute(ctx=ast.Load()):
+            case ast.Attribute(value=ast.Name(id="self")):
                 self._loaded(node.attr)
+            case ast.Attribute(ctx=ast.Load(), attr=attribute) if not attribute.startswith("_"):
+                self._loaded(attribute)
                 self._any(node.value)
             case _:
                 raise NotProven
@@ -404,7 +403,11 @@ def _is_type_call(node: ast.expr) -> bool:
 
 def _check_format(text: str) -> None:
     """Refuse a format that reads attributes or items of what it is given."""
-    for _, name, specification, _ in string.Formatter().parse(text):
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError:  # the program will find out
+        raise NotProven from None
+    for _, name, specification, _ in parts:
         if name is not None and not (name == "" or name.isidentifier() or name.isdigit()):
             raise NotProven
         if specification:
