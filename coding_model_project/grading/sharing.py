@@ -91,6 +91,9 @@ def _inner_values(value: Plain) -> Iterator[Plain]:
             yield from _inner_values(item)
 
 
+_DECIMAL_BITS = 10_000
+"""Of a whole number that is written in decimal: Python limits its digits, and it takes long."""
+
 _WORD = re.compile(r"""[^\s,;:()\[\]{}"']+""")
 
 
@@ -107,8 +110,9 @@ def _words(value: Plain) -> Iterator[str]:
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
             yield from _words(item)
-    elif isinstance(value, bool):
-        yield str(int(value))
+    elif isinstance(value, int):
+        few = value.bit_length() <= _DECIMAL_BITS
+        yield str(int(value)) if few else hex(value)
     else:
         yield _word(str(value))
 

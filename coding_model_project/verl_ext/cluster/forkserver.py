@@ -46,6 +46,11 @@ SLOW_IMPORTS = (
 TAKEN = b"."
 """Sent to a client once its process is there."""
 _REAP_EVERY_S = 1.0
+_SPINS = "20000"
+"""Turns for which a thread of OpenMP waits for its next share of work before it sleeps, some 20 us, in
+forked processes. To wake a thread takes longer than most shares of a small model's training step, so that
+step takes two thirds of the time. libgomp reads it when it is loaded, here; vLLM's own processes, which
+generate while programs are judged, go by `OMP_WAIT_POLICY`."""
 
 
 @contextlib.contextmanager
@@ -61,6 +66,7 @@ def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,  # what fails is tried again, and said, by a plain Python
                 stderr=subprocess.DEVNULL,
+                env={**os.environ, "GOMP_SPINCOUNT": _SPINS},
                 pass_fds=[listening.fileno()],
                 start_new_session=True,  # Ctrl-C is for the run's main process
             )

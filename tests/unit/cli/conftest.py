@@ -20,7 +20,7 @@ def sandbox(monkeypatch):
     """A fake in the embedded sandbox's place."""
     fake = FakeSandbox()
     for module in (cli.grade, data_preflight, cli.sandbox):
-        monkeypatch.setattr(module, "embedded_sandbox", lambda *_: fake)
+        monkeypatch.setattr(module, "embedded_sandbox", lambda *_, **__: fake)
     return fake
 
 

@@ -213,7 +213,7 @@ def cached():
         *("".join, int.real, dict.fromkeys, cached, (one for one in ""), object(), range(2)),
         *(sys.__stdin__, sys.__stdin__.buffer, sys.__stdout__.buffer, io.BytesIO()),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_program_gives_no_name_to_its_own_that_leads_into_another_value(value):
     names = {name for name in dir(value) if not name.startswith("__")}
