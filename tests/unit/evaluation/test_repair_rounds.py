@@ -47,21 +47,6 @@ class Learner:
         return Completion(text=text, n_tokens=10)
 
 
-class PublicIsDown:
-    """A sandbox that fails on public tests."""
-
-    identity = "half down"
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        pass
-
-    async def run(self, *_, **__):
-        raise SandboxError("out of order")
-
-
 @pytest.fixture
 def problems(tmp_path):
     found = [
@@ -135,7 +120,7 @@ def test_a_conversation_that_grows_too_long_keeps_its_last_answer(problems, tmp_
 
 
 def test_an_outage_between_attempts_ends_it_and_scores_nothing(problems, tmp_path):
-    down = "tests.unit.evaluation.test_repair_rounds:PublicIsDown"
+    down = "tests.unit.evaluation.test_evaluate:Down"
     with pytest.raises(SandboxError, match="out of order"):
         run(evaluation(problems, tmp_path / "run", sandbox=down), Learner())
     assert not (tmp_path / "run" / "results.jsonl").read_bytes()
