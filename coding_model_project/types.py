@@ -172,7 +172,7 @@ class Checker:
 
 
 class Isolation(StrEnum):
-    """What the tests of a problem see of one another."""
+    """The state that the tests of a problem see of one another."""
 
     per_test = "per_test"
     """Nothing: each has a process of its own, or one where no difference can be seen."""
@@ -333,7 +333,7 @@ class Verdict:
     """`Sandbox.identity` of the judge that ran it."""
     grader_version: str
     isolation: Isolation = Isolation.per_test
-    """What the tests saw of one another."""
+    """The state that the tests saw of one another."""
     public: bool = False
     """Of the public tests, which a model may be told of; else of the hidden ones, which it may not."""
     integrity: str = "isolated"

@@ -99,22 +99,18 @@ _WORD = re.compile(r"""[^\s,;:()\[\]{}"']+""")
 
 def _words(value: Plain) -> Iterator[str]:
     """A value as a program might read or print it; equal numbers give equal words."""
-    if isinstance(value, str):
-        yield from map(_word, _WORD.findall(value))
-    elif isinstance(value, bytes):
-        yield from _words(value.decode("latin-1"))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _words(key)
-            yield from _words(item)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for item in value:
-            yield from _words(item)
-    elif isinstance(value, int):
-        few = value.bit_length() <= _DECIMAL_BITS
-        yield str(int(value)) if few else hex(value)
-    else:
-        yield _word(str(value))
+    for one in _inner_values(value):
+        match one:
+            case str() | bytes():
+                text = one if isinstance(one, str) else one.decode("latin-1")
+                yield from map(_word, _WORD.findall(text))
+            case int():
+                few = one.bit_length() <= _DECIMAL_BITS
+                yield str(int(one)) if few else hex(one)
+            case None | float() | complex():
+                yield _word(str(one))
+            case _:
+                pass  # a container, whose items follow
 
 
 def _word(text: str) -> str:

@@ -77,7 +77,7 @@ class Case:
 
     @property
     def shares(self) -> bool:
-        """Whether they share a process."""
+        """True if they share a process."""
         source = self.source.encode()
         proof = is_stateless if isinstance(self.given[0], Call) else is_stateless_script
         with suppress(SyntaxError, ValueError):  # of a program that does not compile

@@ -258,7 +258,7 @@ def _compile(
 
 
 def _holds(proof: Callable[[bytes], bool] | None, source: bytes) -> bool:
-    """Whether a proof holds for a source.
+    """Return true if a proof holds for a source.
 
     Found out by a process that ends then, since what this one allocates counts as its programs' memory.
     """

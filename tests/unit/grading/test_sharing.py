@@ -1,4 +1,4 @@
-"""What the inputs of a problem's tests may see of one another."""
+"""The inputs of a problem's tests, and those that may not share a process."""
 
 import pytest
 

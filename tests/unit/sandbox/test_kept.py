@@ -109,7 +109,7 @@ DECEIVES = {
 @pytest.mark.sandbox
 @pytest.mark.parametrize("program", DECEIVES.values(), ids=DECEIVES)
 async def test_a_program_that_deceives_the_proof_gains_nothing(program, monkeypatch):
-    """What it gets is the answers that it gives in processes of its own, or a wrong one of its choice."""
+    """It gets the answers that it gives in processes of its own, or a wrong one of its choice."""
     monkeypatch.setattr(Slot, "_begin", _trusting(Slot._begin))
     inputs = [call(x) for x in (1, 2, 3)]
     limits = Limits(cpu_s=1, wall_s=2)

@@ -241,7 +241,7 @@ class _Driver:
 
 
 def _continues(*following: list[Any]) -> bool:
-    """Whether an input, if there is one, needs the state that the one before it left."""
+    """Return true if an input follows that needs the state which the one before it left."""
     return any(given[0] == "asserts" and given[3] for given in following)
 
 
