@@ -46,7 +46,7 @@ def check(min_tier: MinTier = Tier.seccomp, python: Python = None, preload: Prel
 async def _check(min_tier: Tier, python: str, preload: tuple[str, ...]) -> int:
     from coding_model_project.isolation.confine import Tier
     from coding_model_project.sandbox.conformance import check as find_faults
-    from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server
+    from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop
     from coding_model_project.sandbox.embedded.languages import toolchains
     from coding_model_project.sandbox.embedded.tiers import why_not
 
@@ -56,7 +56,7 @@ async def _check(min_tier: Tier, python: str, preload: tuple[str, ...]) -> int:
         for tier in Tier:
             if not sandbox.tier.at_least(tier):
                 print(f"missing for {tier}: {why_not(tier, python, preload)}")
-        print(f"tests are forked {fork_server.summary()}")
+        print(f"tests are forked {compiled_loop.summary()}")
         print(f"languages: {toolchains.summary(sandbox.tier)}")
         faults = await find_faults(sandbox, toolchains.available(sandbox.tier))
     for fault in faults:

@@ -49,7 +49,7 @@ extern void *PyObject_CallNoArgs(void *);
 extern void PyErr_Clear(void);
 extern void Py_DecRef(void *);
 
-enum { UNHANDLED = 0, TEST = 1, ASTRAY = 2 };  /* what `fork_server_serve` returns, or -errno */
+enum { UNHANDLED = 0, SCRIPT = 1, CALL = 2, ASTRAY = 3 }; /* what `fork_server_serve` returns, or -errno */
 enum { FORKED = 0, CONFINED = 1, REFUSED = 2 }; /* how far a test's process came */
 enum { IN, OUT, ERR, ANSWER, SOURCE, N_DESCRIPTORS };
 enum { HEAD_MAX = 512, TAIL = 2000, CHUNK = 1 << 16 };
@@ -289,6 +289,8 @@ static pid_t fork_test(const struct plan *plan) {
     if (none) Py_DecRef(none);
     else PyErr_Clear();
   }
+  void *volatile large = malloc(1 << 16); /* sorts free memory here, or every test would, page by page */
+  free(large);
   PyOS_BeforeFork();
   pid_t pid = plan->clone_flags ? syscall(SYS_clone, plan->clone_flags | SIGCHLD, 0, 0, 0, 0) : fork();
   int failed = errno;
@@ -323,7 +325,7 @@ static int serve(struct plan *plan) {
       die_with(self);
       if (plan->single) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
       else confine(plan);
-      return TEST;
+      return strstr(plan->head, "\"function\": ") ? CALL : SCRIPT;
     }
     int pidfd = syscall(SYS_pidfd_open, pid, 0), blind = pidfd < 0 ? -errno : 0;
     if (blind) kill(pid, SIGKILL);
@@ -342,13 +344,13 @@ static int serve(struct plan *plan) {
 
 /* Serve tests until a frame comes that is not for this loop.
 
-   Returns UNHANDLED then, with the frame unread; TEST in a test's process, confined unless `single`;
+   Returns UNHANDLED then, with the frame unread; SCRIPT or CALL in a test's process, confined unless `single`;
    ASTRAY after a single that left processes behind; a negative errno if anything failed here, -EPIPE
    when the channel is closed. */
 int fork_server_serve(struct plan *plan) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return shared = NULL, -errno;
   int outcome = serve(plan);
-  if (outcome != TEST) unshare_page();
+  if (outcome != SCRIPT && outcome != CALL) unshare_page();
   return outcome;
 }

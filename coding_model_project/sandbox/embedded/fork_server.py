@@ -1,7 +1,7 @@
 """The loop that forks a process per test, compiled: `fork_server.c`, and its ways in and out.
 
 It halves what a test costs and is optional: where there is no C compiler, `one_test` does the same in
-Python. Compiled once, in less than a second, and kept in the user's cache.
+Python. `compiled_loop` compiles it.
 """
 
 from __future__ import annotations
@@ -9,67 +9,24 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
-import hashlib
 import json
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import FIRST_KEPT, Steps
-from coding_model_project.sandbox.embedded.languages import binaries
 
-SOURCE = Path(__file__).with_suffix(".c")
-FLAGS = ("-O2", "-shared", "-fPIC", "-Wl,-z,now")
-_BUILD_S = 60.0
 _MAX_HEAD = 512
 SOURCE_FD = FIRST_KEPT + 4
 """Where a single's source lies in its process until that is confined."""
 
 
-@functools.lru_cache
-def library() -> Path | None:
-    """The compiled loop, compiled now if it has to be; None where it cannot."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None
-    told = Path(compiler).resolve().stat()
-    made_from = (SOURCE.read_bytes(), compiler, told.st_size, told.st_mtime_ns, FLAGS)
-    path = (
-        binaries.cache_folder()
-        / f"fork_server-{hashlib.sha256(repr(made_from).encode()).hexdigest()}.so"
-    )
-    if path.exists():
-        return path
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
-            made = Path(folder) / path.name
-            command = [compiler, *FLAGS, str(SOURCE), "-o", str(made)]
-            subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_S)
-            ctypes.PyDLL(str(made))  # does it load?
-            with made.open("rb") as file:
-                os.fsync(file.fileno())  # or a power cut would leave the name without the content
-            made.replace(path)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return path
-
-
-def summary() -> str:
-    """How tests are forked here, in words."""
-    if library() is not None:
-        return "by compiled code"
-    return "by Python code: with a C compiler (apt-get install gcc libc6-dev) they would cost less"
-
-
-UNHANDLED, TEST, ASTRAY = 0, 1, 2
-"""Why `ForkServer.serve` returned: the next frame is not for it; this is a test's process now; a program
-that came alone left processes behind. No enum: a test's process would touch pages to make one."""
+UNHANDLED, SCRIPT, CALL, ASTRAY = 0, 1, 2, 3
+"""Why `ForkServer.serve` returned: the next frame is not for it; this is the process of a test now, which
+runs a script or calls a function; a program that came alone left processes behind. No enum: a test's
+process would touch pages to make one."""
 
 
 class _Step(ctypes.Structure):
@@ -212,13 +169,11 @@ def _reseed() -> list[Callable[[], object]]:
     return calls
 
 
-def function(plan: Plan) -> str | None:
-    """In a test's process: which function to call; None for a script."""
-    head = plan.head
-    return json.loads(head).get("function") if b"function" in head else None
+def function(plan: Plan) -> str:
+    """Return the function to call, in the process of a test that is a call."""
+    return json.loads(plan.head)["function"]
 
 
 def read_all(descriptor: int) -> bytes:
-    """A file in memory, from where it stands."""
-    with open(descriptor, "rb", closefd=False, buffering=0) as file:
-        return file.readall()
+    """Return the content of a file in memory. Not by open(), which touches 30 pages more."""
+    return os.pread(descriptor, os.lseek(descriptor, 0, os.SEEK_END), 0)

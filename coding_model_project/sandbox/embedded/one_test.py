@@ -53,12 +53,15 @@ def plan(
     )
 
 
-def of_test(code: types.CodeType, plan: fork_server.Plan) -> NoReturn:
-    """In a confined process that the compiled loop has made: run the program on what it was given."""
-    function = fork_server.function(plan)
-    if function is None:
+def of_test(code: types.CodeType, plan: fork_server.Plan, kind: int) -> NoReturn:
+    """Run the program on what it was given, in a confined process that the compiled loop has made.
+
+    Args:
+        kind: `fork_server.SCRIPT` or `CALL`.
+    """
+    if kind == fork_server.SCRIPT:
         run_program.run_script(code)
-    run_program.run_call(code, function, fork_server.read_all(0))
+    run_program.run_call(code, fork_server.function(plan), fork_server.read_all(0))
 
 
 def run(

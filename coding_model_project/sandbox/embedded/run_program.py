@@ -84,7 +84,8 @@ def _namespace(code: types.CodeType, name: str) -> types.ModuleType:
     """Execute the program as a module of this name, with the path that an interpreter would give it."""
     module = types.ModuleType(name)
     module.__dict__["__builtins__"] = builtins.__dict__  # not this module's (`fusion.inside`)
-    module.__file__ = os.path.abspath(code.co_filename)  # noqa: PTH100 - every test comes by here
+    folder = os.getcwd()  # noqa: PTH109 - every test comes by here, and abspath() touches 20 pages more
+    module.__file__ = f"{'' if folder == '/' else folder}/{code.co_filename}"
     sys.modules[name] = module
     exec(code, module.__dict__)
     return module
@@ -234,7 +235,12 @@ def _exit_code(code: object) -> int:
 
 
 def _finish(exit_code: int) -> NoReturn:
-    """End as an interpreter would (threads, handlers, buffers), without returning to our frames.
+    """End as an interpreter would, without returning to our frames."""
+    os._exit(_end(exit_code))
+
+
+def _end(exit_code: int) -> int:
+    """Do what an interpreter does as it ends (threads, handlers, buffers), and return the exit code.
 
     Every test comes by here, so nothing is touched that need not be: no suppress(), whose objects are
     pages of memory.
@@ -256,7 +262,7 @@ def _finish(exit_code: int) -> NoReturn:
         except BaseException:  # noqa: BLE001 - the stream may be the program's own object
             exit_code = exit_code or 120
     _flush_others()
-    os._exit(exit_code)
+    return exit_code
 
 
 def _flush_others() -> None:
@@ -272,3 +278,31 @@ def _flush_others() -> None:
         ):
             with contextlib.suppress(BaseException):
                 stream.flush()
+
+
+REHEARSED = b"""
+import sys
+from collections import defaultdict
+
+def solve(words):
+    found = defaultdict(int)
+    for i, word in enumerate(words):
+        found[word] += int(word) * i
+    return sorted(found.items(), key=lambda item: item[1])
+
+lines = [line.strip() for line in sys.stdin]
+n, *rest = map(int, "3 1 2".split())
+print(len(lines), sum(rest), *solve("1 2 3".split()))
+print(f"{n:.2f}", max(rest), min(rest), sep=" ", end="\\n")
+"""
+"""A program of ours that does what most programs do."""
+
+
+def rehearse(code: types.CodeType) -> None:
+    """Run `REHEARSED` as tests run programs, and return to the caller with everything as it was."""
+    streams, main = (sys.stdin, sys.stdout, sys.stderr), sys.modules["__main__"]
+    sys.stdin = _text(_io.BufferedReader(_Stdin(b"1 2\n3\n"), _BLOCK), sys.__stdin__)
+    sys.stdout = sys.stderr = _text(_io.BytesIO(), sys.__stdout__)
+    _value(_namespace(code, "__main__"), "solve", codec.dumps([["1", "2"]]))
+    _end(0)
+    (sys.stdin, sys.stdout, sys.stderr), sys.modules["__main__"] = streams, main

@@ -14,7 +14,7 @@ import psutil
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.child import Helper
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import fork_server, frames
+from coding_model_project.sandbox.embedded import compiled_loop, frames
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
     execution,
@@ -39,6 +39,7 @@ _ENVIRONMENT = {
     "PYTHONINTMAXSTRDIGITS": "0",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    "LD_BIND_NOW": "1",  # else every forked process binds the functions that it calls first
 }
 """Of the interpreter; gone for programs."""
 
@@ -277,7 +278,7 @@ class Slot:
 
     def _arguments(self) -> list[str]:
         """What the zygote's module is started with, after its tier."""
-        library = fork_server.library() if self._compiled_loop else None
+        library = compiled_loop.library() if self._compiled_loop else None
         return [self._preload, str(library or "")]
 
     def _send(self, head: frames.Head, body: bytes = b"") -> None:

@@ -37,11 +37,13 @@ from typing import NoReturn
 
 from coding_model_project.isolation import linux
 from coding_model_project.isolation.confine import Confinement, Room, Tier, prepare
-from coding_model_project.sandbox.embedded import fork_server, frames, one_test
+from coding_model_project.sandbox.embedded import fork_server, frames, one_test, run_program
 from coding_model_project.sandbox.embedded.fork_server import (
     ASTRAY,
+    CALL,
+    SCRIPT,
     SOURCE_FD,
-    TEST,
+    UNHANDLED,
     ForkServer,
     Plan,
 )
@@ -56,6 +58,9 @@ hashlib heapq io itertools json math numbers operator pprint queue random re sta
 struct textwrap threading time typing unicodedata
 """
 """What programs import most: each import done here saves every test its time."""
+
+_REHEARSALS = 20
+"""More runs than the interpreter takes to specialise code: eight, in 3.11."""
 
 _COMPILE_MEMORY = 2 << 30
 _PROOF_CPU_S = 1
@@ -98,6 +103,8 @@ def serve(
     plan = lru_cache(maxsize=64)(partial(one_test.plan, confinement, channel=channel.fileno()))
     linux.adopt_orphans()
     forget_the_host()
+    warnings.simplefilter("ignore")
+    _rehearse(confinement)
     gc.collect()
     gc.freeze()
     said = {
@@ -112,8 +119,8 @@ def serve(
         while True:
             if server is not None and alone is not None:
                 outcome = server.serve(alone)
-                if outcome == TEST:
-                    _alone(server, alone, confinement)
+                if outcome in (SCRIPT, CALL):
+                    _alone(server, alone, outcome, confinement)
                 if outcome == ASTRAY:
                     end_orphans()
                     continue
@@ -136,6 +143,18 @@ def serve(
             frames.send(channel, {"done": done})
             if done in (1, -signal.SIGKILL):
                 break  # the host gives it up, and the program may still lie in the channel
+
+
+def _rehearse(confinement: Confinement) -> None:
+    """Do what every test does with a program of ours, before tests are forked from this process.
+
+    The interpreter fills its caches and specialises byte code as it runs: here once, and not in every
+    test, where each page of memory that this touches is a copy.
+    """
+    for _ in range(_REHEARSALS):
+        code = _code(run_program.REHEARSED, confinement)
+        assert isinstance(code, types.CodeType)
+        run_program.rehearse(code)
 
 
 def _with_version(name: str) -> str:
@@ -206,16 +225,24 @@ def _program(
     try:
         linux.end_with(zygote)
         linux.hide_memory()
-        compiled = _compile(channel, ready, head, n, proofs)
+        program = _compile(channel, ready, head, n, proofs)
+        served, of_test = ready.served, one_test.of_test
+        compiled: Compiled | None = None
         kept: Kept | None = None
-        while compiled is not None:
-            served = ready.served
-            if server is not None and served is not None and server.serve(served) == TEST:
-                compiled.confined.close()
-                one_test.of_test(compiled.code, served)
+        while program is not None:
+            if server is not None and served is not None:
+                kind = server.serve(served)
+                if kind != UNHANDLED:
+                    if compiled is not None:
+                        compiled.confined.close()
+                    of_test(program[0], served, kind)
             head, data = frames.receive(channel)
             if "end" in head:
                 break
+            if compiled is None:
+                compiled = Compiled(
+                    code=program[0], files=program[1], ready=ready, confined=mmap.mmap(-1, 2)
+                )
             kept = one_test.run(channel, compiled, head, data, kept)
         if kept is not None:
             kept.close()
@@ -235,8 +262,8 @@ def _compile(
     head: frames.Head,
     n: int,
     proofs: dict[str, Callable[[bytes], bool]],
-) -> Compiled | None:
-    """Send whether the source compiles; None if not."""
+) -> tuple[types.CodeType, dict[str, bytes]] | None:
+    """Send whether the source compiles; return it and the program's files, or None if it does not."""
     body = frames.receive_body(channel, n)
     parts, start = [], 0
     for size in head["sizes"]:
@@ -249,12 +276,7 @@ def _compile(
     frames.send(
         channel, {"compiled": True, "shares": _holds(proofs.get(head.get("share") or ""), parts[0])}
     )
-    return Compiled(
-        code=code,
-        files=dict(zip(head["files"], parts[1:], strict=True)),
-        ready=ready,
-        confined=mmap.mmap(-1, 2),
-    )
+    return code, dict(zip(head["files"], parts[1:], strict=True))
 
 
 def _holds(proof: Callable[[bytes], bool] | None, source: bytes) -> bool:
@@ -276,7 +298,6 @@ def _holds(proof: Callable[[bytes], bool] | None, source: bytes) -> bool:
 
 def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
     """The compiled source, or why it does not compile."""
-    warnings.simplefilter("ignore")
     kinds = (
         (resource.RLIMIT_CPU, one_test.COMPILE_CPU_S),
         (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
@@ -293,7 +314,7 @@ def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
     return code
 
 
-def _alone(server: ForkServer, plan: Plan, confinement: Confinement) -> NoReturn:
+def _alone(server: ForkServer, plan: Plan, kind: int, confinement: Confinement) -> NoReturn:
     """In a test's process that is not yet confined: compile the program it came with, and run it."""
     try:
         source = fork_server.read_all(SOURCE_FD)
@@ -302,7 +323,7 @@ def _alone(server: ForkServer, plan: Plan, confinement: Confinement) -> NoReturn
             server.refuse(plan, code)
         else:
             server.confine(plan)
-            one_test.of_test(code, plan)
+            one_test.of_test(code, plan, kind)
     except BaseException:  # noqa: BLE001 - no exception may return into the zygote's frames
         traceback.print_exc()
         sys.stderr.flush()

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from coding_model_project.isolation import seccomp
 from coding_model_project.isolation.carried_source import PACKAGE, carried
-from coding_model_project.sandbox.embedded import fork_server
+from coding_model_project.sandbox.embedded import compiled_loop
 from coding_model_project.sandbox.fusion import wire
 
 MARK = "# coding_model_project.driver/2\n"
@@ -134,8 +134,8 @@ def _given(machine: str) -> bytes:
     given = {
         "sources": sources,
         "lean": _read("inside", "lean.py"),
-        "loop": fork_server.SOURCE.read_text("utf-8"),
-        "flags": list(fork_server.FLAGS),
+        "loop": compiled_loop.SOURCE.read_text("utf-8"),
+        "flags": list(compiled_loop.FLAGS),
         "filter": seccomp.program(machine).hex(),
         "own_pid": seccomp.OWN_PID,
     }

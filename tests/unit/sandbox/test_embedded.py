@@ -18,7 +18,7 @@ import pytest
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox import conformance, conformance_cases, embedded
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, tiers
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop, tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
 from tests.processes import below
@@ -41,7 +41,7 @@ def tier(request) -> Tier:
 
 @pytest.fixture(params=[True, False], ids=["compiled loop", "in Python"])
 async def sandbox(tier, request):
-    if request.param and fork_server.library() is None:
+    if request.param and compiled_loop.library() is None:
         pytest.skip("no C compiler is here")
     made = EmbeddedSandbox(workers=2, min_tier="rlimit", tier=tier, compiled_loop=request.param)
     async with made as sandbox:

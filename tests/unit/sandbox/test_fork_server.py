@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded import EmbeddedSandbox, fork_server, tiers
+from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop, tiers
 from coding_model_project.types import (
     Asserts,
     Call,
@@ -26,7 +26,7 @@ from tests.processes import below
 
 pytestmark = [
     pytest.mark.sandbox,
-    pytest.mark.skipif(fork_server.library() is None, reason="no C compiler is here"),
+    pytest.mark.skipif(compiled_loop.library() is None, reason="no C compiler is here"),
 ]
 
 LIMITS = Limits(cpu_s=1, wall_s=5, memory_mb=128, output_kb=64)
@@ -306,7 +306,7 @@ def test_a_host_with_many_files_open(tmp_path):
 
 
 async def test_a_compiled_loop_that_is_gone_is_done_without(monkeypatch):
-    monkeypatch.setattr(fork_server, "library", lambda: Path("/nonexistent.so"))
+    monkeypatch.setattr(compiled_loop, "library", lambda: Path("/nonexistent.so"))
     async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
         (execution,) = await sandbox.run(Program(source="print(1)"), [Stdin("")], LIMITS)
     assert execution.stdout == "1\n"
@@ -318,12 +318,12 @@ def test_a_user_without_a_home_has_it_too(monkeypatch):
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", home)
-    assert fork_server.library.__wrapped__() is not None
+    assert compiled_loop.library.__wrapped__() is not None
 
 
 def test_without_a_compiler_there_is_none(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert fork_server.library.__wrapped__() is None
+    assert compiled_loop.library.__wrapped__() is None
 
 
 def test_a_compiler_that_fails_is_done_without(monkeypatch, tmp_path):
@@ -332,5 +332,34 @@ def test_a_compiler_that_fails_is_done_without(monkeypatch, tmp_path):
     compiler.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert fork_server.library.__wrapped__() is None
+    assert compiled_loop.library.__wrapped__() is None
     assert list((tmp_path / "cache" / "coding_model_project").iterdir()) == []
+
+
+def test_nothing_that_the_forking_process_imports_runs_in_every_fork():
+    script = (
+        "import os\n"
+        "os.register_at_fork = lambda **handlers: print(handlers)\n"
+        "import coding_model_project.sandbox.embedded.zygote\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+async def test_a_program_finds_nothing_of_the_rehearsal():
+    source = (
+        "import sys, warnings\n"
+        "print(sorted(name for name in globals() if not name.startswith('__')))\n"
+        "print(sys.stdin is sys.__stdin__, sys.stdout is sys.__stdout__, sys.argv)\n"
+        "print(sys.modules['__main__'].__dict__ is globals(), 'solution' in sys.modules, __file__)\n"
+        "print(input(), [f[0] for f in warnings.filters if f[2] is Warning])\n"
+    )
+    async with EmbeddedSandbox(workers=1) as sandbox:
+        alone = await sandbox.run(Program(source=source), [Stdin("1 2")], LIMITS)
+        twice = await sandbox.run(Program(source=source), [Stdin("1 2"), Stdin("1 2")], LIMITS)
+    folder = "/tmp" if sandbox.tier is Tier.namespaces else ""
+    assert {execution.stdout for execution in [*alone, *twice]} == {
+        f"['sys', 'warnings']\nTrue True ['main.py']\nTrue False {folder}/main.py\n1 2 ['ignore']\n"
+    }
