@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 SET_UP := .venv/.complete
 
-.PHONY: setup demo pipeline test check types fast soak bench clean
+.PHONY: setup demo pipeline test check types fast soak bench bench-training clean
 
 setup: $(SET_UP)
 
@@ -58,6 +58,7 @@ soak: setup
 	@$(BIN)/python -m tests.soak.leaks
 	@$(BIN)/python -m tests.soak.verdicts
 	@$(BIN)/python -m tests.soak.fast_path
+	@$(BIN)/python -m tests.soak.humaneval_x
 	@$(BIN)/python -m tests.soak.judge_faults
 	@$(BIN)/python -m tests.soak.harbor_trials
 	@$(BIN)/python -m tests.soak.inspect_tasks
@@ -65,6 +66,9 @@ soak: setup
 
 bench: setup
 	@$(BIN)/python -m coding_model_project sandbox bench
+
+bench-training: setup
+	@$(BIN)/python -m tests.bench.training
 
 clean:
 	rm -rf .venv outputs data/tinycode

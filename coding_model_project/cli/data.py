@@ -13,6 +13,7 @@ from coding_model_project.cli.data_export_harbor import export_harbor
 from coding_model_project.cli.data_list import list_sets
 from coding_model_project.cli.data_pairs import pairs
 from coding_model_project.cli.data_preflight import preflight
+from coding_model_project.cli.data_rates import rates
 from coding_model_project.cli.data_repair_traces import repair_traces
 from coding_model_project.cli.data_rows import rows
 from coding_model_project.cli.data_select_tests import select_tests
@@ -24,6 +25,7 @@ EMBEDDED = ("tinycode", "tinyshell")
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
 app.command("list")(list_sets)
 app.command()(preflight)
+app.command()(rates)
 app.command()(rows)
 app.command()(dedup)
 app.command("select-tests")(select_tests)

@@ -55,6 +55,15 @@ def rows(
     order: Annotated[
         Path | None, typer.Option(help="Order training rows by this file of ids: a curriculum.")
     ] = None,
+    rates: Annotated[
+        Path | None, typer.Option(help="Keep training rows by these pass rates, from `data rates`.")
+    ] = None,
+    min_rate: Annotated[
+        float, typer.Option(help="Keep problems passed at least so often.", min=0.0, max=1.0)
+    ] = 0.0,
+    max_rate: Annotated[
+        float, typer.Option(help="Keep problems passed at most so often.", min=0.0, max=1.0)
+    ] = 1.0,
     max_prompt_tokens: Annotated[
         int | None, typer.Option(help="Leave out prompts of more than N tokens.")
     ] = None,
@@ -76,8 +85,10 @@ def rows(
     from coding_model_project.data.loaders.mapped import parse_map
     from coding_model_project.data.quality.test_order import read_orders
     from coding_model_project.data.training import mixing
+    from coding_model_project.data.training.rates import read_rates
     from coding_model_project.data.training.training_files import (
         Plan,
+        Rates,
         write_training_files,
     )
 
@@ -85,6 +96,8 @@ def rows(
         raise ConfigError("--max-prompt-tokens and --tokenizer go together")
     if order is not None and mixture is not None:
         raise ConfigError("--order and --mixture: a curriculum names its rows itself; give one")
+    if rates is None and (min_rate > 0 or max_rate < 1):
+        raise ConfigError("--min-rate, --max-rate: give the measured rates too, as --rates FILE")
     if tests is not None and use is not Use.train:
         raise ConfigError("--tests: rows to evaluate on keep all their tests; only --as train")
     plan = Plan(
@@ -94,6 +107,7 @@ def rows(
         mixture=mixing.parse_mixture(mixture) if mixture else None,
         size=size,
         order=tuple(mixing.read_order(order)) if order else None,
+        rates=Rates(read_rates(rates), min_rate, max_rate) if rates else None,
         max_prompt_tokens=max_prompt_tokens,
         tests=read_orders(tests) if tests else None,
         seed=seed,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum
 from importlib.resources import files
 from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import yaml
 
 from coding_model_project.configs.schema import ROOTS
 
@@ -33,6 +35,8 @@ class Preset:
 
     name: str
     meaning: str
+    keys: Mapping[str, Any]
+    """What it sets, by full key, as it is written."""
 
 
 def all_keys() -> tuple[Key, ...]:
@@ -43,12 +47,24 @@ def all_keys() -> tuple[Key, ...]:
 
 def presets() -> tuple[Preset, ...]:
     """What `experiment=NAME` can choose, by name; a file's comment says what it is for."""
-    found = [
-        Preset(name=file.name.removesuffix(".yaml"), meaning=_comment(file.read_text("utf-8")))
+    texts = {
+        file.name.removesuffix(".yaml"): file.read_text("utf-8")
         for file in files("coding_model_project.configs").joinpath("experiment").iterdir()
         if file.name.endswith(".yaml")
+    }
+    found = [
+        Preset(name=name, meaning=_comment(text), keys=dict(_leaves(yaml.safe_load(text) or {})))
+        for name, text in texts.items()
     ]
     return tuple(sorted(found, key=lambda preset: preset.name))
+
+
+def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def render() -> str:
@@ -135,7 +151,8 @@ folder has the configuration it was started with: `config.yaml`.
 ## Presets
 
 `python -m recipes.grpo experiment=NAME` changes what the hardware profile chose. Several go together, the
-later ones win: `'experiment=[dapo,quick]'`.
+later ones win: `'experiment=[dapo,quick]'`. Two that choose different losses or rewards are refused
+together.
 
 | `experiment=` | what it does |
 |---|---|

@@ -18,6 +18,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.config_key import key
+from coding_model_project.configs.training import TrainingConfig
 from coding_model_project.episodes.bash_config import BashConfig
 from coding_model_project.episodes.repair_config import RepairConfig
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
@@ -97,6 +98,7 @@ class CodingConfig:
         "Markdown code block (instruction-tuned models).",
     )
     reward: RewardConfig = field(default_factory=RewardConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
     repair: RepairConfig = field(default_factory=RepairConfig)
     bash: BashConfig = field(default_factory=BashConfig)
     harbor: HarborConfig = field(default_factory=HarborConfig)

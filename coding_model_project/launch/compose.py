@@ -15,7 +15,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from coding_model_project.configs import schema
+from coding_model_project.configs import reference, schema
 from coding_model_project.errors import ConfigError
 from coding_model_project.install import how_to_install
 from coding_model_project.launch.device import count_gpus
@@ -85,7 +85,32 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
     if added and (unknown := _unknown_key(name, overrides)):  # Hydra adds it to our tree, too
         raise ConfigError(unknown)
     _refuse_other_types(name, overrides, config)
+    _refuse_rival_presets(overrides)
     return config
+
+
+_ONE_CHOICE = ("actor_rollout_ref.actor.", "coding.reward.kind")
+"""Beginnings of keys that make a preset what it is: half of one and half of another is neither."""
+
+
+def _refuse_rival_presets(overrides: list[str]) -> None:
+    """Refuse presets that choose different losses or rewards.
+
+    Raises:
+        ConfigError: names the key and both presets.
+    """
+    chosen = next((one for one in reversed(overrides) if one.startswith("experiment=[")), "")
+    names = re.findall(r"\w+", chosen.partition("=")[2])
+    presets = {preset.name: preset.keys for preset in reference.presets()}
+    set_by: dict[str, tuple[str, Any]] = {}
+    for name in names:
+        for key, value in presets.get(name, {}).items():
+            other, before = set_by.setdefault(key, (name, value))
+            if before != value and key.startswith(_ONE_CHOICE):
+                raise ConfigError(
+                    f"{chosen}: {other} sets {key}={before} and {name} sets {value}: choose one of them, "
+                    "and set single keys of the other after it"
+                )
 
 
 def _refuse_other_types(name: str, overrides: list[str], config: DictConfig) -> None:

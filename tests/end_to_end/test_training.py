@@ -128,6 +128,75 @@ def test_what_cannot_be_judged_is_left_out_and_a_dead_engine_ends_the_run(world,
     assert list(tmp_path.glob("wandb/offline-run-*"))
 
 
+def test_stable_replaces_and_masks_within_limits_and_a_guard_ends_the_run(world, tmp_path, in_ray):
+    """A random model's groups agree, all wrong, and its responses run into the limit."""
+    with pytest.raises(
+        TrainingError, match=r"coding\.training\.guards\.max_mismatch=-1 for 2 steps"
+    ):
+        train(
+            "grpo",
+            [
+                *world.overrides(tmp_path),
+                "experiment=stable",
+                "coding.training.guards={max_mismatch:-1,patience:2}",
+                "trainer.save_freq=-1",
+            ],
+        )
+    steps = metrics(tmp_path)
+    assert [step["guard/max_mismatch"] for step in steps] == [1, 2]
+    for step in steps:
+        assert step["training/filter_lifted"] == 1
+        assert step["training/resampled_prompts"] >= 3 * 4
+        assert 0.9 < step["rollout_corr/rollout_is_mean"] < 1.1
+        assert step["response_length/mean"] > 1  # of the masked ones too
+    # None where all are cut off, as chance has it.
+    assert 0 < max(step["training/truncated_left_out"] for step in steps) < 1
+
+
+@pytest.mark.soak  # each takes a loss that verl registers, which `test_verl_validates` looks up
+@pytest.mark.parametrize("preset", ["dr_grpo", "gspo", "cispo", "dapo"])
+def test_each_preset_trains_two_steps(preset, world, tmp_path, in_ray):
+    train(
+        "grpo",
+        [
+            *world.overrides(tmp_path),
+            f"experiment={preset}",
+            "coding.training.max_resampling=1",
+            "trainer.total_training_steps=2",
+            "trainer.save_freq=-1",
+        ],
+    )
+    steps = [row for row in metrics(tmp_path) if "actor/pg_loss" in row]
+    assert len(steps) == 2
+    assert all(step["actor/grad_norm"] >= 0 for step in steps)
+
+
+def test_grpo_trains_an_adapter_and_exports_the_merged_model(world, tmp_path, in_ray):
+    train(
+        "grpo",
+        [
+            *world.overrides(tmp_path),
+            "experiment=lora",
+            "actor_rollout_ref.model.lora.merge=true",
+            "actor_rollout_ref.actor.fsdp_config.param_offload=false",
+            "trainer.total_training_steps=2",
+            "trainer.save_freq=2",
+        ],
+    )
+    steps = [row for row in metrics(tmp_path) if "actor/pg_loss" in row]
+    assert len(steps) == 2
+    assert all(abs(step["actor/ppo_kl"]) < 1e-3 for step in steps)  # the rollout has the adapter too
+    file = tmp_path / "checkpoints/global_step_2/actor/huggingface/model.safetensors"
+    names = file.read_bytes()[:20_000]
+    assert b"model.layers.0.mlp.up_proj.weight" in names
+    assert b"lora_A" not in names
+
+
+def test_an_adapter_beside_the_model_is_refused_without_an_accelerator(world, tmp_path):
+    with pytest.raises(ConfigError, match=r"lora\.merge=true"):
+        train("grpo", [*world.overrides(tmp_path), "experiment=lora"])
+
+
 @pytest.mark.soak  # the engine's death above takes the same way
 def test_a_dead_reward_worker_ends_the_run(world, tmp_path, in_ray):
     killed_at: list[float] = []

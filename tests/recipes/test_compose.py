@@ -159,6 +159,28 @@ def test_presets_are_what_they_are_called():
     assert grpo("experiment=quick").trainer.val_before_train is False
 
 
+@pytest.mark.parametrize(
+    ("presets", "key"),
+    [
+        ("gspo,cispo", "actor_rollout_ref.actor.policy_loss.loss_mode"),
+        ("dapo,dr_grpo", "actor_rollout_ref.actor.loss_agg_mode"),
+        ("dense,sparse", "coding.reward.kind"),
+    ],
+)
+def test_presets_that_choose_different_losses_or_rewards_are_refused_together(presets, key):
+    with pytest.raises(ConfigError) as caught:
+        compose_recipe("grpo", [f"experiment=[{presets}]", "hardware=cpu"])
+    for word in (key, *presets.split(",")):
+        assert word in str(caught.value)
+
+
+def test_presets_of_different_things_go_together():
+    config = composed("grpo", "hardware=cpu", "experiment=[stable,dense,quick]")
+    assert config.coding.training.mask_truncated
+    assert config.coding.reward.kind == "dense"
+    assert config.trainer.total_training_steps == 4
+
+
 def test_an_unknown_preset_names_the_choices():
     with pytest.raises(ConfigError) as caught:
         compose_recipe("grpo", ["experiment=fast", "hardware=cpu"])

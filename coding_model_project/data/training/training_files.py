@@ -22,6 +22,7 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
 from coding_model_project.data.training.mixing import CountTokens
+from coding_model_project.data.training.rates import within
 from coding_model_project.data.training.rows import (
     VerlRow,
     refuse_training,
@@ -42,6 +43,15 @@ class RowKind(StrEnum):
     sft = "sft"
 
 
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Measured pass rates by a problem's id, and the bounds of those to train on."""
+
+    by_id: Mapping[str, float]
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How to make rows of problems."""
@@ -54,6 +64,8 @@ class Plan:
     size: int | None = None
     order: tuple[str, ...] | None = None
     """Ids of the training rows in their order; None shuffles them."""
+    rates: Rates | None = None
+    """Of training problems; those to evaluate on stay."""
     max_prompt_tokens: int | None = None
     tests: Mapping[str, TestOrder] | None = None
     """Of training problems, which tests to keep; those to evaluate on keep all."""
@@ -100,6 +112,9 @@ def write_training_files(
         raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}")
     files = _by_file(usable, plan)
     if "train" in files:
+        if (rates := plan.rates) is not None:
+            files["train"], out_of = within(files["train"], rates.by_id, rates.low, rates.high)
+            left_out |= out_of
         n_before = len(files["train"])
         files["train"] = _arranged(files["train"], plan)
         what = "not in the order" if plan.order is not None else "beyond its share of the mixture"
@@ -172,6 +187,7 @@ def _settings(plan: Plan) -> dict[str, Any]:
         "use": str(plan.use),
         "mixture": dict(plan.mixture) if plan.mixture else None,
         "size": plan.size,
+        "rates": [plan.rates.low, plan.rates.high] if plan.rates else None,
         "ordered": plan.order is not None,
         "max_prompt_tokens": plan.max_prompt_tokens,
         "tests_chosen_of": None if plan.tests is None else len(plan.tests),

@@ -49,6 +49,12 @@ def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
     _check_divides(
         config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
     )
+    model = config.actor_rollout_ref.model
+    if config.trainer.device == "cpu" and model.lora_rank and not model.lora.merge:
+        raise ConfigError(
+            "actor_rollout_ref.model.lora.merge=false: without an accelerator vLLM takes no adapters: "
+            "set actor_rollout_ref.model.lora.merge=true"
+        )
     if config.trainer.max_actor_ckpt_to_keep == 1:
         raise ConfigError(
             "trainer.max_actor_ckpt_to_keep=1: verl deletes the old checkpoint before the new one is "

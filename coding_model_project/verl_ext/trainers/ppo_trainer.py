@@ -18,7 +18,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from coding_model_project.errors import SandboxError
+from coding_model_project.errors import SandboxError, TrainingError
 from coding_model_project.harbor.integrity import NotIsolatedError
 from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.repair_checks import has_episodes
@@ -26,7 +26,9 @@ from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import count, last_reason
 from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
+from coding_model_project.verl_ext.trainers import resampling
 from coding_model_project.verl_ext.trainers.generated import generated_tokens
+from coding_model_project.verl_ext.trainers.guards import Guards
 from coding_model_project.verl_ext.trainers.step_metrics import (
     CLOCK_KEYS,
     bash_metrics,
@@ -39,6 +41,7 @@ from coding_model_project.verl_ext.trainers.step_samples import (
     trained_samples,
     validated_samples,
 )
+from coding_model_project.verl_ext.trainers.truncated import left_out
 from coding_model_project.verl_ext.trainers.verl_checkpoints import CodingCheckpoints
 
 _POLL_S = 0.05
@@ -67,6 +70,7 @@ class CodingTrainer(PPOTrainerSync):
         self._log_dir = self._run.log_dir(len(self._run.attempts()))
         self._samples = SampleLog(config)
         self._validated: tuple[list[str], list[str], list[float]] = ([], [], [])
+        self._guards = Guards(config.coding.training.guards)
         self._generated_before: int | None = None
         self._generated: int | None = None
 
@@ -75,6 +79,9 @@ class CodingTrainer(PPOTrainerSync):
         if type(buffer) is ReplayBuffer:  # a user's own sampler keeps its own rhythm
             # verl looks for finished trajectories every 2 s; a tiny model's step is shorter.
             buffer.poll_interval = min(buffer.poll_interval, _POLL_S)
+            allowed = self.config.coding.training.max_resampling
+            if allowed and buffer.filter_groups_metric is not None:
+                resampling.cap(buffer, allowed * self.config.data.train_batch_size)
         sample = buffer.sample
 
         def some(*args: Any, **kwargs: Any) -> Any:
@@ -141,6 +148,12 @@ class CodingTrainer(PPOTrainerSync):
         self._stop_on_outage(lost / self._expected_samples, "this step's")
         return super()._balance_batch(batch, metrics, *args, **kwargs)
 
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        batch = super()._compute_old_log_prob(batch, metrics)
+        if "actor/entropy" not in metrics:  # bypass mode: verl's comes from what it did not compute
+            metrics["actor/entropy"] = _sampled_entropy(batch)
+        return batch
+
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """verl's, but a sample that is left alone of its group by an outage teaches nothing.
 
@@ -154,6 +167,14 @@ class CodingTrainer(PPOTrainerSync):
             fields = tq.kv_batch_get(**place, select_fields=["advantages", "returns"])
             tq.kv_batch_put(**place, fields=fields.apply(torch.zeros_like))
         return batch
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if not self.config.coding.training.mask_truncated:
+            return super()._update_actor(batch, metrics)
+        ends = {self.tokenizer.eos_token_id, self.tokenizer.pad_token_id} - {None}
+        with left_out(batch, self.config.data.max_response_length, ends) as share:
+            metrics["training/truncated_left_out"] = share
+            return super()._update_actor(batch, metrics)
 
     @property
     def _expected_samples(self) -> int:
@@ -191,6 +212,13 @@ class CodingTrainer(PPOTrainerSync):
         if self._generated is not None and self._generated_before is not None:
             metrics["rollout/generated_tokens"] = self._generated - self._generated_before
         self._samples.step(self.global_steps, "train", samples, self.logger.logger)
+        metrics.update(self._guards.check(metrics))
+        try:
+            self._guards.end(metrics, self.global_steps)
+        except TrainingError:
+            logged = {key: value for key, value in metrics.items() if not key.startswith("_")}
+            self.logger.log(data=logged, step=self.global_steps)
+            raise
 
     def _maybe_log_val_generations(
         self, inputs: list[str], outputs: list[str], scores: list[float]
@@ -259,6 +287,15 @@ class CodingTrainer(PPOTrainerSync):
         """End this process from any thread; the driver reports the reason and cleans up."""
         (self._log_dir / FATAL).write_text(reason + "\n")
         os._exit(3)
+
+
+def _sampled_entropy(batch: Any) -> float:
+    """Return the mean of -log p over the tokens of a step, which estimates their entropy."""
+    names = ["old_log_probs", "response_mask"]
+    place = {"keys": batch.keys, "partition_id": batch.partition_id}
+    fields: Any = tq.kv_batch_get(**place, select_fields=names)
+    log_probs, mask = (fields[name].values() for name in names)
+    return float(-(log_probs * mask).sum() / mask.sum().clamp(min=1))
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from coding_model_project.data.training.mixing import (
 from coding_model_project.data.training.training_files import Plan, RowKind, write_training_files
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem, Stdin, Test
+from tests.synthetic_evaluations import write_evaluation
 
 
 def problem(name, split="train", **fields):
@@ -190,3 +191,62 @@ def test_test_only_sets_are_refused_by_name_and_written_for_evaluation(tmp_path,
     assert "test only" in capsys.readouterr().err
     assert cli.main([*command, "--as", "validation"]) == 0
     assert ids(tmp_path / "out" / "rl_validation.parquet") == ["humaneval/1"]
+
+
+OUTCOMES = {
+    "mine/0": [True, True, True, True],
+    "mine/1": [True, True, False, None],
+    "mine/2": [False, True, False, False],
+    "mine/3": [False, False, False, False],
+}
+
+
+def rows_within(tmp_path, *options):
+    write_problems(tmp_path / "p.jsonl", MINE)
+    command = ["data", "rows", f"mine={tmp_path / 'p.jsonl'}", "--out", str(tmp_path / "out")]
+    return cli.main([*command, "--json", *map(str, options)])
+
+
+def test_rates_of_an_evaluation_choose_and_order_what_trains(tmp_path, capsys):
+    evaluation, rates = write_evaluation(tmp_path / "eval", OUTCOMES), tmp_path / "rates.jsonl"
+    assert cli.main(["data", "rates", str(evaluation), "--out", str(rates)]) == 0
+    assert "4 problems, 3.75 samples each" in capsys.readouterr().out
+    measured = [json.loads(line) for line in rates.read_text().splitlines()]
+    assert [rate["id"] for rate in measured] == ["mine/0", "mine/1", "mine/2", "mine/3"]
+    assert (measured[1]["passed"], measured[1]["judged"]) == (
+        2,
+        3,
+    )  # what was ungradable is in no rate
+    assert measured[3]["low"] == 0
+    assert measured[3]["high"] == pytest.approx(0.4899, abs=1e-4)  # Wilson's for 0 of 4
+    assert rows_within(tmp_path, "--rates", rates, "--min-rate", 0.1, "--max-rate", 0.9) == 0
+    assert sorted(ids(tmp_path / "out/rl_train.parquet")) == ["mine/1", "mine/2"]
+    left_out = json.loads(capsys.readouterr().out.splitlines()[-1])["left_out"]
+    assert left_out == {"no measured rate": 4, "rate not within 0.1 to 0.9": 2}
+    assert rows_within(tmp_path, "--order", rates) == 0
+    assert ids(tmp_path / "out/rl_train.parquet") == ["mine/0", "mine/1", "mine/2", "mine/3"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "said"),
+    [
+        ('{"id": "mbpp/1", "rate": 0.5}', (), "another data set: it has mbpp/1"),
+        ('{"id": "mine/1", "rate": 0.5}', ("--min-rate", 0.9), "no problem has a rate from 0.9"),
+        ('{"id": "mine/1"}', (), "rates.jsonl:1: no object with id and rate"),
+    ],
+)
+def test_rates_that_do_not_fit_are_refused(lines, options, said, tmp_path, capsys):
+    (tmp_path / "rates.jsonl").write_text(lines)
+    assert rows_within(tmp_path, "--rates", tmp_path / "rates.jsonl", *options) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_bounds_without_rates_are_refused(tmp_path, capsys):
+    assert rows_within(tmp_path, "--max-rate", 0.5) == 2
+    assert "--rates FILE" in capsys.readouterr().err
+
+
+def test_rates_of_two_models_are_not_mixed(tmp_path, capsys):
+    folders = [write_evaluation(tmp_path / m, OUTCOMES, model=m) for m in ("a", "b")]
+    assert cli.main(["data", "rates", *map(str, folders), "--out", str(tmp_path / "r")]) != 0
+    assert "rates of several models in one file: a, b" in capsys.readouterr().err

@@ -1,0 +1,97 @@
+"""How often a model passes each problem, as measured: to train on those it can learn from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.extras import extra
+from coding_model_project.types import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Of one problem: the judged samples, and how many of them every hidden test accepts."""
+
+    id: str
+    passed: int
+    judged: int
+    rate: float
+    low: float
+    high: float
+    """Bounds of the 95% interval of Wilson (1927), which holds for few samples too."""
+
+    @classmethod
+    def of(cls, problem: str, passed: int, judged: int) -> Rate:
+        """The rate of so many passes in `judged` samples, of which there must be one."""
+        with extra("stats"):
+            from scipy import stats
+        bounds: Any = stats.binomtest(passed, judged).proportion_ci(method="wilson")
+        return cls(
+            id=problem,
+            passed=passed,
+            judged=judged,
+            rate=passed / judged,
+            low=float(bounds.low),
+            high=float(bounds.high),
+        )
+
+
+def write_rates(path: Path, rates: Sequence[Rate]) -> None:
+    """Write a line of JSON for each problem, the easiest first: an order too (`data rows --order`)."""
+    easiest_first = sorted(rates, key=lambda rate: (-rate.rate, rate.id))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text("".join(f"{json.dumps(asdict(rate))}\n" for rate in easiest_first))
+    partial.replace(path)
+
+
+def read_rates(path: Path) -> dict[str, float]:
+    """The pass rate of each problem by its id.
+
+    Raises:
+        ConfigError: the file is missing or no file of rates.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"--rates: {path}: {error.strerror}; `data rates` writes one") from error
+    rates = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            rates[str(row["id"])] = float(row["rate"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"--rates: {path}:{number}: no object with id and rate") from error
+    return rates
+
+
+def within(
+    problems: Sequence[Problem], rates: Mapping[str, float], low: float, high: float
+) -> tuple[list[Problem], dict[str, int]]:
+    """Keep problems whose pass rate is from `low` to `high`, both included.
+
+    Returns:
+        The problems, and how many are left out by reason.
+
+    Raises:
+        ConfigError: no problem has a rate, as with a file of another data set.
+    """
+    known = [problem for problem in problems if problem.id in rates]
+    if not known:
+        of = next(iter(rates), "nothing")
+        raise ConfigError(
+            f"--rates: a file of another data set: it has {of} and {len(rates) - 1} others, and none of "
+            f"{problems[0].id} and its kind"
+        )
+    kept = [problem for problem in known if low <= rates[problem.id] <= high]
+    if not kept:
+        raise ConfigError(f"--min-rate, --max-rate: no problem has a rate from {low} to {high}")
+    return kept, {
+        "no measured rate": len(problems) - len(known),
+        f"rate not within {low} to {high}": len(known) - len(kept),
+    }

@@ -1,0 +1,55 @@
+"""GRPO steps of TRL's own trainer on tinycode, for `tests.bench.training`: prints each step's seconds.
+
+    PYTHONPATH=.venv/opt/trl python tests/bench/trl_steps.py MODEL FOLDER STEPS
+
+A program of its own, because verl takes another path where it can import trl.
+"""
+
+import json
+import sys
+import time
+
+from datasets import Dataset
+from transformers import TrainerCallback, set_seed
+from trl import GRPOConfig, GRPOTrainer
+
+import coding_model_project as cmp
+from coding_model_project.integrations.trl import CodeReward, rows
+
+PROMPTS, GENERATIONS, TOKENS = 32, 8, 96
+AT_ONCE = 64
+"""Sequences of a forward pass: faster here than 32 and 256."""
+
+
+class Clock(TrainerCallback):
+    """Prints the wall seconds of each step."""
+
+    def on_step_begin(self, *_args, **_kwargs):
+        self.began = time.monotonic()
+
+    def on_step_end(self, *_args, **_kwargs):
+        print(json.dumps({"step_s": time.monotonic() - self.began}), flush=True)
+
+
+def main(model, folder, steps):
+    set_seed(1)
+    problems = cmp.load("tinycode", split="train")
+    trainer = GRPOTrainer(
+        model,
+        reward_funcs=CodeReward(problems, kind="sparse", bare=True),
+        args=GRPOConfig(
+            output_dir=folder, max_steps=int(steps), num_generations=GENERATIONS,
+            per_device_train_batch_size=AT_ONCE,
+            gradient_accumulation_steps=PROMPTS * GENERATIONS // AT_ONCE,
+            max_completion_length=TOKENS, learning_rate=2e-4, logging_steps=1, report_to=[],
+            save_strategy="no", use_cpu=True, bf16=False, gradient_checkpointing=False,
+            disable_tqdm=True, model_init_kwargs={"dtype": "float32"},
+        ),
+        train_dataset=Dataset.from_list(rows(problems, bare=True)),
+        callbacks=[Clock()],
+    )  # fmt: skip
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
