@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from coding_model_project.types import Opaque, Plain
+from coding_model_project.plain import Opaque, Plain
 
 MAX_DEPTH = 100
 _EXACT_INT = 2**53

@@ -13,29 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 
-Plain = (
-    None
-    | bool
-    | int
-    | float
-    | complex
-    | str
-    | bytes
-    | list["Plain"]
-    | tuple["Plain", ...]
-    | dict["Plain", "Plain"]
-    | set["Plain"]
-    | frozenset["Plain"]
-)
-"""Exact built-in types: all that may cross from a sandbox. Anything else arrives as `Opaque`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """Stands for a value that is not plain data, by the name of its type. Equal to nothing expected."""
-
-    type_name: str
-
+from coding_model_project.plain import Opaque, Plain
 
 # ── running a program ─────────────────────────────────────────────────────────────────────────────
 
@@ -236,7 +214,7 @@ class Problem:
             comparison: how standard output is compared: "tokens" (by words), "lines" or "exact".
             atol: the absolute tolerance of floats, in "tokens" and in values of calls.
             rtol: the relative tolerance of the same; a float may differ by either.
-            language: "python", "cpp", "javascript" or "bash".
+            language: "python", "cpp", "javascript", "java", "go", "rust" or "bash".
         """
         import hashlib  # here, since the sandbox's processes import this module and must stay small
 

@@ -26,17 +26,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coding_model_project.codec import MAX_DEPTH
 from coding_model_project.errors import DataError
-from coding_model_project.types import Opaque, Plain, Problem
+from coding_model_project.plain import Opaque, Plain
+
+if TYPE_CHECKING:
+    from coding_model_project.types import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """The distance from an expected float that is accepted."""
+class Tolerance(NamedTuple):
+    """The distance from an expected float that is accepted.
+
+    No dataclass, as `plain` says.
+    """
 
     atol: float = 1e-6
     rtol: float = 1e-6

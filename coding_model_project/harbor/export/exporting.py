@@ -3,8 +3,8 @@
     instruction.md   the statement, and the file and names that are asked for; no hidden test
     environment/     a plain Python image
     solution/        the first gold program as a file, and solve.sh, which copies it
-    tests/           cases.json with expected outputs, and judge.zip, the source of the rules they are
-                     held against: modules of this package
+    tests/           cases.json with expected outputs, and judge.zip, the rules they are held against:
+                     modules of this package as source and byte code
 
 The verifier runs in an environment of its own and gets nothing from the agent's but the program.
 """
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import io
 import json
+import marshal
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,9 @@ cp -- "$(dirname -- "$0")/solution.py" {program}
 _TEST = """#!/bin/bash
 # Judges {program} and writes the reward; needs Python 3.11 or later and no network.
 tests="$(dirname -- "$0")"
-exec python3 -I -B -c 'import sys; sys.path.insert(0, sys.argv[1])
-from coding_model_project.harbor.export.verifier import main; main(sys.argv[2:])' \\
+exec env -i PATH="$PATH" PYTHONHASHSEED=0 LC_ALL=C.UTF-8 python3 -s -P -B -c 'import gc, sys
+gc.disable(); sys.path.insert(0, sys.argv[1])
+from coding_model_project.harbor.export.verifier import main; del sys.path[0]; main(sys.argv[2:])' \\
     "$tests/judge.zip" "$tests/cases.json" {program} /logs/verifier
 """
 
@@ -192,7 +195,17 @@ def _judge() -> bytes:
         for path, source in carried(_JUDGE).items():
             entry = zipfile.ZipInfo(path)  # of 1980, whoever makes it and when
             archive.writestr(entry, source, zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(f"{path}c")
+            archive.writestr(entry, _byte_code(path, source.encode()), zipfile.ZIP_DEFLATED)
     return content.getvalue()
+
+
+def _byte_code(path: str, source: bytes) -> bytes:
+    """A module's byte code, which its own version of Python loads, unchecked; others take the source."""
+    code = compile(source, f"<{path}>", "exec", dont_inherit=True, optimize=0)
+    is_hashed = (1).to_bytes(4, "little")
+    # Format 2 has no references, whose presence depends on what else holds a constant.
+    return MAGIC_NUMBER + is_hashed + source_hash(source) + marshal.dumps(code, 2)
 
 
 def check_new(out: Path) -> None:

@@ -1,6 +1,4 @@
-"""In an exported task: one process of `verifier`, which runs a program, calls it, or tests it.
-
-    inner MODE CPU_S MEMORY_MB OUTPUT_KB DESCRIPTOR...
+"""In an exported task: a process of one test, which runs a program, calls it, or tests it.
 
 The program's own process knows neither expected values nor tests. What each mode reads and answers is in
 `sandbox.embedded.run_program` and `sandbox.embedded.asserts`.
@@ -8,61 +6,82 @@ The program's own process knows neither expected values nor tests. What each mod
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import os
 import resource
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
+from typing import NoReturn
 
+from coding_model_project.harbor.export import kernel
+from coding_model_project.harbor.export.forker import Job, Request
 from coding_model_project.sandbox.embedded import asserts, run_program
 
-FIRST_DESCRIPTOR = 3
 PROGRAM_FILE = "solution.py"
-_PR_SET_DUMPABLE = 4
 _AGENTS = "/.verifier/agent"
 """In a room: this process is no verifier's from now on (`harbor.rooms.witness.DROP`)."""
 _SYNTAX_ERROR = 1
 
 
-def main(arguments: list[str]) -> None:
-    """Run one mode; the process ends in it."""
-    mode, *numbers = arguments
-    if mode == "nothing":  # asked whether this can be started
-        return
-    cpu_s, memory_mb, output_kb, *descriptors = numbers
-    for place, descriptor in enumerate(map(int, descriptors), FIRST_DESCRIPTOR):
-        os.dup2(descriptor, place)
-        os.close(descriptor)
+def prepare(job: Job) -> Callable[[], NoReturn]:
+    """Confine this process, which the forker has forked.
+
+    Returns:
+        What runs the program or its tests, and ends the process.
+    """
+    request, mode = job.request, job.process.mode
+    is_program = mode != "tests"
+    os.setsid()
+    kernel.watch_children(watching=False)
+    _take(job.process.places, job.descriptors)
+    os.chdir(request.folder)
+    if is_program:
+        if job.is_nobody:
+            kernel.become_nobody()
+        kernel.hide(hidden=False)
     with suppress(OSError):  # here where nobody watches verifiers
         os.close(os.open(_AGENTS, os.O_RDONLY))
-    if mode == "tests":
-        hide()
-        asked = json.load(sys.stdin)
-        sources = [source.encode() for source in asked["sources"]]
-        asserts.run_all(sources, asked["entry_point"], asked["max_bytes"])
-    seconds = math.ceil(float(cpu_s))
+    if is_program:
+        kernel.drop_capabilities()
+        _limit(request)
+    return _body(mode, job.source)
+
+
+def _take(places: Sequence[int], descriptors: list[int]) -> None:
+    """Give descriptors their numbers, all of which are smaller than theirs, and close all others."""
+    for place, descriptor in zip(places, descriptors, strict=True):
+        os.dup2(descriptor, place)
+    for descriptor in range(3, max(descriptors) + 1):
+        if descriptor not in places:
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+def _limit(request: Request) -> None:
+    seconds = math.ceil(request.cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    memory, longest = int(memory_mb) << 20, (int(output_kb) + 1) << 10
+    memory, longest = request.memory_mb << 20, (request.output_kb + 1) << 10
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (longest, longest))
-    source = Path(PROGRAM_FILE).read_bytes()
+
+
+def _body(mode: str, source: bytes) -> Callable[[], NoReturn]:
+    if mode == "tests":
+        asked = json.load(sys.stdin)
+        sources = [source.encode() for source in asked["sources"]]
+        return partial(asserts.run_all, sources, asked["entry_point"], asked["max_bytes"])
     try:
         code = compile(source, PROGRAM_FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - for people
         sys.exit(_SYNTAX_ERROR)
     if mode == "script":
-        sys.argv[1:] = []
-        run_program.run_script(code)
+        return partial(run_program.run_script, code)
     if mode == "call":
         asked = json.load(sys.stdin)
-        run_program.run_call(code, asked["call"], json.dumps(asked["args"]).encode())
-    run_program.run_callee(code)
-
-
-def hide() -> None:
-    """Keep other processes of this user out of this one's memory."""
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        arguments = json.dumps(asked["args"]).encode()
+        return partial(run_program.run_call, code, asked["call"], arguments)
+    return partial(run_program.run_callee, code)

@@ -3,44 +3,33 @@
     check CASES SOLUTION LOGS      reads cases.json and the program, writes reward.json and reward.txt
 
 Each test runs the program in a process of its own, by another user where this one may choose, with
-nothing but the test's input. The answers are compared here. The cases leave the disk before anything
-runs, and whatever the program started is ended before a reward is written. Needs Python 3.11 and no
-network; runs nothing else of the package.
+nothing but the test's input. These processes are forked by one that has never seen the cases (`forker`),
+so Python starts once. The answers are compared here. The cases leave the disk before anything runs, and
+whatever the program started is ended before a reward is written. Needs Python 3.11 and no network; runs
+nothing else of the package.
 """
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
+import atexit
 import json
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TypeVar
 
 from coding_model_project.codec import from_json
 from coding_model_project.grading.compare import Tolerance, same_output, same_value
-from coding_model_project.harbor.export.inner import PROGRAM_FILE, hide
+from coding_model_project.harbor.export import forker, inner, kernel
+from coding_model_project.harbor.export.forker import Forker, Job, Lost, Process, Request
 from coding_model_project.sandbox.embedded.answers import decode
 
-_ENV = {"PATH": os.defpath, "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
-_IMPORT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from coding_model_project.harbor.export.inner import main; "
-    "del sys.path[0]; main(sys.argv[2:])"
-)
-_START = [sys.executable, "-s", "-P", "-B", "-c", _IMPORT, str(Path(__file__).parents[3])]
-"""How `inner` is started, which finds this package where it lies here."""
-_NOBODY = 65534
-_PR_SET_CHILD_SUBREAPER = 36
-_HIGH = 20
-"""Descriptors for children are numbered from here, out of the way of those they will have there."""
+_Made = TypeVar("_Made")
+
+_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+"""Where a test's folder and files may be; the first that can be written to."""
 _ADDRESS_MB = 512
 """Address space on top of a problem's memory: the interpreter's, and what is mapped and never used."""
 _PROGRAM_BYTES = 4 << 20
@@ -48,38 +37,60 @@ _CPU_GRACE = 2
 """A task runs on machines that the problem's limits were not measured on."""
 
 
-def main(arguments: list[str]) -> None:
-    """Judge, and write the reward.
+def main(arguments: list[str]) -> NoReturn:
+    """Judge, write the reward and end the process.
 
     Without a reward file Harbor records an error, as it should where this fails to judge.
     """
-    cases_file, solution, logs = map(Path, arguments)
-    cases = json.loads(cases_file.read_bytes())
-    cases_file.unlink()
-    hide()
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    if solution.is_file() and solution.stat().st_size <= _PROGRAM_BYTES:
-        reasons = list(_judged(cases, solution.read_bytes()))
+    cases_file, solution, logs = arguments
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    source = _program(solution)
+    started = forker.start(source) if source is not None else None
+    if isinstance(started, Job):
+        inner.prepare(started)()
+    kernel.hide()
+    kernel.adopt_orphans()
+    with open(cases_file, "rb") as file:
+        cases = json.loads(file.read())
+    os.unlink(cases_file)
+    if source is not None and started is not None:
+        reasons = list(_judged(cases, source, started))
+        started.end()
     else:
         print(f"{solution} is missing or too large")  # noqa: T201 - goes to test-stdout.txt
         reasons = ["no program"] * len(cases["tests"])
-    _end_children()
     n_passed = sum(reason is None for reason in reasons)
     for number, reason in enumerate(reasons):
         if reason is not None:
             print(f"test {number}: {reason}")  # noqa: T201
     print(f"{n_passed} of {len(reasons)} tests passed")  # noqa: T201
     reward = float(n_passed == len(reasons))
+    os.makedirs(logs, exist_ok=True)
     _write(
-        logs / "reward.json", json.dumps({"reward": reward, "pass_rate": n_passed / len(reasons)})
+        f"{logs}/reward.json", json.dumps({"reward": reward, "pass_rate": n_passed / len(reasons)})
     )
-    _write(logs / "reward.txt", f"{reward}\n")
+    _write(f"{logs}/reward.txt", f"{reward}\n")
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(0)  # to free what is left takes longer than a test
 
 
-def _judged(cases: Mapping[str, Any], source: bytes) -> Iterator[str | None]:
-    """Per test, why it failed, or None."""
+def _program(path: str) -> bytes | None:
+    """The program; None if there is none that could be judged."""
+    if not os.path.isfile(path) or os.path.getsize(path) > _PROGRAM_BYTES:
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _judged(cases: Mapping[str, Any], source: bytes, started: Forker) -> Iterator[str | None]:
+    """Per test, why it failed, or None.
+
+    Raises:
+        Lost: processes can no longer be forked, for a reason that the program cannot cause.
+    """
     ends = time.monotonic() + cases["budget_s"]
-    runner = _Runner(source, cases)
+    runner = _Runner(source, cases, started)
     for tests in _together(cases):
         left = ends - time.monotonic()
         if left <= 0:
@@ -107,42 +118,65 @@ def _shares_with(before: Mapping[str, Any], test: Mapping[str, Any]) -> bool:
 class _Runner:
     """Runs one program on tests."""
 
-    def __init__(self, source: bytes, cases: Mapping[str, Any]) -> None:
-        self._source, self._limits = source, cases["limits"]
+    def __init__(self, source: bytes, cases: Mapping[str, Any], started: Forker) -> None:
+        self._source, self._limits, self._forker = source, cases["limits"], started
         self._comparison = cases["comparison"]
         self._tolerance = Tolerance(**cases["tolerance"])
         self._max_bytes = self._limits["output_kb"] << 10
-        self._user = _other_user()
+        self._ended_its_judge = False
 
     def reasons(self, tests: Sequence[Mapping[str, Any]], wall_s: float) -> list[str | None]:
         """Why the program fails each of the tests, which are one, or asserts that share their state.
 
         None for a test that it passes.
+
+        Raises:
+            Lost: the forker is gone or stopped, and no program was able to do that.
         """
-        test, found = tests[0], list[str | None]()
-        with suppress(subprocess.TimeoutExpired), self._folder() as folder:
-            if "stdin" in test:
-                return [self._script(folder, test, wall_s)]
-            if "call" in test:
-                return [self._call(folder, test, wall_s)]
-            self._asserts(folder, tests, wall_s, found)
+        found = list[str | None]()
+        try:
+            if not self._ended_its_judge:
+                self._run(tests, wall_s, found)
+        except Lost:
+            if not self._forker.is_in_reach:
+                raise
+            self._forker.end()
+            self._ended_its_judge = True
+        if self._ended_its_judge:
+            return ["the program ended its judge"] * len(tests)
         return [*found, *["timeout"] * (len(tests) - len(found))]
 
-    @contextmanager
-    def _folder(self) -> Iterator[Path]:
-        """A folder with the program; whatever was started in it is ended before it goes."""
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            folder.chmod(0o777)
-            (folder / PROGRAM_FILE).write_bytes(self._source)
-            try:
-                yield folder
-            finally:
-                _end_children()
+    def _run(
+        self, tests: Sequence[Mapping[str, Any]], wall_s: float, found: list[str | None]
+    ) -> None:
+        """Append to `found` why each fails, as far as they ran in time."""
+        test = tests[0]
+        with suppress(TimeoutError), self._folder() as folder:
+            if "stdin" in test:
+                found.append(self._script(folder, test, wall_s))
+            elif "call" in test:
+                found.append(self._call(folder, test, wall_s))
+            else:
+                self._asserts(folder, tests, wall_s, found)
 
-    def _script(self, folder: Path, test: Mapping[str, Any], wall_s: float) -> str | None:
+    @contextmanager
+    def _folder(self) -> Iterator[str]:
+        """A folder with the program; whatever was started in it is ended before it goes."""
+        folder = _somewhere(_new_folder)
+        with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
+            program.write(self._source)
+        try:
+            yield folder
+        finally:
+            try:
+                self._forker.end_tests()
+            finally:
+                _remove(folder)
+
+    def _script(self, folder: str, test: Mapping[str, Any], wall_s: float) -> str | None:
         with _files(test["stdin"].encode(), b"") as (given, output):
-            code = self._start(folder, "script", given, output, ()).wait(wall_s)
+            process = Process("script", (0, 1))
+            code = self._forker.run(self._request(folder, wall_s, process), (given, output))
             answer = _content(output, self._max_bytes)
         if code != 0 or answer is None:
             return _ended(code, answer)
@@ -150,11 +184,11 @@ class _Runner:
         same = same_output(test["expected"], printed, self._comparison, self._tolerance)
         return None if same else "wrong answer"
 
-    def _call(self, folder: Path, test: Mapping[str, Any], wall_s: float) -> str | None:
+    def _call(self, folder: str, test: Mapping[str, Any], wall_s: float) -> str | None:
         asked = json.dumps({"call": test["call"], "args": {"t": test["args"]}}).encode()
         with _files(asked, b"") as (given, output):
-            process = self._start(folder, "call", given, subprocess.DEVNULL, (output,))
-            code = process.wait(wall_s)
+            process = Process("call", (0, 3))
+            code = self._forker.run(self._request(folder, wall_s, process), (given, output))
             answer = _content(output, self._max_bytes)
         if code != 0 or answer is None:
             return _ended(code, answer)
@@ -164,7 +198,7 @@ class _Runner:
 
     def _asserts(
         self,
-        folder: Path,
+        folder: str,
         tests: Sequence[Mapping[str, Any]],
         wall_s: float,
         found: list[str | None],
@@ -177,15 +211,14 @@ class _Runner:
         }
         with _files(json.dumps(asked).encode(), b"") as (given, answer):
             to_program, to_tests = os.pipe(), os.pipe()
-            none = subprocess.DEVNULL
-            descriptors = (to_program[0], to_tests[1])
-            self._start(folder, "callee", none, none, descriptors)
-            descriptors = (answer, to_tests[0], to_program[1])
-            process = self._start(folder, "tests", given, none, descriptors, trusted=True)
-            for descriptor in (*to_program, *to_tests):
-                os.close(descriptor)
+            callee, tests_own = Process("callee", (3, 4)), Process("tests", (0, 3, 4, 5))
+            descriptors = (given, answer, to_tests[0], to_program[1], to_program[0], to_tests[1])
             try:
-                process.wait(wall_s)
+                self._forker.run(
+                    self._request(folder, wall_s, tests_own, callee),
+                    descriptors,
+                    passed_on=descriptors[2:],
+                )
             finally:
                 for line in (_content(answer, self._max_bytes) or b"").splitlines():
                     said = json.loads(line)
@@ -193,35 +226,15 @@ class _Runner:
                     found.append(None if said.get("passed") is True else why)
             found += ["raised"] * (len(tests) - len(found))
 
-    def _start(
-        self,
-        folder: Path,
-        mode: str,
-        stdin: int,
-        stdout: int,
-        descriptors: Iterable[int],
-        *,
-        trusted: bool = False,
-    ) -> subprocess.Popen[Any]:
-        high = [fcntl.fcntl(one, fcntl.F_DUPFD, _HIGH) for one in descriptors]
-        cpu_s = self._limits["cpu_s"] * _CPU_GRACE
-        memory_mb = self._limits["memory_mb"] + _ADDRESS_MB
-        numbers = [cpu_s, memory_mb, self._limits["output_kb"], *high]
-        try:
-            return subprocess.Popen(
-                [*_START, mode, *map(str, numbers)],
-                stdin=stdin,
-                stdout=stdout,
-                stderr=subprocess.DEVNULL,
-                pass_fds=high,
-                cwd=folder,
-                env=_ENV,
-                start_new_session=True,
-                **({} if trusted else self._user),
-            )
-        finally:
-            for one in high:
-                os.close(one)
+    def _request(self, folder: str, wall_s: float, *processes: Process) -> Request:
+        return Request(
+            folder,
+            self._limits["cpu_s"] * _CPU_GRACE,
+            self._limits["memory_mb"] + _ADDRESS_MB,
+            self._limits["output_kb"],
+            wall_s,
+            processes,
+        )
 
 
 def _ended(code: int, answer: bytes | None) -> str:
@@ -230,17 +243,68 @@ def _ended(code: int, answer: bytes | None) -> str:
     return f"ended by signal {-code}" if code < 0 else f"exit code {code}"
 
 
+def _somewhere(make: Callable[[str], _Made]) -> _Made:
+    """Make something under a new name in the first folder where that is possible.
+
+    Raises:
+        OSError: it is nowhere possible.
+    """
+    name, error = f"test-{os.urandom(8).hex()}", OSError()
+    for folder in _FOLDERS:
+        try:
+            return make(f"{folder}/{name}")
+        except OSError as raised:
+            error = raised
+    raise error
+
+
+def _new_folder(path: str) -> str:
+    os.mkdir(path)
+    os.chmod(path, 0o777)
+    return path
+
+
+def _remove(folder: str) -> None:
+    """Remove what a program has left, as far as that is possible, in time linear in it.
+
+    Without `shutil`: what is imported after a program has run may be that program's.
+    """
+    pending = [folder]
+    while pending:
+        path = pending.pop()
+        with suppress(OSError):
+            for entry in list(os.scandir(path)):
+                with suppress(OSError):
+                    if not entry.is_dir(follow_symlinks=False):
+                        os.unlink(entry.path)
+                        continue
+                    os.chmod(entry.path, 0o700)
+                    moved = f"{folder}-{os.urandom(8).hex()}"  # no path grows too long
+                    os.rename(entry.path, moved)
+                    pending.append(moved)
+            os.rmdir(path)
+
+
+def _new_file(path: str) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    return descriptor
+
+
 @contextmanager
 def _files(*contents: bytes) -> Iterator[list[int]]:
     """Open files that have no name, each at its start. Not pipes, which a child's child holds open."""
-    with ExitStack() as stack:
-        descriptors = []
+    descriptors = []
+    try:
         for content in contents:
-            file = stack.enter_context(tempfile.TemporaryFile())
-            file.write(content)
-            file.seek(0)
-            descriptors.append(file.fileno())
+            descriptors.append(_somewhere(_new_file))
+            with open(descriptors[-1], "wb", closefd=False) as file:
+                file.write(content)
+            os.lseek(descriptors[-1], 0, os.SEEK_SET)
         yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _content(descriptor: int, max_bytes: int) -> bytes | None:
@@ -249,45 +313,11 @@ def _content(descriptor: int, max_bytes: int) -> bytes | None:
     return os.pread(descriptor, size, 0) if size <= max_bytes else None
 
 
-def _other_user() -> dict[str, Any]:
-    """How to start a process as nobody, if this one may."""
-    other: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
-    try:
-        done = subprocess.run([*_START, "nothing"], env=_ENV, check=False, **other)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return other if done.returncode == 0 else {}
-
-
-def _end_children() -> None:
-    """Kill all that was started from here, daemons too: they are this process's once orphaned."""
-    while True:
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        alive = _children()
-        if not alive:
-            return
-        for pid in alive:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.001)
-
-
-def _children() -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            state, parent = path.read_text().rpartition(")")[2].split()[:2]
-            if int(parent) == os.getpid() and state != "Z":
-                found.append(int(path.parent.name))
-    return found
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.write_text(text)
+def _write(path: str, text: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    with open(path, "w") as file:
+        file.write(text)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ _LENGTH = 8
 _CHUNK = 1 << 16
 
 if TYPE_CHECKING:
+    import socket
+
     Wait = Callable[[int, int], bool]
     """Waits until a descriptor is ready for events of `poll`; false if that will not be."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import socket
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import socket
 
 Head = dict[str, Any]
 """A frame's head: plain JSON, between processes of this project only."""

@@ -1,5 +1,7 @@
 import json
+import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from coding_model_project.types import (
     Stdin,
     Test,
 )
+from tests.bench.exported import BARE, measure
 from tests.unit.harbor.folders import folder
 
 LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64)
@@ -161,6 +164,12 @@ def test_no_program_earns_nothing_and_the_cases_are_gone_before_one_runs(tmp_pat
     )
     subprocess.run(["python3", "-I", "-c", code, *arguments], check=True)
     assert json.loads((tmp_path / "reward.json").read_text())["reward"] == 0.0
+
+
+@pytest.mark.sandbox
+def test_twenty_tests_cost_less_than_twenty_interpreters(tmp_path):
+    found = measure(tmp_path, 1, os.path.realpath(sys.executable), forms=("call",), sizes=(20,))
+    assert found["call, 20 tests"][0] < 20 * found[BARE][0]
 
 
 def test_an_instruction_names_what_the_reference_defines_and_shows_no_test(tmp_path):

@@ -1,0 +1,267 @@
+"""In an exported task: the process that all programs are forked from, which knows no case.
+
+    verifier        reads the cases once the forker runs; adopts and ends what programs leave
+      └ forker      has the program's text and its own modules; never reads what a program writes
+          └ the processes of one test, which it waits for
+
+A program is forked last of a test's processes. While it runs the forker waits, whatever comes.
+"""
+
+from __future__ import annotations
+
+import _socket
+import atexit
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from coding_model_project.harbor.export import kernel
+
+_ENV = {"PATH": os.defpath, "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
+_SPARE_S, _LOOK_S = 30.0, 0.5
+"""How much later than a test ends the forker answers, on a busy machine; between two looks at it."""
+_INT, _BYTES, _MOST = 4, 1 << 16, 16
+"""Bytes of a descriptor's number and of a message; descriptors of a message."""
+_CHANNEL, _FIRST = 3, 6
+"""The forker's end, and the first number that a test gives to none of its descriptors."""
+_READY, _TIMEOUT, _NONE = b"ready", b"timeout", b"no process"
+_PRELOADED = """
+bisect collections copy dataclasses datetime decimal enum fractions functools heapq itertools math
+operator random re statistics string typing
+"""
+"""Modules that are imported once, if the program's text seems to import them."""
+
+
+class Lost(Exception):
+    """The forker was ended or stopped."""
+
+
+class Process(NamedTuple):
+    """A process of a test."""
+
+    mode: str
+    places: Sequence[int]
+    """The number that each of its descriptors has there."""
+
+
+class Request(NamedTuple):
+    """The processes of a test: the first is waited for, the last runs the program."""
+
+    folder: str
+    cpu_s: float
+    memory_mb: int
+    output_kb: int
+    wall_s: float
+    processes: Sequence[Process]
+
+
+class Job(NamedTuple):
+    """What a process that was forked for a request is to do."""
+
+    request: Request
+    process: Process
+    descriptors: list[int]
+    source: bytes
+    is_nobody: bool
+
+
+class Forker:
+    """The verifier's end of it."""
+
+    def __init__(self, channel: Any, pid: int, *, is_nobody: bool) -> None:
+        self._channel, self._pid = channel, pid
+        self._is_nobody, self._has_run = is_nobody, False
+
+    @property
+    def is_in_reach(self) -> bool:
+        """Return true if a program has run as this user, who may end or stop the forker."""
+        return self._has_run and not self._is_nobody
+
+    def run(
+        self, request: Request, descriptors: Sequence[int], passed_on: Sequence[int] = ()
+    ) -> int:
+        """Run a test's processes.
+
+        Args:
+            passed_on: descriptors that are closed here once the processes have them.
+
+        Returns:
+            The exit code of the first, negative for a signal. The others are ended.
+
+        Raises:
+            TimeoutError: it took too long, and was ended.
+            Lost: the forker did not say what became of it.
+            OSError: the machine has no process left.
+        """
+        numbers = b"".join(one.to_bytes(_INT, sys.byteorder) for one in descriptors)
+        with_them = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)]
+        try:
+            self._channel.sendmsg([json.dumps(request).encode()], with_them)
+        except OSError as error:
+            raise Lost(str(error)) from error
+        finally:
+            _close(passed_on)
+        self._has_run = True
+        said = self._receive(request.wall_s)
+        if said == _TIMEOUT:
+            raise TimeoutError
+        if said == _NONE:
+            raise OSError("no process can be forked")
+        return int(said)
+
+    def _receive(self, wall_s: float) -> bytes:
+        """Return the answer to a request.
+
+        Raises:
+            Lost: there is none.
+        """
+        ends = time.monotonic() + wall_s + _SPARE_S
+        self._channel.settimeout(wall_s)
+        while time.monotonic() < ends:
+            try:
+                if said := self._channel.recv(_BYTES):
+                    return said
+                break
+            except TimeoutError:
+                kernel.end_children(self._pid)
+                if self._is_lost():
+                    break
+                self._channel.settimeout(_LOOK_S)
+            except OSError:
+                break
+        raise Lost("it was ended or stopped")
+
+    def _is_lost(self) -> bool:
+        events = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._pid, events) is not None
+
+    def end_tests(self) -> None:
+        """Kill all that programs have started.
+
+        Raises:
+            Lost: the forker itself was ended, or stopped.
+        """
+        kernel.end_children(self._pid)
+        if self._is_lost():
+            raise Lost("it was ended or stopped")
+
+    def end(self) -> None:
+        """End the forker, and all that was started."""
+        self._channel.close()
+        kernel.end_children(0)
+
+
+def start(source: bytes) -> Forker | Job:
+    """Start the forker, which must be before anything secret is read.
+
+    Returns:
+        In this process the forker; in each that the forker forks the job that it is for.
+
+    Raises:
+        OSError: it did not start.
+    """
+    is_nobody = kernel.can_be_nobody()
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    if pid := os.fork():
+        theirs.close()
+        if ours.recv(_BYTES) != _READY:
+            raise OSError("the forker did not start")
+        return Forker(ours, pid, is_nobody=is_nobody)
+    try:
+        _forget(theirs.detach())
+        channel = _socket.socket(fileno=_CHANNEL)
+        kernel.watch_children()
+        for name in _PRELOADED.split():
+            if f"import {name}".encode() in source or f"from {name}".encode() in source:
+                __import__(name)
+        kernel.hide()
+        gc.freeze()
+        gc.enable()
+        channel.send(_READY)
+        request, process, descriptors = _serve(channel)
+        return Job(request, process, descriptors, source, is_nobody)
+    except BaseException:  # noqa: BLE001 - nothing of the verifier's runs in here
+        os._exit(1)
+
+
+def _forget(channel: int) -> None:
+    """Be as an interpreter that was started for a program, with the channel and no other descriptor."""
+    os.dup2(channel, _CHANNEL, inheritable=False)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > _CHANNEL:
+            with suppress(OSError):  # the one that listed them
+                os.close(int(name))
+    none = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(_FIRST):
+        if descriptor not in (none, _CHANNEL):
+            os.dup2(none, descriptor)
+    sys.stdin = sys.__stdin__ = _stream(0, "stdin", "r")
+    sys.stdout = sys.__stdout__ = _stream(1, "stdout", "w")
+    sys.stderr = sys.__stderr__ = _stream(2, "stderr", "w")
+    os.environ.clear()
+    os.environ.update(_ENV)
+    sys.argv[:] = ["-c"]
+    atexit._clear()
+
+
+def _stream(descriptor: int, name: str, mode: str) -> Any:
+    """A standard stream as the interpreter opens it with `LC_ALL=C.UTF-8`."""
+    errors = "backslashreplace" if name == "stderr" else "surrogateescape"
+    stream: Any = open(  # noqa: SIM115
+        descriptor, mode, encoding="utf-8", errors=errors, newline="\n", closefd=False
+    )
+    if name == "stderr":
+        stream.reconfigure(line_buffering=True)
+    stream.buffer.raw.name = f"<{name}>"
+    return stream
+
+
+def _serve(channel: Any) -> tuple[Request, Process, list[int]]:
+    """Run tests until the verifier closes the channel; returns in each process of them."""
+    while True:
+        content, extra, _, _ = channel.recvmsg(_BYTES, _socket.CMSG_SPACE(_INT * _MOST))
+        if not content:
+            os._exit(0)
+        *limits, processes = json.loads(content)
+        request = Request(*limits, processes=[Process(*one) for one in processes])
+        descriptors = _received(extra)
+        pids, left, said = list[int](), descriptors, _NONE
+        with suppress(OSError):
+            for process in request.processes:
+                mine, left = left[: len(process.places)], left[len(process.places) :]
+                if (pid := os.fork()) == 0:
+                    _close(set(descriptors) - set(mine))
+                    return request, process, mine
+                pids.append(pid)
+        _close(descriptors)
+        if len(pids) == len(request.processes):
+            try:
+                said = b"%d" % kernel.wait(pids[0], request.wall_s)
+                del pids[0]
+            except TimeoutError:
+                said = _TIMEOUT
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        for pid in pids:  # the verifier ends those that may hold one by tracing it
+            os.waitpid(pid, 0)
+        channel.send(said)
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for one in descriptors:
+        os.close(one)
+
+
+def _received(extra: list[tuple[int, int, bytes]]) -> list[int]:
+    """Descriptors that came with a message."""
+    numbers = b"".join(content for _, _, content in extra)
+    return [
+        int.from_bytes(numbers[at : at + _INT], sys.byteorder)
+        for at in range(0, len(numbers), _INT)
+    ]

@@ -1,0 +1,190 @@
+"""Programs that know the verifier of exported tasks, against it: as another user, and as the same."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.harbor.export.exporting import export
+from coding_model_project.types import Asserts, Limits, Problem, Stdin, Test
+from tests.unit.harbor.export_attacks import ATTACKS, STRIKES
+
+LIMITS = Limits(cpu_s=0.5, wall_s=1.5, output_kb=64, memory_mb=128)
+ALONE = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
+USERS = {
+    "another user": [],
+    "the same root": ["setpriv", "--bounding-set=-setuid,-setgid"],
+    "the same user": ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"],
+}
+"""Programs run as, and how the verifier is started for that."""
+NOBODY = 65534
+
+
+def can_be_alone() -> bool:
+    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "setpriv"))):
+        return False
+    return subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode == 0
+
+
+def python_for_all() -> str | None:
+    """A Python that every user can start."""
+    code = "import json, sys; assert sys.version_info >= (3, 11)"
+    for path in (os.path.realpath(sys.executable), "/usr/bin/python3"):
+        with contextlib.suppress(OSError):
+            done = subprocess.run(
+                [path, "-c", code], check=False, user=NOBODY, group=NOBODY, extra_groups=[]
+            )
+            if done.returncode == 0:
+                return path
+    return None
+
+
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.skipif(not can_be_alone(), reason="needs root, unshare and setpriv"),
+]
+
+
+class Judge:
+    """The verifier of an exported problem, in namespaces of its own."""
+
+    def __init__(self, folder: Path, problem: Problem, program: str, user: str) -> None:
+        self.logs, (task,) = folder / "logs", export([problem], folder / "tasks").tasks
+        shutil.rmtree(task / "solution")
+        for path in (folder / "app", folder / "bin", self.logs):
+            path.mkdir()
+        python = python_for_all()
+        if python is None:
+            pytest.skip("no Python here that every user can start")
+        (folder / "bin" / "python3").symlink_to(python)
+        (folder / "app" / "solution.py").write_text(program)
+        script = task / "tests" / "test.sh"
+        text = script.read_text().replace("/app/", f"{folder}/app/")
+        script.write_text(text.replace("/logs/verifier", str(self.logs)))
+        if user == "the same user":
+            subprocess.run(["chown", "-R", "12345:12345", folder], check=True)
+        for parent in (folder, *folder.parents[:-1]):
+            if parent != Path("/tmp"):
+                parent.chmod(0o755)
+        self.command = [*ALONE, *USERS[user], "bash", str(script)]
+        self.env = {"PATH": f"{folder}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
+    def reward(self) -> float | None:
+        done = subprocess.run(
+            self.command, env=self.env, capture_output=True, text=True, timeout=60, check=False
+        )
+        print(done.stdout, done.stderr)
+        file = self.logs / "reward.json"
+        return json.loads(file.read_text())["reward"] if file.exists() else None
+
+
+def problems() -> tuple[Problem, Problem]:
+    """A script and a function that have to give a number which nobody can guess."""
+    secret = 4711 * 10**9 + secrets.randbelow(10**9)
+    common = {"split": "train", "statement": "", "limits": LIMITS}
+    return (
+        Problem(
+            id="a/1", gold=(f"print({secret})\n",), **common,
+            tests=tuple(Test(Stdin(f"{k}\n"), expected=f"{secret}\n") for k in range(2)),
+        ),
+        Problem(
+            id="a/2", gold=(f"def f(k): return {secret}\n",), **common,
+            tests=tuple(Test(Asserts(f"assert f({k}) == {secret}", "f")) for k in range(2)),
+        ),
+    )  # fmt: skip
+
+
+def attack(tmp_path: Path, name: str, program: str, user: str) -> list[float | None]:
+    pattern = f"bytes({list(b'4711')}) + b'[0-9]' * 9"  # no text of it may find itself
+    rewards = []
+    for number, problem in enumerate(problems()):
+        if number == 0 or "def f(" in program:
+            (folder := tmp_path / str(number)).mkdir()
+            text = program.replace("SECRET", pattern).replace("LOGS", repr(str(folder / "logs")))
+            rewards.append(Judge(folder, problem, text, user).reward())
+    return rewards
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_the_solution_earns_its_reward(tmp_path, user):
+    for problem in problems():
+        (folder := tmp_path / problem.id.replace("/", "-")).mkdir()
+        assert Judge(folder, problem, problem.gold[0], user).reward() == 1.0
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("name", [*ATTACKS, *STRIKES])
+def test_no_attack_earns_a_reward_or_loses_the_judgement(tmp_path, name, user):
+    earned = attack(tmp_path, name, (ATTACKS | STRIKES)[name], user)
+    assert set(earned) == {0.0}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_forker_that_others_end_gives_no_reward(tmp_path, number):
+    """A program of another user could not have done it: this is no score."""
+    judge = Judge(tmp_path, problems()[0], "import time\ntime.sleep(100)\n", "another user")
+    with subprocess.Popen(
+        judge.command, env=judge.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        forker = parent_of_nobodys(str(tmp_path))
+        assert forker is not None
+        os.kill(forker, number)
+        _, errors = running.communicate(timeout=60)
+    assert "Lost" in errors
+    assert list(judge.logs.iterdir()) == []
+
+
+def parent_of_nobodys(mark: str) -> int | None:
+    """The parent of the process that runs a program of the verifier with this in its command line."""
+    for _ in range(500):
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                status = dict(
+                    line.split(":", 1) for line in (folder / "status").read_text().splitlines()
+                )
+                if mark in (folder / "cmdline").read_text() and str(NOBODY) in status["Uid"]:
+                    return int(status["PPid"])
+            except OSError:
+                continue
+        time.sleep(0.01)
+    return None
+
+
+REMEMBERS = """import collections, json, math, os, sys
+state = [hasattr(one, 'mark') for one in (collections, json, math, sys)] + ['MARK' in os.environ]
+for one in (collections, json, math, sys): one.mark = 1
+os.environ['MARK'] = '1'
+sys.setrecursionlimit(5000); os.umask(0o123); open('mark', 'w').close()
+print(any(state), len(os.listdir('.')), sorted(map(int, os.listdir('/proc/self/fd')))[:-1])
+"""
+
+
+def test_no_test_sees_what_another_changed(tmp_path):
+    problem = Problem(
+        id="a/3", split="train", statement="", limits=LIMITS, gold=(REMEMBERS,),
+        tests=tuple(Test(Stdin(str(k)), expected="False 2 [0, 1, 2]") for k in range(3)),
+    )  # fmt: skip
+    assert Judge(tmp_path, problem, REMEMBERS, "another user").reward() == 1.0
+
+
+def test_byte_code_of_another_python_is_not_used(tmp_path):
+    problem = problems()[0]
+    judge = Judge(tmp_path, problem, problem.gold[0], "another user")
+    (archive,) = tmp_path.rglob("judge.zip")
+    with zipfile.ZipFile(archive) as old:
+        files = {name: old.read(name) for name in old.namelist()}
+    compiled = [name for name in files if name.endswith(".pyc")]
+    assert sorted(compiled) == sorted(f"{name}c" for name in files if name.endswith(".py"))
+    with zipfile.ZipFile(archive, "w") as new:
+        for name, content in files.items():
+            new.writestr(name, b"\0\0\r\n" + content[4:] if name in compiled else content)
+    assert judge.reward() == 1.0
