@@ -69,6 +69,9 @@ EXTENSIONS = {
     ".py": "python",
     **dict.fromkeys((".cpp", ".cc", ".cxx"), "cpp"),
     **dict.fromkeys((".js", ".mjs"), "javascript"),
+    ".java": "java",
+    ".go": "go",
+    ".rs": "rust",
     **dict.fromkeys((".sh", ".bash"), "bash"),
 }
 """The language of a program's file."""
@@ -78,7 +81,9 @@ WAITS_S = 2.0
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="A program: .py, .cpp, .js or .sh.")],
+    file: Annotated[
+        Path, typer.Argument(help="A program: .py, .cpp, .js, .java, .go, .rs or .sh.")
+    ],
     language: Annotated[
         str | None, typer.Option(help="Run it as this language, whatever its extension.")
     ] = None,

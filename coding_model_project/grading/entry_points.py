@@ -13,6 +13,9 @@ _READS = {
     r"|\bos\.read\s*\(",
     "cpp": r"\bmain\s*\(",
     "javascript": r"\bstdin\b|\breadline\b|\breadFileSync\b",
+    "java": r"\bvoid\s+main\s*\(",
+    "go": r"\bfunc\s+main\s*\(",
+    "rust": r"\bfn\s+main\s*\(",
 }
 """Patterns of programs that read standard input, by language; Bash has too many ways."""
 

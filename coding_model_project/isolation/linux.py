@@ -224,7 +224,8 @@ _FS_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15)
 _READ_ONLY = 1 << 0 | 1 << 2 | 1 << 3  # execute, read file, read directory
 _READ_ONLY_FILE = 1 << 0 | 1 << 2
 _WRITE_FILE = 1 << 1 | 1 << 14  # and truncate it
-_WRITE_FOLDER = _WRITE_FILE | 1 << 5 | 1 << 8  # and remove and make files in it
+_WRITE_FOLDER = _WRITE_FILE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8
+# and remove and make folders and files in it, but no links
 
 
 def landlock_abi() -> int:
@@ -239,7 +240,8 @@ def landlock_ruleset(abi: int, readable: Sequence[str], writable: Sequence[str] 
     """A descriptor of rules: only `readable` paths; no TCP; no signals out (ABI 6).
 
     Args:
-        writable: those that may also be written to; files may be made in and removed from folders.
+        writable: those that may also be written to; files and folders may be made in and removed from
+            folders.
     """
     rights = _FS_RIGHTS.get(abi, (1 << 16) - 1)
     words = [rights] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])

@@ -140,6 +140,7 @@ class _Search:
 _RETURNED = {
     "allow": _ALLOW,
     "deny": _EPERM,
+    "ignore": _ERRNO,
     "missing": _ENOSYS,
     "clone3": _ENOSYS,
     "notify": _NOTIFY,
@@ -227,8 +228,9 @@ _BLOCKS: dict[str, _Code] = {
     ],
 }
 
-ONE_EXEC = {name: name for name in syscalls.EXECUTION}
-"""Grants the execution of `EXEC_FD`."""
+ONE_EXEC = {**{name: name for name in syscalls.EXECUTION}, "fchmod": "ignore"}
+"""Grants the execution of `EXEC_FD`. Setting the mode of an open file does nothing and succeeds:
+rustc sets that of what it writes, which fails without; and programs of a host's owner change nothing."""
 
 MANY_PROCESSES = {
     **ONE_EXEC,

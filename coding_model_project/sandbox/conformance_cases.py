@@ -254,6 +254,33 @@ LANGUAGES = {
         broken="function f( {",
         loop="for (;;) {}",
     ),
+    "java": _spoken(
+        "java",
+        "compile",
+        echo="import java.util.*;\npublic class Main { public static void main(String[] args) { "
+        "System.out.println(new Scanner(System.in).nextLine()); } }",
+        fail="class Main { public static void main(String[] args) { System.exit(3); } }",
+        broken="class Main { void f( { }",
+        loop="class Main { public static void main(String[] args) { for (;;) ; } }",
+    ),
+    "go": _spoken(
+        "go",
+        "compile",
+        echo='package main\nimport ("bufio"; "fmt"; "os")\n'
+        "func main() { s, _ := bufio.NewReader(os.Stdin).ReadString('\\n'); fmt.Print(s) }",
+        fail='package main\nimport "os"\nfunc main() { os.Exit(3) }',
+        broken="package main\nfunc main() { return 1 }",
+        loop="package main\nfunc main() { for {} }",
+    ),
+    "rust": _spoken(
+        "rust",
+        "compile",
+        echo="fn main() { let mut s = String::new(); std::io::stdin().read_line(&mut s).unwrap(); "
+        'print!("{s}"); }',
+        fail="fn main() { std::process::exit(3) }",
+        broken="fn main() { return 1 }",
+        loop="fn main() { loop {} }",
+    ),
     "bash": _spoken(
         "bash",
         "syntax",

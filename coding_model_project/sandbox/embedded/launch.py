@@ -319,8 +319,12 @@ def _read(proc: int, path: str) -> str:
         os.close(fd)
 
 
-_LAST_WORDS = (b"std::bad_alloc", b"JavaScript heap out of memory", b"annot allocate memory")
-"""What programs say as they end for want of memory: C++'s runtime, V8, a shell."""
+_LAST_WORDS = (
+    b"std::bad_alloc", b"JavaScript heap out of memory", b"annot allocate memory",
+    b"java.lang.OutOfMemoryError", b"runtime: out of memory", b"memory allocation of ",
+)  # fmt: skip
+"""What programs say as they end for want of memory: C++'s runtime, V8, a shell or Go, the Java machine,
+Go, Rust."""
 
 
 def ran_out_of_memory(status: int, usage: resource.struct_rusage, err: int, limits: Limits) -> bool:

@@ -52,7 +52,7 @@ _LANGUAGES = {
     ),
     "julia": Language(name="julia", hello='println("hello")', native=False),
 }
-_ALIASES = {"c++": "cpp", "javascript": "nodejs", "js": "nodejs"}
+_ALIASES = {"c++": "cpp", "javascript": "nodejs", "js": "nodejs", "golang": "go", "rs": "rust"}
 
 
 def language(name: str) -> Language:

@@ -36,9 +36,14 @@ def piped(monkeypatch, content):
         ("a.py", [], "python"),
         ("a.cpp", [], "cpp"),
         ("a.JS", [], "javascript"),
+        ("a.java", [], "java"),
+        ("a.go", [], "go"),
+        ("a.rs", [], "rust"),
         ("a.sh", [], "bash"),
         ("a.txt", ["--language", "python"], "python"),
         ("a.py", ["--language", "node"], "javascript"),
+        ("a.py", ["--language", "golang"], "go"),
+        ("a.py", ["--language", "rs"], "rust"),
     ],
 )
 def test_the_extension_chooses_the_language(tmp_path, sandbox, name, options, language):
@@ -54,7 +59,7 @@ def test_an_unknown_language_is_one_line_that_names_the_others(tmp_path, sandbox
     (error,) = capsys.readouterr().err.splitlines()
     assert "'.rb'" in error and ".py, .cpp" in error and "--language" in error
     assert cli.main([*command, "--language", "ruby"]) == 2
-    assert "python, cpp, javascript, bash" in capsys.readouterr().err
+    assert "python, cpp, javascript, java, go, rust, bash" in capsys.readouterr().err
 
 
 def test_standard_input_is_passed_on(tmp_path, sandbox, capsys, monkeypatch):

@@ -14,7 +14,7 @@ def test_no_test_is_shown_and_only_fenced_prompts_ask_for_a_fence():
     assert "secret" not in fenced["content"]
 
 
-@pytest.mark.parametrize("language", ["python", "cpp", "javascript", "bash"])
+@pytest.mark.parametrize("language", ["python", "cpp", "javascript", "java", "go", "rust", "bash"])
 def test_what_is_shown_as_an_answer_is_what_extract_finds(language):
     for style in PromptStyle:
         answer = solution_message("print(1)", style=style, language=language)["content"]

@@ -20,7 +20,12 @@ class Recipe:
     """What it means if one of them fails."""
     product: str = ""
     """The file that they make and that is the program; "" where the source is."""
+    packs: str = ""
+    """A folder that exists before the stages; its files, as a zip archive, are the product."""
     run: list[str]
+    """Executes the product, or what reads the product or the source, which is then an argument."""
+    overhead_mb: int = 0
+    """Megabytes that a runtime takes on top of the program's limit, which it keeps by itself."""
     maker: str = ""
     """All of the toolchain that a product depends on."""
 

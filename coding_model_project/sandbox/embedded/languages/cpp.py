@@ -8,20 +8,20 @@ that they need no file to run.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from coding_model_project.sandbox.embedded.languages import tools
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
 from coding_model_project.sandbox.embedded.languages.build import Recipe
+from coding_model_project.sandbox.embedded.languages.kept import make_once
 from coding_model_project.sandbox.embedded.launch import Profile
 from coding_model_project.types import Limits, Status
 
@@ -35,7 +35,6 @@ _COMPILING = (
 )  # fmt: skip
 _LINKING = ("-static", "-s", "-fno-use-linker-plugin")
 _HEADER_S = 300.0
-_KEPT_S = 14 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,21 +53,10 @@ class Gpp:
 
     def prepare(self) -> None:
         """Compile the header, once for all processes; without room for it, programs compile slower."""
-        target = self.headers / f"{_HEADER}.gch"
-        with contextlib.suppress(OSError):
-            os.utime(self.headers)
-        if target.exists():
-            return
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with (self.headers / ".lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not target.exists():
-                    _remove_unused(self.headers.parent)
-                    _precompile(target)
+            make_once(self.headers, f"{_HEADER}.gch", _precompile)
 
-    def recipe(self, limits: Limits) -> Recipe:
-
+    def recipe(self, limits: Limits, source: bytes) -> Recipe:
         return Recipe(
             source=_SOURCE,
             stages=self.stages,
@@ -86,18 +74,20 @@ def find() -> Gpp | None:
     try:
         if gpp is None or not all(map(_finds, ("libc.a", "libstdc++.a", "libm.a"))):
             return None
-        version = _said(gpp, "--version").splitlines()[0]
-        folders = _include_folders(_said(gpp, "-E", "-v", "-x", "c++", os.devnull, errors=True))
+        version = tools.said(gpp, "--version").splitlines()[0]
+        folders = _include_folders(
+            tools.said(gpp, "-E", "-v", "-x", "c++", os.devnull, errors=True)
+        )
         testlib = os.environ.get(TESTLIB, "")
         content = Path(testlib).read_bytes() if testlib else b""
-        maker = hashlib.sha256(repr((version, _stamp(gpp), _COMPILING, _LINKING)).encode())
+        maker = hashlib.sha256(repr((version, tools.stamp(gpp), _COMPILING, _LINKING)).encode())
         maker.update(content)
         cache = cache_folder()
         headers = cache / f"headers-{maker.hexdigest()[:16]}"
         headers.mkdir(parents=True, exist_ok=True)
         if content:
             (headers / "testlib.h").write_bytes(content)
-        said = _said(
+        said = tools.said(
             gpp,
             *_COMPILING,
             *_LINKING,
@@ -114,7 +104,13 @@ def find() -> Gpp | None:
     return Gpp(
         version=version,
         stages=stages,
-        readable=[*folders, *_library_folders(stages), *(s[0] for s in stages), str(headers)],
+        readable=[
+            *folders,
+            str(Path(stages[0][0]).resolve().parent),
+            *tools.library_folders(stages[-1]),
+            *(s[0] for s in stages),
+            str(headers),
+        ],
         headers=headers,
         maker=maker.hexdigest(),
         binaries=Binaries(cache / "binaries"),
@@ -144,14 +140,14 @@ def _stages(said: str) -> list[list[str]]:
 
 def _tool(name: str) -> str:
     """Raises ValueError if it is not there."""
-    found = shutil.which(_said("g++", f"-print-prog-name={name}").strip())
+    found = shutil.which(tools.said("g++", f"-print-prog-name={name}").strip())
     if found is None:
         raise ValueError(f"no {name}")
     return str(Path(found).resolve())
 
 
 def _finds(library: str) -> bool:
-    return Path(_said("g++", f"-print-file-name={library}").strip()).is_absolute()
+    return Path(tools.said("g++", f"-print-file-name={library}").strip()).is_absolute()
 
 
 def _include_folders(said: str) -> list[str]:
@@ -164,23 +160,6 @@ def _include_folders(said: str) -> list[str]:
     )
 
 
-def _library_folders(stages: list[list[str]]) -> list[str]:
-    """Where the compiler lies, and what the linker is told to link."""
-    compiler, *_, linker = stages
-    paths = [Path(compiler[0]).parent]
-    for word in linker:
-        if word.startswith("-L"):
-            paths.append(Path(word[2:]))
-        elif word.startswith("/") and word.endswith(".o"):
-            paths.append(Path(word).parent)
-    return list(dict.fromkeys(str(path.resolve()) for path in paths if path.is_dir()))
-
-
-def _stamp(gpp: str) -> list[object]:
-    told = Path(gpp).resolve().stat()
-    return [told.st_size, told.st_mtime_ns]
-
-
 def _precompile(target: Path) -> None:
     """Trusted work on the system's own header: not confined."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -189,23 +168,3 @@ def _precompile(target: Path) -> None:
         command = ["g++", *_COMPILING, "-x", "c++-header", str(source), "-o", str(made)]
         subprocess.run(command, capture_output=True, timeout=_HEADER_S, check=True)
         made.replace(target)
-
-
-def _remove_unused(cache: Path) -> None:
-    """Headers of compilers and options that nobody has used of late."""
-    for folder in cache.glob("headers-*"):
-        if time.time() - folder.stat().st_mtime > _KEPT_S:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _said(*command: str, errors: bool = False) -> str:
-    """What a tool prints.
-
-    Raises:
-        OSError, subprocess.SubprocessError: it cannot be run, or failed.
-    """
-    environment = {**os.environ, "LC_ALL": "C"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=30, check=True, env=environment
-    )
-    return done.stderr if errors else done.stdout

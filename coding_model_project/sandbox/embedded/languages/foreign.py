@@ -81,7 +81,7 @@ class ForeignSlot(Slot):
     def _begin(
         self, program: Program, source: bytes, limits: Limits, *, share: str | None
     ) -> Execution | bool:
-        recipe = self._toolchain.recipe(limits)
+        recipe = self._toolchain.recipe(limits, source)
         files = {**program.files, recipe.source: source}
         key = recipe.key(files)
         known = self._toolchain.binaries.get(key) if recipe.product else None
@@ -93,6 +93,8 @@ class ForeignSlot(Slot):
             "sizes": [len(content) for content in files.values()],
             "stages": recipe.stages,
             "product": recipe.product,
+            "packs": recipe.packs,
+            "overhead_mb": recipe.overhead_mb,
             "made": known is not None,
             "source": recipe.source,
             "run": recipe.run,

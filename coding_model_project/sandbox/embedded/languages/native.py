@@ -17,34 +17,23 @@ import json
 import mmap
 import os
 import platform
-import shutil
 import socket
 import sys
 import time
 import traceback
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from coding_model_project.isolation import confine, linux
 from coding_model_project.isolation.confine import PROC, Tier
 from coding_model_project.sandbox.embedded import argument_files, frames, launch
+from coding_model_project.sandbox.embedded.languages import stages
 from coding_model_project.sandbox.embedded.launch import Command, Place, Profile
 from coding_model_project.sandbox.embedded.printed import Outputs
 from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the_host
 from coding_model_project.types import Limits
 
-_STAGE_LIMITS = Limits(cpu_s=30.0, wall_s=50.0, memory_mb=3072, output_kb=256 << 10)
-"""For compilers, which a source can make work hard."""
-
 _FEWEST_IDS = 301
 """The lowest limit the kernel takes."""
-
-_STAGE_FOLDER = 512 << 20
-_SPARE = 64 << 20
-"""Bytes of disk below which a compiler's failure may be for want of them."""
-
-_SAID = 4000
-"""Bytes of what a stage said that are kept: the first, since they are what the rest follows from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,12 +146,14 @@ class _Ready:
 
     place: Place
     limits: Limits
+    """The program's, and what its runtime takes besides."""
     files: dict[str, bytes]
     confined: mmap.mmap
     executable: str | int
     arguments: list[str]
     source: tuple[str, bytes] | None
-    """The file that an interpreter reads, named in the arguments; none of a compiled program."""
+    """The file that an interpreter or a virtual machine reads, named in the arguments; none of a
+    program that is executed itself."""
 
 
 def _program(
@@ -211,23 +202,29 @@ def _ready(
     if product is not None:
         frames.send(channel, {"compiled": True})
     else:
-        product = _make(channel, zygote.stage, head, files, confined)
+        product = stages.make(channel, zygote.stage, head, files, confined)
         if product is None:
             return None
-    name, limits = head["source"], Limits(**head["limits"])
+    limits = Limits(**head["limits"])
     executable: str | int = head["run"][0]
-    if head["product"]:
+    source: tuple[str, bytes] | None = None
+    if executable == head["product"]:
         executable = _executable(product, zygote.run.confinement.proc)
         files = {}
+    elif head["product"]:
+        source = head["product"], product
+        files = {head["product"]: product}
+    else:
+        source = head["source"], files[head["source"]]
     namespaces = zygote.run.confinement.tier is Tier.namespaces
     return _Ready(
         place=zygote.run,
-        limits=limits,
+        limits=replace(limits, memory_mb=limits.memory_mb + head["overhead_mb"]),
         files=files if namespaces else {},
         confined=confined,
         executable=executable,
         arguments=head["run"],
-        source=None if head["product"] else (name, files[name]),
+        source=source,
     )
 
 
@@ -237,100 +234,6 @@ def _executable(content: bytes, proc: int | None) -> int:
     fd = os.open(f"{os.getpid()}/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     os.close(writable)
     return fd
-
-
-def _make(
-    channel: socket.socket,
-    place: Place,
-    head: frames.Head,
-    files: dict[str, bytes],
-    confined: mmap.mmap,
-) -> bytes | None:
-    """Run the stages; what they made, which is sent to the host too. None after one that failed.
-
-    Raises:
-        RuntimeError: a stage was not confined, or had not enough of the machine.
-    """
-    assert place.folder is not None
-    with _folder(place) as folder:
-        for name, content in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-        failures = (_stage(place, stage, confined) for stage in head["stages"])
-        failure = next((found for found in failures if found is not None), None)
-        product = b""
-        if failure is None and head["product"]:
-            product = (folder / head["product"]).read_bytes()
-    if failure is not None:  # told once the folder is empty again
-        said, code = failure
-        frames.send(channel, {"failed": said, "exit": code})
-        return None
-    frames.send(channel, {"compiled": True}, product)
-    return product
-
-
-@contextlib.contextmanager
-def _folder(place: Place):
-    """An empty folder for the stages of one program."""
-    assert place.folder is not None
-    folder = Path(place.folder)
-    if place.confinement.tier is Tier.namespaces:
-        linux.unshare(linux.CLONE_NEWNS)
-        flags = linux.MS_NOSUID | linux.MS_NODEV
-        size = f"size={_STAGE_FOLDER},nr_inodes=512"
-        linux.mount("stages", place.folder, "tmpfs", flags, size).make()
-        try:
-            yield folder
-        finally:
-            linux.unmount(place.folder)
-        return
-    _empty(folder)
-    try:
-        yield folder
-    finally:
-        _empty(folder)
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def _stage(place: Place, words: list[str], confined: mmap.mmap) -> tuple[str, int] | None:
-    """Run a command of a recipe; what it said and its exit code if it failed."""
-    confined[0] = 0
-    null = os.open("/dev/null", os.O_RDWR)
-    said = os.memfd_create("said")
-    command = Command(executable=words[0], arguments=words)
-    started = time.monotonic()
-    pid = launch.start(place, command, _STAGE_LIMITS, [null, said, said], confined, 0)
-    killed = launch.watch(pid, place, _STAGE_LIMITS, started)
-    _, status, usage = os.wait4(pid, 0)
-    text = os.pread(said, _SAID, 0).decode("utf-8", "replace").strip()
-    os.close(said)
-    os.close(null)
-    tool, code = Path(words[0]).name, os.waitstatus_to_exitcode(status)
-    if code == 0:
-        return None
-    if not confined[0]:
-        raise RuntimeError(f"{tool} was not started confined: {text}")
-    if killed == "wall" and usage.ru_utime + usage.ru_stime < _STAGE_LIMITS.cpu_s / 2:
-        raise RuntimeError(
-            f"{tool} did not end within {_STAGE_LIMITS.wall_s} s: too busy a machine"
-        )
-    if place.confinement.tier is not Tier.namespaces and _is_full(place.folder):
-        raise RuntimeError(f"{tool} ended with {code}, and the disk of {place.folder} is full")
-    if killed is not None:
-        text = f"{text}\n{tool} was ended by its {killed} limit".strip()
-    return text or f"{tool} ended with {code}", code
-
-
-def _is_full(folder: str | None) -> bool:
-    told = os.statvfs(folder or "/")
-    return told.f_bavail * told.f_frsize < _SPARE or (told.f_files > 0 and told.f_favail == 0)
 
 
 # ── T ─────────────────────────────────────────────────────────────────────────────────────────────

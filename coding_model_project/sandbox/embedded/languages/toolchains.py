@@ -2,6 +2,9 @@
 
     cpp         g++, static; compiled stage by stage in confined processes    every tier
     javascript  node                                                          every tier
+    java        javac and java, 17 or later                               every tier
+    go          its compiler and linker, one by one; no modules           every tier
+    rust        rustc, then ld; static, no crates                         every tier
     bash        bash and common text tools                        tier namespaces, Linux 6.14
 
 A bash program is little without processes, and only a PID namespace ends all of them for certain. That
@@ -11,7 +14,6 @@ they are few is certain only where the namespace has a limit of its own.
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -20,7 +22,7 @@ from typing import Protocol
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
-from coding_model_project.sandbox.embedded.languages import cpp
+from coding_model_project.sandbox.embedded.languages import cpp, go, java, rust, tools
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries
 from coding_model_project.sandbox.embedded.languages.build import Recipe
 from coding_model_project.sandbox.embedded.launch import Profile, can_bound_processes
@@ -34,6 +36,9 @@ class Language(StrEnum):
 
     cpp = "cpp"
     javascript = "javascript"
+    java = "java"
+    go = "go"
+    rust = "rust"
     bash = "bash"
 
     @property
@@ -45,6 +50,9 @@ class Language(StrEnum):
 _HELLO = {
     Language.cpp: '#include <bits/stdc++.h>\nint main() { std::cout << "hello"; }',
     Language.javascript: 'console.log("hello")',
+    Language.java: 'class Main { public static void main(String[] a) { System.out.print("hello"); } }',
+    Language.go: 'package main\nimport "fmt"\nfunc main() { fmt.Print("hello") }',
+    Language.rust: 'fn main() { print!("hello") }',
     Language.bash: "echo hello | cat",
 }
 _ALIASES = {
@@ -52,6 +60,8 @@ _ALIASES = {
     "js": Language.javascript,
     "node": Language.javascript,
     "nodejs": Language.javascript,
+    "golang": Language.go,
+    "rs": Language.rust,
     "sh": Language.bash,
     "shell": Language.bash,
 }
@@ -75,7 +85,7 @@ class Toolchain(Protocol):
         """Make what it keeps on disk, if it is not there yet."""
         ...
 
-    def recipe(self, limits: Limits) -> Recipe: ...
+    def recipe(self, limits: Limits, source: bytes) -> Recipe: ...
 
 
 def named(name: str) -> Language:
@@ -103,7 +113,7 @@ def toolchain(name: str, tier: Tier) -> Toolchain:
     if problem := why_not(spoken, tier):
         raise ConfigError(refusal(spoken, problem))
     found = _found(spoken)
-    assert found is not None
+    assert not isinstance(found, str)
     return found
 
 
@@ -118,16 +128,8 @@ def why_not(spoken: Language, tier: Tier) -> str | None:
         return f"they start processes, which tier {tier} cannot end for certain (namespaces can)"
     if spoken is Language.bash and not can_bound_processes():
         return "nothing limits how many processes they start before Linux 6.14"
-    if _found(spoken) is None:
-        return _MISSING[spoken]
-    return None
-
-
-_MISSING = {
-    Language.cpp: "g++ with static libraries, as and ld are not installed",
-    Language.javascript: "node 16 or later is not installed",
-    Language.bash: "bash is not installed",
-}
+    found = _found(spoken)
+    return found if isinstance(found, str) else None
 
 
 def available(tier: Tier) -> list[Language]:
@@ -140,7 +142,7 @@ def summary(tier: Tier) -> str:
     parts = ["python"]
     for spoken in Language:
         problem, chain = why_not(spoken, tier), _found(spoken)
-        if problem or chain is None:
+        if problem or isinstance(chain, str):
             parts.append(f"not {spoken} ({problem})")
         else:
             parts.append(f"{spoken} ({chain.version})")
@@ -148,14 +150,21 @@ def summary(tier: Tier) -> str:
 
 
 @lru_cache
-def _found(spoken: Language) -> Toolchain | None:
+def _found(spoken: Language) -> Toolchain | str:
+    """What runs a language; else what is missing for it."""
     match spoken:
         case Language.cpp:
-            return cpp.find()
+            return cpp.find() or "g++ with static libraries, as and ld are not installed"
         case Language.javascript:
-            return _find_node()
+            return _find_node() or "node 16 or later is not installed"
+        case Language.java:
+            return java.find()
+        case Language.go:
+            return go.find()
+        case Language.rust:
+            return rust.find()
         case Language.bash:
-            return _find_bash()
+            return _find_bash() or "bash is not installed"
 
 
 # ── interpreters ──────────────────────────────────────────────────────────────────────────────────
@@ -192,7 +201,7 @@ class _Interpreter:
     def prepare(self) -> None:
         """Nothing is kept on disk."""
 
-    def recipe(self, limits: Limits) -> Recipe:
+    def recipe(self, limits: Limits, source: bytes) -> Recipe:
         heap = [f"{self.heap_option}{limits.memory_mb}"] if self.heap_option else []
         interpreter, *options = self.command
         return Recipe(
@@ -203,8 +212,8 @@ class _Interpreter:
 
 
 def _find_node() -> _Interpreter | None:
-    path = _which("node")
-    version = _says(path, "--version") if path else None
+    path = tools.which("node")
+    version = tools.says(path, "--version") if path else None
     if not path or not version or int(version.lstrip("v").split(".")[0]) < _OLDEST_NODE:
         return None
     return _Interpreter(
@@ -220,30 +229,17 @@ def _find_node() -> _Interpreter | None:
 
 
 def _find_bash() -> _Interpreter | None:
-    path = _which("bash")
-    version = _says(path, "-c", "echo $BASH_VERSION") if path else None
+    path = tools.which("bash")
+    version = tools.says(path, "-c", "echo $BASH_VERSION") if path else None
     if not path or not version:
         return None
-    tools = [found for name in _TOOLS.split() if (found := shutil.which(name))]
+    commands = [found for name in _TOOLS.split() if (found := shutil.which(name))]
     folders = [name for name in ("/bin", "/usr/bin") if Path(name).is_symlink()]
     return _Interpreter(
         version=f"bash {version.split('(')[0]}",
         profile=Profile.shell,
-        readable=[*folders, path, "/usr/bin/bash", *tools],
+        readable=[*folders, path, "/usr/bin/bash", *commands],
         source="main.sh",
         check=[path, "-n"],
         command=[path],
     )
-
-
-def _which(name: str) -> str | None:
-    found = shutil.which(name)
-    return str(Path(found).resolve()) if found else None
-
-
-def _says(*command: str) -> str | None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

@@ -1,0 +1,175 @@
+"""javac and java: a compiler and a virtual machine, each one process with threads.
+
+The product is an archive of the classes. The heap is limited by the machine itself, so that garbage is
+collected before the limit is reached; what the machine and deep recursion take comes on top.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from coding_model_project.sandbox.embedded.languages import java_names, tools
+from coding_model_project.sandbox.embedded.languages.binaries import Binaries, cache_folder
+from coding_model_project.sandbox.embedded.languages.build import Recipe
+from coding_model_project.sandbox.embedded.languages.kept import make_once
+from coding_model_project.sandbox.embedded.launch import Profile
+from coding_model_project.types import Limits, Status
+
+_OLDEST = 17
+_CLASSES, _PRODUCT = ".classes", "program.jar"
+_STACK_MB = 64
+"""What judges give. The machine takes some four times as much to unwind a stack that overflows."""
+_THREADS_STACK_KB = 1024
+"""For threads that the program starts without a size, as the machine would give them."""
+_LEAST_HEAP_MB = 8
+"""With less the machine does not start."""
+_MACHINE_MB = 160
+"""Besides the heap: classes, compiled code, buffers, the machine's own memory."""
+
+_MACHINE = (
+    "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto", "-XX:-UseContainerSupport",
+    "-XX:+DisplayVMOutputToStderr",
+)  # fmt: skip
+"""One thread collects garbage; nothing is written to /tmp; classes of the machine's own are mapped ready
+to use; limits are ours; warnings do not mix with the program's output."""
+
+_RUNNING = (
+    "-XX:+ExitOnOutOfMemoryError", "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null",
+    f"-Xss{_STACK_MB}m", f"-XX:ThreadStackSize={_THREADS_STACK_KB}", "-Dfile.encoding=UTF-8",
+    "-XX:MaxJavaStackTraceDepth=30",
+)  # fmt: skip
+"""-Xss is the launcher's, for the thread of `main`; the option after it is for all others. A stack trace
+is short enough that the message above it is in the end of standard error, which is kept."""
+
+_COMPILING = (
+    "-proc:none", "-nowarn", "-Xlint:none", "-XDuseUnsharedTable=true", "-encoding", "UTF-8", "-d",
+    _CLASSES,
+)  # fmt: skip
+_COMPILER_HEAP = "-Xmx1g"
+_ARCHIVE = "javac.jsa"
+_ARCHIVE_S = 120.0
+_WARM_UP = """import java.util.*;
+import java.util.function.*;
+import java.util.stream.*;
+public class Main {
+    record Pair(int a, String b) {}
+    public static void main(String[] args) {
+        Scanner in = new Scanner(System.in);
+        Map<String, List<Integer>> all = new TreeMap<>();
+        for (int i = 0; i < 3; i++) all.computeIfAbsent("" + i, k -> new ArrayList<>()).add(i);
+        System.out.println(all.values().stream().map(List::size).collect(Collectors.toList()));
+        System.out.println(new Pair(1, "x"));
+    }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A Java development kit. `toolchains.Toolchain`."""
+
+    version: str
+    java: list[str]
+    """Begins its commands, through the loader: where there is no /proc, it cannot tell where it lies."""
+    readable: list[str]
+    kept: Path
+    """A folder of ours: the compiler's classes, ready to be mapped."""
+    maker: str
+    """A digest of compiler and options."""
+    binaries: Binaries
+    profile: Profile = Profile.runtime
+
+    def prepare(self) -> None:
+        """Archive the compiler's classes, once for all processes; without that it starts slower."""
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            make_once(self.kept, _ARCHIVE, self._archive)
+
+    def recipe(self, limits: Limits, source: bytes) -> Recipe:
+        names = java_names.names(source.decode("utf-8", "replace"))
+        shared = self.kept / _ARCHIVE
+        archive = [f"-XX:SharedArchiveFile={shared}"] if shared.exists() else []
+        return Recipe(
+            source=names.file,
+            stages=[[*self._javac(archive), names.file]],
+            failure=Status.compile_error,
+            product=_PRODUCT,
+            packs=_CLASSES,
+            run=[
+                *self.java,
+                f"-Xmx{max(limits.memory_mb, _LEAST_HEAP_MB)}m",
+                *_MACHINE,
+                *_RUNNING,
+                "-cp",
+                _PRODUCT,
+                names.main,
+            ],
+            overhead_mb=_MACHINE_MB + _STACK_MB,
+            maker=self.maker,
+        )
+
+    def _javac(self, options: list[str]) -> list[str]:
+        # The quickest compiler of the machine: javac ends before the other one would have paid.
+        machine = [_COMPILER_HEAP, *_MACHINE, "-XX:TieredStopAtLevel=1", *options]
+        return [*self.java, *machine, "-m", "jdk.compiler/com.sun.tools.javac.Main", *_COMPILING]
+
+    def _archive(self, target: Path) -> None:
+        """Trusted work on a program of ours: not confined.
+
+        Raises:
+            OSError, subprocess.SubprocessError: the compiler fails.
+        """
+        with tempfile.TemporaryDirectory(dir=target.parent) as name:
+            folder = Path(name)
+            made = folder / _ARCHIVE
+            (folder / "Main.java").write_text(_WARM_UP)
+            command = self._javac([f"-XX:ArchiveClassesAtExit={made}"])
+            tools.said(*command, "Main.java", folder=folder, timeout_s=_ARCHIVE_S)
+            made.replace(target)
+
+
+@lru_cache
+def find() -> Java | str:
+    """Return the Java of this machine, or what it lacks, and how to get it."""
+    javac = tools.which("javac")
+    if javac is None:
+        has_java = " (there is a java without javac)" if shutil.which("java") else ""
+        return f"a Java development kit, {_OLDEST} or later, is not installed{has_java}"
+    home = Path(javac).parent.parent
+    java = home / "bin/java"
+    if not java.is_file() or not (home / "lib/modules").is_file():
+        return f"the Java development kit of {javac} is incomplete: no bin/java or lib/modules"
+    told = tools.says(str(java), "--version") or ""
+    version = re.search(r"(\d+)[\d._]*", told)
+    if not version:
+        return f"{java} does not say its version"
+    if int(version[1]) < _OLDEST:
+        return f"Java {version[0]} is too old: {_OLDEST} or later"
+    maker = hashlib.sha256(repr((told, tools.stamp(javac), _COMPILING)).encode()).hexdigest()
+    cache = cache_folder()
+    kept = cache / f"java-{maker[:16]}"
+    return Java(
+        version=f"java {version[0]}",
+        java=tools.through_loader(java, home / "lib"),
+        readable=[str(home), *_linked(home), str(kept)],
+        kept=kept,
+        maker=maker,
+        binaries=Binaries(cache / "binaries"),
+    )
+
+
+def _linked(home: Path) -> list[str]:
+    """Return the folders outside of a kit that its own files are links into: Debian's are in /etc."""
+    found: dict[str, None] = {}
+    for name in ("lib/jvm.cfg", "conf/security/java.security", "lib/security/default.policy"):
+        real = (home / name).resolve()
+        if real.exists() and not real.is_relative_to(home.resolve()):
+            found[str(real.parent)] = None
+    return list(found)

@@ -1,0 +1,43 @@
+"""What is made once for all processes and kept in a folder of ours: headers, a library, an archive."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_KEPT_S = 14 * 86400.0
+
+
+def make_once(folder: Path, name: str, make: Callable[[Path], None]) -> None:
+    """Have a file made, unless it is there; folders of older tools that nobody has used of late go.
+
+    Args:
+        folder: of the cache, called after what it is for and a digest: `headers-0123`.
+        name: of the file, which appears whole or not at all.
+        make: writes it.
+
+    Raises:
+        OSError: the folder cannot be written to; and what `make` raises.
+    """
+    target = folder / name
+    with contextlib.suppress(OSError):
+        os.utime(folder)
+    if target.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            _remove_unused(folder)
+            make(target)
+
+
+def _remove_unused(folder: Path) -> None:
+    for other in folder.parent.glob(f"{folder.name.partition('-')[0]}-*"):
+        if time.time() - other.stat().st_mtime > _KEPT_S:
+            shutil.rmtree(other, ignore_errors=True)

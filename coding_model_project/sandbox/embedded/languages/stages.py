@@ -1,0 +1,135 @@
+"""The stages that make a program: each a confined command, executed one by one in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+
+from coding_model_project.isolation import linux
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded import frames, launch
+from coding_model_project.sandbox.embedded.languages import jar
+from coding_model_project.sandbox.embedded.launch import Command, Place
+from coding_model_project.types import Limits
+
+_STAGE_LIMITS = Limits(cpu_s=30.0, wall_s=50.0, memory_mb=3072, output_kb=256 << 10)
+"""For compilers, which a source can make work hard."""
+
+_STAGE_FOLDER = 512 << 20
+_SPARE = 64 << 20
+"""Bytes of disk below which a compiler's failure may be for want of them."""
+
+_SAID = 4000
+"""Bytes of what a stage said that are kept: the first, since they are what the rest follows from."""
+
+
+def make(
+    channel: socket.socket,
+    place: Place,
+    head: frames.Head,
+    files: dict[str, bytes],
+    confined: mmap.mmap,
+) -> bytes | None:
+    """Run the stages; what they made, which is sent to the host too. None after one that failed.
+
+    Raises:
+        RuntimeError: a stage was not confined, or had not enough of the machine.
+    """
+    assert place.folder is not None
+    with _folder(place) as folder:
+        if head["packs"]:
+            (folder / head["packs"]).mkdir()
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        failures = (_stage(place, stage, confined) for stage in head["stages"])
+        failure = next((found for found in failures if found is not None), None)
+        product = b""
+        if failure is None and head["packs"]:
+            try:
+                product = jar.pack(folder / head["packs"])
+            except ValueError as error:
+                failure = str(error), 1
+        elif failure is None and head["product"]:
+            product = (folder / head["product"]).read_bytes()
+    if failure is not None:  # told once the folder is empty again
+        said, code = failure
+        frames.send(channel, {"failed": said, "exit": code})
+        return None
+    frames.send(channel, {"compiled": True}, product)
+    return product
+
+
+@contextlib.contextmanager
+def _folder(place: Place):
+    """An empty folder for the stages of one program."""
+    assert place.folder is not None
+    folder = Path(place.folder)
+    if place.confinement.tier is Tier.namespaces:
+        linux.unshare(linux.CLONE_NEWNS)
+        flags = linux.MS_NOSUID | linux.MS_NODEV
+        size = f"size={_STAGE_FOLDER},nr_inodes=512"
+        linux.mount("stages", place.folder, "tmpfs", flags, size).make()
+        try:
+            yield folder
+        finally:
+            linux.unmount(place.folder)
+        return
+    _empty(folder)
+    try:
+        yield folder
+    finally:
+        _empty(folder)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _stage(place: Place, words: list[str], confined: mmap.mmap) -> tuple[str, int] | None:
+    """Run a command of a recipe; what it said and its exit code if it failed."""
+    confined[0] = 0
+    null = os.open("/dev/null", os.O_RDWR)
+    said = os.memfd_create("said")
+    command = Command(executable=words[0], arguments=words)
+    started = time.monotonic()
+    pid = launch.start(place, command, _STAGE_LIMITS, [null, said, said], confined, 0)
+    killed = launch.watch(pid, place, _STAGE_LIMITS, started)
+    _, status, usage = os.wait4(pid, 0)
+    text = os.pread(said, _SAID, 0).decode("utf-8", "replace").strip()
+    os.close(said)
+    os.close(null)
+    tool, code = _tool(words), os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return None
+    if not confined[0]:
+        raise RuntimeError(f"{tool} was not started confined: {text}")
+    if killed == "wall" and usage.ru_utime + usage.ru_stime < _STAGE_LIMITS.cpu_s / 2:
+        raise RuntimeError(
+            f"{tool} did not end within {_STAGE_LIMITS.wall_s} s: too busy a machine"
+        )
+    if place.confinement.tier is not Tier.namespaces and _is_full(place.folder):
+        raise RuntimeError(f"{tool} ended with {code}, and the disk of {place.folder} is full")
+    if killed is not None:
+        text = f"{text}\n{tool} was ended by its {killed} limit".strip()
+    return text or f"{tool} ended with {code}", code
+
+
+def _tool(words: list[str]) -> str:
+    """The name of the tool that a command runs, if need be through the loader of shared libraries."""
+    at = words.index("--library-path") + 2 if "--library-path" in words else 0
+    return Path(words[at]).name
+
+
+def _is_full(folder: str | None) -> bool:
+    told = os.statvfs(folder or "/")
+    return told.f_bavail * told.f_frsize < _SPARE or (told.f_files > 0 and told.f_favail == 0)
