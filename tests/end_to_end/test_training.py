@@ -185,7 +185,9 @@ def test_grpo_trains_an_adapter_and_exports_the_merged_model(world, tmp_path, in
     )
     steps = [row for row in metrics(tmp_path) if "actor/pg_loss" in row]
     assert len(steps) == 2
-    assert all(abs(step["actor/ppo_kl"]) < 1e-3 for step in steps)  # the rollout has the adapter too
+    assert all(
+        abs(step["actor/ppo_kl"]) < 1e-3 for step in steps
+    )  # the rollout has the adapter too
     file = tmp_path / "checkpoints/global_step_2/actor/huggingface/model.safetensors"
     names = file.read_bytes()[:20_000]
     assert b"model.layers.0.mlp.up_proj.weight" in names
