@@ -149,6 +149,29 @@ class Checker:
     protocol: Protocol = Protocol.testlib
 
 
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A rule that a text must follow, checked by `grading.instructions`."""
+
+    kind: str
+    """Its name as IFEval and IFBench write it, such as "punctuation:no_comma"."""
+    arguments: Mapping[str, Plain] = field(default_factory=dict)
+    """What the kind needs, such as {"num_words": 300}."""
+
+
+class GradedBy(StrEnum):
+    """The grader of a problem (`Problem.graded_by`)."""
+
+    tests = "tests"
+    """Runs the program of a completion."""
+    math = "math"
+    """Compares the final answer of a completion with `Problem.answer`."""
+    instructions = "instructions"
+    """Checks a completion against `Problem.instructions`."""
+    harbor = "harbor"
+    """Runs the verifier of the Harbor task `Problem.task`."""
+
+
 class Isolation(StrEnum):
     """The state that the tests of a problem see of one another."""
 
@@ -161,7 +184,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A programming task with its tests.
+    """A task with what judges it: tests, or one of a Harbor task, an answer and instructions.
 
     `id` is "source/number"; `gold` and `bad` are solutions known to pass and to fail.
     """
@@ -190,6 +213,10 @@ class Problem:
     bad: tuple[str, ...] = ()
     task: str | None = None
     """The folder of a Harbor task, whose verifier judges in the place of tests."""
+    answer: str | None = None
+    """The final answer of a maths problem, which has no tests."""
+    instructions: tuple[Instruction, ...] = ()
+    """The rules of an instruction-following problem, which has no tests."""
 
     @classmethod
     def simple(
@@ -230,6 +257,20 @@ class Problem:
             rtol=rtol,
             language=language,
         )
+
+    @property
+    def graded_by(self) -> GradedBy:
+        """The grader that judges completions of this problem."""
+        if self.task is not None:
+            return GradedBy.harbor
+        if self.answer is not None:
+            return GradedBy.math
+        return GradedBy.instructions if self.instructions else GradedBy.tests
+
+    @property
+    def asks_for_code(self) -> bool:
+        """True where a completion holds a program, not a text."""
+        return self.graded_by in (GradedBy.tests, GradedBy.harbor)
 
     @property
     def hidden_tests(self) -> tuple[Test, ...]:

@@ -20,8 +20,6 @@ from coding_model_project.cli.data_select_tests import select_tests
 from coding_model_project.cli.data_sft_rows import sft_rows
 from coding_model_project.errors import ConfigError
 
-EMBEDDED = ("tinycode", "tinyshell")
-
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
 app.command("list")(list_sets)
 app.command()(preflight)
@@ -37,7 +35,9 @@ app.command("export-harbor")(export_harbor)
 
 @app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="The data set: tinycode or tinyshell.")],
+    name: Annotated[
+        str, typer.Argument(help="The data set: tinycode, tinygolf, tinymix or tinyshell.")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Write the files to this folder; data/NAME by default.")
     ] = None,
@@ -51,27 +51,32 @@ def prepare(
 ) -> None:
     """Write a data set's problems and training files; does nothing if they are there.
 
-    tinycode: Python functions with tests. tinyshell: Harbor tasks of one or two shell commands.
+    tinycode: Python functions with tests. tinymix: those and arithmetic. tinygolf: functions as Harbor
+    tasks, to be shortened. tinyshell: Harbor tasks of one or two shell commands.
     """
+    from importlib import import_module
+
     from coding_model_project.grading.prompts import PromptStyle
-    from coding_model_project.synthetic.prepare import prepare_base_model, prepare_tinycode
-    from coding_model_project.synthetic.tinyshell.shell_files import (
-        prepare_shell_model,
-        prepare_tinyshell,
+    from coding_model_project.synthetic.prepare import (
+        OTHERS,
+        prepare_base_model,
+        prepare_tinycode,
     )
 
-    if name not in EMBEDDED:
-        raise ConfigError(f"data prepare {name}: the embedded data sets are {', '.join(EMBEDDED)}")
     folder = out or Path("data") / name
-    if name == "tinyshell":
-        prepare_tinyshell(folder, seed=seed, say=print)
-        make_model = prepare_shell_model
-    else:
+    if name in OTHERS:
+        others = import_module(OTHERS[name])
+        others.prepare_files(folder, seed=seed, say=print)
+        make_model = others.prepare_model
+    elif name == "tinycode":
         style = PromptStyle.bare
         prepare_tinycode(
             folder, style=style, seed=seed, sft_demonstrations=sft_demonstrations, say=print
         )
         make_model = prepare_base_model
+    else:
+        known = ", ".join(("tinycode", *OTHERS))
+        raise ConfigError(f"data prepare {name}: the embedded data sets are {known}")
     if base_model:
         make_model(folder, seed=seed, say=print)
     print(f"{name} is in {folder}")

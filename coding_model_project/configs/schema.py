@@ -82,8 +82,9 @@ class CodingConfig:
     force: bool = key(False, "Go on in a run's folder although the configuration has changed.")
     dataset: str | None = key(
         "tinycode",
-        "The embedded task set to make in `coding.data_dir` if it is missing, `tinycode` or "
-        "`tinyshell`; null for your own files.",
+        "The embedded task set to make in `coding.data_dir` if it is missing, `tinycode`, `tinymix` "
+        "(programs and arithmetic), `tinygolf` (functions as Harbor tasks) or `tinyshell`; null for your "
+        "own files.",
     )
     data_dir: str = key(
         "data/tinycode", "Where data sets and starting models are kept between runs."

@@ -1,10 +1,20 @@
-"""`coding.training`: what keeps a run of GRPO stable, beside verl's own keys."""
+"""`coding.training`: what GRPO trains on and what keeps it stable, beside verl's own keys."""
+
+# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from coding_model_project.config_key import key
+
+
+class TrainingSampler(StrEnum):
+    """How training rows are drawn."""
+
+    uniform = "uniform"
+    online = "online"
 
 
 @dataclass
@@ -33,6 +43,16 @@ class GuardsConfig:
 
 @dataclass
 class TrainingConfig:
+    sampler: TrainingSampler = key(
+        TrainingSampler.uniform,
+        "How training rows are drawn: `uniform`, as verl does, or `online`, by how much the groups "
+        "of each problem have disagreed so far: a problem that always or never passes teaches nothing.",
+    )
+    rates: str | None = key(
+        None,
+        "For `sampler=online`: measured pass rates to start from (`data rates`), of these training "
+        "problems. null: all problems start alike.",
+    )
     mask_truncated: bool = key(
         False,
         "Leave responses that ran into `data.max_response_length` out of the loss. They are judged, and "

@@ -37,12 +37,19 @@ TEST_ONLY = frozenset(
         "codecontests_test",
         "tinycode_test",
         "tinyshell_test",
+        "arithmetic_test",
     }
 )
 """Data sets by name ("source" or "source_split") that may be evaluated on but never trained on."""
 
 VALIDATION_ONLY = frozenset(
-    {"mbpp_reg", "codecontests_valid", "tinycode_validation", "tinyshell_validation"}
+    {
+        "mbpp_reg",
+        "codecontests_valid",
+        "tinycode_validation",
+        "tinyshell_validation",
+        "arithmetic_validation",
+    }
 )
 """The same for those that select: they are not final either."""
 
@@ -62,6 +69,7 @@ _TRAINING_SPLITS = {
     "taco": {"train"},
     "tinycode": {"train"},
     "tinyshell": {"train"},
+    "arithmetic": {"train"},
 }
 """Of the sets that are known: any other split of theirs may not train, whatever it is called."""
 

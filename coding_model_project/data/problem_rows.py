@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
@@ -19,6 +19,8 @@ from coding_model_project.types import (
     Asserts,
     Call,
     Checker,
+    GradedBy,
+    Instruction,
     Isolation,
     Limits,
     Problem,
@@ -28,11 +30,22 @@ from coding_model_project.types import (
     TestInput,
 )
 
-HARBOR = "harbor"
-"""The field `grader` of a problem that the verifier of a Harbor task judges."""
-
 REQUIRED = ("id", "split", "statement", "tests")
 FIELDS = (*(field.name for field in fields(Problem)), "grader")
+
+_JUDGES = {
+    GradedBy.tests: ("tests", '"tests": [{"stdin": "1 2", "expected": "3"}]'),
+    GradedBy.harbor: ("task", '"task": "tasks/17"'),
+    GradedBy.math: ("answer", '"answer": "42"'),
+    GradedBy.instructions: (
+        "instructions",
+        '"instructions": [{"kind": "punctuation:no_comma", "arguments": {}}]',
+    ),
+}
+"""The field that each grader judges by, and an example of it."""
+
+_RUN = (GradedBy.tests, GradedBy.harbor)
+"""The graders that run a program, in a language."""
 
 _TEST_EXAMPLE = '{"call": "f", "args": [1, 2], "expected": 3}'
 _TEST_FIELDS = {
@@ -61,13 +74,16 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         Malformed: names the field, what is expected, and an example.
     """
     unknown = sorted(row.keys() - set(FIELDS))
-    missing = [name for name in REQUIRED if name not in row and not _of_task(name, row)]
+    grader = _grader(row)
+    own_field = _JUDGES[grader][0]
+    needed = (*(name for name in REQUIRED if name != "tests"), own_field)
+    missing = [name for name in needed if name not in row]
     if missing:  # the number and the split of a row can be made up; its statement and tests cannot
-        worst = next((name for name in ("statement", "tests") if name in missing), missing[0])
-        raise Malformed(missing_field(worst, row))
+        worst = next((name for name in ("statement", own_field) if name in missing), missing[0])
+        raise Malformed(missing_field(worst, row, _needs(grader, needed)))
     if unknown:
         _fail(f"unknown field '{unknown[0]}'", f"a problem has the fields {', '.join(FIELDS)}")
-    _check_grader(row)
+    _check_alone(row, grader)
     checker = _checker(row["checker"]) if row.get("checker") is not None else None
     comparison = "tokens" if checker is None else "checker"
     return Problem(
@@ -82,12 +98,14 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         checker=checker,
         isolation=_isolation(row),
         entry_point=_optional(row, "entry_point", str, "text or null", '"entry_point": "add"'),
-        language=_text(row, "language", "python", "python"),
+        language=_text(row, "language", "python", "python" if grader in _RUN else "text"),
         difficulty=_optional(row, "difficulty", int, "a whole number or null", '"difficulty": 2'),
         tags=_texts(row, "tags", "lists"),
         gold=_texts(row, "gold", "def add(a, b): ..."),
         bad=_texts(row, "bad", "def add(a, b): ..."),
-        task=row.get("task"),
+        task=_optional(row, "task", str, "a folder", _JUDGES[GradedBy.harbor][1]),
+        answer=_answer(row),
+        instructions=_instructions(row.get("instructions", ())),
     )
 
 
@@ -101,6 +119,11 @@ def missing_field(
         f"field '{field}' is missing; {expected}; row has columns {found}; "
         f"map them with --map {field}={next(like, 'COLUMN')} (in Python: columns=)"
     )
+
+
+def _needs(grader: GradedBy, needed: Sequence[str]) -> str:
+    which = "" if grader is GradedBy.tests else f' with "grader": "{grader}"'
+    return f"a problem{which} needs {', '.join(needed)}"
 
 
 def kind(value: object) -> str:
@@ -217,10 +240,6 @@ def _fail(what: str, expected: str) -> NoReturn:
 
 def _expect(field: str, expected: str, value: object, example: str) -> NoReturn:
     raise Malformed(f"field '{field}': expected {expected}, got {kind(value)}; write {example}")
-
-
-def _of_task(name: str, row: Mapping[str, Any]) -> bool:
-    return name == "tests" and row.get("task") is not None
 
 
 def _text(row: Mapping[str, Any], field: str, example: str, default: str | None = None) -> str:
@@ -381,12 +400,47 @@ def _checker(value: Any) -> Checker:
     )
 
 
-def _check_grader(row: Mapping[str, Any]) -> None:
-    grader, task = row.get("grader"), row.get("task")
-    right = '"grader": "harbor", "task": "tasks/17"'
-    if grader not in (None, HARBOR):
-        _fail(f"field 'grader': {grader!r}", f'expected "{HARBOR}", or none for tests')
-    if (grader == HARBOR) is not isinstance(task, str):
-        _fail("fields 'grader' and 'task'", f"a Harbor task needs both; write {right}")
-    if task is not None and row.get("tests"):
-        _fail("field 'tests'", "a problem with a Harbor task has no tests of its own")
+def _grader(row: Mapping[str, Any]) -> GradedBy:
+    """The grader that a row names; tests judge where it names none."""
+    name = row.get("grader", GradedBy.tests)
+    if name not in tuple(GradedBy):
+        _fail(f"field 'grader': {name!r}", f"expected one of {', '.join(GradedBy)}")
+    return GradedBy(name)
+
+
+def _check_alone(row: Mapping[str, Any], grader: GradedBy) -> None:
+    """Refuse what another grader than the row's judges by."""
+    for other, (field, example) in _JUDGES.items():
+        if other is not grader and row.get(field):
+            own = _JUDGES[grader][1]
+            _fail(
+                f"field '{field}'",
+                f'belongs to "grader": "{other}"; a problem with "grader": "{grader}" has {own}'
+                if grader is not GradedBy.tests
+                else f'needs "grader": "{other}" beside it, as in "grader": "{other}", {example}',
+            )
+
+
+def _answer(row: Mapping[str, Any]) -> str | None:
+    answer = _optional(row, "answer", str, "text", _JUDGES[GradedBy.math][1])
+    if answer is not None and not answer.strip():
+        _fail("field 'answer'", f"is empty; write {_JUDGES[GradedBy.math][1]}")
+    return answer
+
+
+def _instructions(value: Any) -> tuple[Instruction, ...]:
+    right = _JUDGES[GradedBy.instructions][1]
+    if not isinstance(value, (list, tuple)):
+        _expect("instructions", "a list", value, right)
+    found = []
+    for number, item in enumerate(value):
+        field = f"instructions[{number}]"
+        if not isinstance(item, Mapping) or item.keys() - {"kind", "arguments"}:
+            _expect(field, "an object with kind and arguments", item, right)
+        kind, arguments = item.get("kind"), item.get("arguments", {})
+        if not isinstance(kind, str):
+            _expect(f"{field}.kind", "text", kind, right)
+        if not isinstance(arguments, Mapping):
+            _expect(f"{field}.arguments", "an object", arguments, right)
+        found.append(Instruction(kind, {str(name): one for name, one in arguments.items()}))
+    return tuple(found)

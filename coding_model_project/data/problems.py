@@ -10,9 +10,12 @@
      "checker": {"source": "…", "language": "python", "protocol": "testlib"},
      "difficulty": 2, "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"]}
     {"id": "tasks/17", "split": "train", "statement": "…", "grader": "harbor", "task": "tasks/17"}
+    {"id": "sums/1", "split": "train", "statement": "…", "grader": "math", "answer": "42"}
+    {"id": "rules/1", "split": "train", "statement": "…", "grader": "instructions",
+     "instructions": [{"kind": "punctuation:no_comma", "arguments": {}}]}
 
-Only id, split, statement and tests are required; of a problem that a Harbor verifier judges, the folder
-of its task, relative to the file, in the place of tests. Arguments and expected values are plain JSON;
+Only id, split, statement and what the grader judges by are required: tests; the folder of a Harbor task,
+relative to the file; a final answer; or instructions. Arguments and expected values are plain JSON;
 what JSON lacks (tuples, sets, keys that are not text) is in `codec`'s form.
 """
 
@@ -26,9 +29,9 @@ from typing import Any
 import orjson
 
 from coding_model_project.codec import to_json
-from coding_model_project.data.problem_rows import HARBOR, Malformed, problem_of
+from coding_model_project.data.problem_rows import Malformed, problem_of
 from coding_model_project.errors import DataError
-from coding_model_project.types import Asserts, Call, Isolation, Problem, Stdin, Test
+from coding_model_project.types import Asserts, Call, GradedBy, Isolation, Problem, Stdin, Test
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
@@ -115,8 +118,23 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         "tags": problem.tags,
         "gold": problem.gold,
         "bad": problem.bad,
-        **({"grader": HARBOR, "task": problem.task} if problem.task is not None else {}),
+        **_judged_by_to_json(problem),
     }
+
+
+def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
+    """What judges in the place of tests."""
+    grader = problem.graded_by
+    match grader:
+        case GradedBy.tests:
+            return {}
+        case GradedBy.harbor:
+            return {"grader": grader, "task": problem.task}
+        case GradedBy.math:
+            return {"grader": grader, "answer": problem.answer}
+        case GradedBy.instructions:
+            rules = [{"kind": one.kind, "arguments": one.arguments} for one in problem.instructions]
+            return {"grader": grader, "instructions": rules}
 
 
 def _tolerance_to_json(problem: Problem) -> dict[str, float]:

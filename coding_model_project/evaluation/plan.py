@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.data.loaders import given_set, load
-from coding_model_project.data.loaders.maths import MATH
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import Key
@@ -76,8 +75,7 @@ def load_datasets(
         max_tests: at most so many hidden tests of each problem.
 
     Raises:
-        ConfigError: none is named, one is not to be found, twice there, or cannot be judged by
-            running programs.
+        ConfigError: none is named, one is not to be found, or twice there.
         DataError: a file is damaged.
     """
     if not words:
@@ -104,8 +102,6 @@ def _load(
         if problem.id in ids:
             raise ConfigError(f"{name}: the problem {problem.id} is there twice ({loaded.origin})")
         ids.add(problem.id)
-        if problem.comparison == MATH:
-            raise ConfigError(f"{name}: {problem.id} asks for an answer, and programs are judged")
     return DataSet(
         name=name,
         problems=problems,

@@ -122,5 +122,7 @@ def _digest(problem: Problem) -> bytes:
         asdict(problem.limits),
         tests,
         problem.task,
+        problem.answer,
+        [(one.kind, dict(one.arguments)) for one in problem.instructions],
     ]
     return hashlib.sha256(codec.dumps(content)).digest()

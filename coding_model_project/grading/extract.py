@@ -45,6 +45,8 @@ class Rule(StrEnum):
     marked_text = "marked_text"
     """Between `[BEGIN]` and `[DONE]`, without a fence."""
     bare_text = "bare_text"
+    whole_text = "whole_text"
+    """Of a problem that asks for no program."""
     unclosed_think = "unclosed_think"
     nothing = "nothing"
 
@@ -67,7 +69,9 @@ class Extraction:
 
 
 def extract_for(problem: Problem, completion: str, *, bare: bool = False) -> Extraction:
-    """Find a problem's program in a completion, as `extract` does for its language and tests."""
+    """Find what a problem asks for: a program, as `extract` does, or the text without its reasoning."""
+    if not problem.asks_for_code:
+        return _text(completion)
     return extract(completion, language=problem.language, bare=bare, problem=problem)
 
 
@@ -147,6 +151,17 @@ def first_block(completion: str, *, language: str) -> str | None:
     blocks = Fences((answer or "")[:MAX_CHARACTERS], language).blocks()
     found = (one.code for one in blocks if one.closed and one.language == language)
     return next((code for code in found if code.strip()), None)
+
+
+def _text(completion: str) -> Extraction:
+    answer = answer_of(completion, "text")
+    if answer is None:
+        return Extraction(code=None, rule=Rule.unclosed_think)
+    rule = Rule.whole_text if answer.strip() else Rule.nothing
+    capped = len(answer) > MAX_CHARACTERS
+    return Extraction(
+        code=answer[:MAX_CHARACTERS] if answer.strip() else None, rule=rule, capped=capped
+    )
 
 
 def _chosen(blocks: Iterable[Block], language: str, problem: Problem | None) -> Block | None:

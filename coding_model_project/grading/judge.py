@@ -16,11 +16,13 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import HARBOR_IDENTITY, CodeGrader
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.follows import InstructionsGrader
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.maths import MathGrader, math_judge
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
-from coding_model_project.types import ErrorType, Problem, Verdict
+from coding_model_project.types import ErrorType, GradedBy, Problem, Verdict
 
 MAX_FAILURE_RATE = 0.2
 """The share of programs that the sandbox may fail to run before judging stops (`breaker`)."""
@@ -65,10 +67,10 @@ def make_sandbox(config: SandboxConfig) -> Sandbox:
 
 
 class GraderByProblem:
-    """A problem with a Harbor task is judged by its verifier, any other by running it on its tests.
+    """The grader that each problem names (`Problem.graded_by`).
 
-    An async context manager. Harbor's grader belongs to a room above this one, and is imported for the
-    first problem that has a task: most judges see none.
+    An async context manager. Graders other than the one of tests are imported and started for the first
+    problem that needs them: most judges see none. Harbor's belongs to a room above this one.
 
     Args:
         limiter: as of `ExecutionGrader`.
@@ -80,13 +82,13 @@ class GraderByProblem:
     ) -> None:
         self._execution = execution
         self._limiter, self._breaker = limiter, breaker
-        self._harbor: CodeGrader | None = None
+        self._others: dict[GradedBy, CodeGrader] = {}
         self._stack = AsyncExitStack()
 
     @property
     def identity(self) -> str:
         """All but code and problem that a verdict depends on."""
-        return f"{self._execution.identity}+{HARBOR_IDENTITY}"
+        return f"{self._execution.identity}+{HARBOR_IDENTITY}+{math_judge()}"
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,21 +100,28 @@ class GraderByProblem:
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
         """See `grading.base.CodeGrader`."""
-        chosen = self._execution if problem.task is None else await self._harbor_grader()
-        return await chosen.grade_code(problem, code, extraction=extraction)
+        grader = await self._grader(problem.graded_by)
+        return await grader.grade_code(problem, code, extraction=extraction)
 
     def answered_from_memory(self) -> None:
         """See `grading.base.CodeGrader`."""
         self._execution.answered_from_memory()
 
-    async def _harbor_grader(self) -> CodeGrader:
-        if self._harbor is None:
-            grader_class = resolve_name("coding_model_project.harbor.grader:HarborGrader")
-            grader = grader_class(limiter=self._limiter, breaker=self._breaker)
-            self._harbor = grader
+    async def _grader(self, by: GradedBy) -> CodeGrader:
+        if by is GradedBy.tests:
+            return self._execution
+        if by not in self._others:
+            match by:
+                case GradedBy.harbor:
+                    make = resolve_name("coding_model_project.harbor.grader:HarborGrader")
+                    grader = make(limiter=self._limiter, breaker=self._breaker)
+                case GradedBy.math:
+                    grader = MathGrader(breaker=self._breaker)
+                case GradedBy.instructions:
+                    grader = InstructionsGrader()
+            self._others[by] = grader
             await self._stack.enter_async_context(grader)
-            return grader
-        return self._harbor
+        return self._others[by]
 
 
 @dataclass(frozen=True, slots=True)

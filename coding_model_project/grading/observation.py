@@ -12,7 +12,7 @@ Nothing of a hidden test is ever shown: `observation` takes verdicts of public t
 from __future__ import annotations
 
 from coding_model_project.grading.brief import clip, shown_input, shown_value
-from coding_model_project.grading.prompts import PromptStyle, fenced_request
+from coding_model_project.grading.prompts import PromptStyle, request
 from coding_model_project.types import Asserts, ErrorType, Problem, Test, TestResult, Verdict
 
 MIN_BYTES = 60
@@ -57,7 +57,7 @@ def observation(
         return {"role": "user", "content": "\n".join(filter(None, (error, given, said)))}
     shown = f"\n\nInput:\n```text\n{given}\n```" if test is not None else ""
     content = f"The program fails: {error}.{shown}\n\n{said}\n\nCorrect it."
-    return {"role": "user", "content": content + fenced_request(problem.language)}
+    return {"role": "user", "content": content + request(problem)}
 
 
 def _outcome(test: Test | None, result: TestResult | None, max_bytes: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from coding_model_project.types import Problem
+from coding_model_project.types import GradedBy, Problem
 
 Message = dict[str, str]
 """`role` and `content`, as chat templates and servers take them."""
@@ -19,22 +19,28 @@ class PromptStyle(StrEnum):
     """The program stands in a block tagged with its language (instruction-tuned models)."""
 
 
-def fenced_request(language: str) -> str:
-    """What ends a message whose answer is to stand in a code block."""
-    return f"\n\nAnswer with one ```{language} code block that holds the whole program."
+def request(problem: Problem) -> str:
+    """The end of a message in style `fenced`: the form of the answer that the grader looks for."""
+    match problem.graded_by:
+        case GradedBy.math:
+            return "\n\nReason step by step, and put the final answer in \\boxed{}."
+        case GradedBy.instructions:
+            return ""  # the statement says all
+        case GradedBy.tests | GradedBy.harbor:
+            return f"\n\nAnswer with one ```{problem.language} code block that holds the whole program."
 
 
 def solve_messages(
     problem: Problem, *, style: PromptStyle, system: str | None = None
 ) -> list[Message]:
     """The conversation that asks for a solution; no test is shown unless the statement does."""
-    request = fenced_request(problem.language) if style is PromptStyle.fenced else ""
+    end = request(problem) if style is PromptStyle.fenced else ""
     first = [{"role": "system", "content": system}] if system else []
-    return [*first, {"role": "user", "content": problem.statement + request}]
+    return [*first, {"role": "user", "content": problem.statement + end}]
 
 
 def solution_message(code: str, *, style: PromptStyle, language: str = "python") -> Message:
-    """The answer that `solve_messages` asks for, given its code."""
+    """The answer that `solve_messages` asks for, given its code; a text ("text") stands as it is."""
     block = f"```{language}\n{code.rstrip()}\n```"
-    content = block if style is PromptStyle.fenced else code
+    content = block if style is PromptStyle.fenced and language != "text" else code
     return {"role": "assistant", "content": content}

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import Rule, is_one_block
+from coding_model_project.grading.final_answer import AnswerRule
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import LengthBonus, RewardConfig
 from coding_model_project.grading.rewards import RewardKind
-from coding_model_project.types import Problem, Reward, Verdict
+from coding_model_project.types import GradedBy, Problem, Reward, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,11 @@ def overlong(tokens: int, *, max_tokens: int, buffer: int) -> float:
 
 
 def well_formed(problem: Problem, verdict: Verdict, answer: Answer, style: PromptStyle) -> bool:
-    """Whether a completion is what the prompt asked for: one block and nothing else, or bare code."""
+    """Return true for a completion in the form asked for: only one block, bare code, or a box."""
+    if problem.graded_by is GradedBy.math:
+        return verdict.extraction == AnswerRule.boxed
+    if problem.graded_by is GradedBy.instructions:
+        return False  # its form is what it is judged by
     if style is PromptStyle.bare:
         return verdict.extraction == Rule.bare_text
     return is_one_block(answer.completion, language=problem.language)
@@ -115,7 +120,7 @@ def well_formed(problem: Problem, verdict: Verdict, answer: Answer, style: Promp
 def _length_factor(problem: Problem, verdict: Verdict, by: Shaping) -> float:
     """Against the shortest gold solution; 1 where there is none, or no bonus is due."""
     due = verdict.passed or by.length_bonus is LengthBonus.partial
-    if not due or verdict.code is None or not problem.gold:
+    if not due or verdict.code is None or not problem.gold or not problem.asks_for_code:
         return 1.0
     return length_factor(
         min(map(_n_bytes, problem.gold)),

@@ -47,8 +47,26 @@ def _problem(task: Task, name: str) -> Problem:
         statement=task.instruction,
         tests=(),
         language="python" if exported else "bash",
+        gold=_gold(task, is_exported=bool(exported)),
         task=str(task.path),
     )
+
+
+def _gold(task: Task, *, is_exported: bool) -> tuple[str, ...]:
+    """Return the reference program: an exported task's file, or a solution that is one script.
+
+    A solution of several files is no program that a completion could be compared with.
+    """
+    folder = task.path / "solution"
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    name = "solution.py" if is_exported else "solve.sh"
+    if name not in names or (len(names) > 1 and not is_exported):
+        return ()
+    try:
+        program = task.files.text(folder / name)
+    except ValueError:  # not text: it solves the task all the same
+        return ()
+    return (program.partition("\n")[2] if program.startswith("#!") else program,)
 
 
 def _split(task: Task, identity: str) -> str:

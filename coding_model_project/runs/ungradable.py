@@ -63,6 +63,12 @@ def read_ungradable(folder: Path) -> Iterator[Ungradable]:
                 yield Ungradable(**orjson.loads(line))
 
 
+def lost_problems(folder: Path, step: int) -> list[str]:
+    """Return the problem of each sample of a step that could not be judged."""
+    rows = (row for row in read_ungradable(folder) if row.step == step)
+    return list({row.sample: row.problem for row in rows}.values())
+
+
 def count(folder: Path, step: int, error: str) -> int:
     """Count the samples of a step that an error of this name left out."""
     return len(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ from coding_model_project.progress import progress_bar
 EASY_LEVELS = (1, 2)
 N_SFT_VALIDATION = 64
 N_RL_VALIDATION = 150
+
+OTHERS = {
+    "tinygolf": "coding_model_project.synthetic.tinygolf",
+    "tinymix": "coding_model_project.synthetic.tinymix",
+    "tinyshell": "coding_model_project.synthetic.tinyshell.shell_files",
+}
+"""Modules of the other task sets, each with `prepare_files` and `prepare_model`."""
 
 Say = Callable[[str], None]
 
@@ -41,30 +49,27 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
         return
     data_dir = Path(coding.data_dir)
     own_model = model_path is not None and Path(model_path).absolute() == data_dir / "base"
-    if coding.dataset == "tinyshell":
-        from coding_model_project.synthetic.tinyshell.shell_files import (
-            prepare_shell_model,
-            prepare_tinyshell,
-        )
-
-        prepare_tinyshell(data_dir, seed=coding.tinycode.seed, say=say)
+    seed = coding.tinycode.seed
+    if coding.dataset in OTHERS:
+        others = import_module(OTHERS[coding.dataset])
+        others.prepare_files(data_dir, seed=seed, say=say)
         if own_model:
-            prepare_shell_model(data_dir, seed=coding.tinycode.seed, say=say)
+            others.prepare_model(data_dir, seed=seed, say=say)
         return
     if coding.dataset != "tinycode":
         raise ConfigError(
-            f"coding.dataset={coding.dataset}: the embedded task sets are tinycode and tinyshell; "
-            "for your own files set coding.dataset=null"
+            f"coding.dataset={coding.dataset}: the embedded task sets are tinycode, "
+            f"{', '.join(OTHERS)}; for your own files set coding.dataset=null"
         )
     prepare_tinycode(
         data_dir,
         style=coding.prompt,
-        seed=coding.tinycode.seed,
+        seed=seed,
         sft_demonstrations=coding.tinycode.sft_demonstrations,
         say=say,
     )
     if own_model:
-        prepare_base_model(data_dir, seed=coding.tinycode.seed, say=say)
+        prepare_base_model(data_dir, seed=seed, say=say)
 
 
 def prepare_evaluated(coding: Any, *, say: Say) -> None:

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -151,6 +152,24 @@ def test_stable_replaces_and_masks_within_limits_and_a_guard_ends_the_run(world,
         assert step["response_length/mean"] > 1  # of the masked ones too
     # None where all are cut off, as chance has it.
     assert 0 < max(step["training/truncated_left_out"] for step in steps) < 1
+
+
+def test_an_online_sampler_learns_from_each_step_and_is_resumed(world, tmp_path, in_ray):
+    import torch
+
+    def run(steps: int) -> dict[str, Any]:
+        asked = [f"trainer.total_training_steps={steps}", f"trainer.save_freq={steps}"]
+        online = ["coding.training.sampler=online", "coding.force=true"]
+        train("grpo", [*world.overrides(tmp_path), *asked, *online])
+        kept = torch.load(tmp_path / f"checkpoints/global_step_{steps}/data.pt", weights_only=False)
+        return kept["_sampler_iter_state"]["sampler_state"]
+
+    first, second = run(1), run(2)
+    assert first["problems"] == second["problems"]
+    assert sum(first["passed"]) + sum(first["failed"]) == 16  # samples of a step
+    assert first["rng"] != second["rng"]
+    seen = [sum(state["passed"]) + sum(state["failed"]) for state in (first, second)]
+    assert seen[1] > seen[0]  # resumed, not begun anew
 
 
 @pytest.mark.soak  # each takes a loss that verl registers, which `test_verl_validates` looks up

@@ -5,17 +5,23 @@ That it answers at once is told by what was imported for it, which the machine's
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from coding_model_project.data.problems import write_problems
 from coding_model_project.program import RECIPES
+from coding_model_project.types import Instruction, Problem, Stdin, Test
 from tests import fresh
 
 pytestmark = pytest.mark.slow
 
+MINE = Problem(
+    id="mine/1", split="train", statement="x", tests=(Test(input=Stdin(""), expected="1"),)
+)
 HEAVY = {"torch", "verl", "ray", "vllm", "transformers"}
 
 
@@ -31,11 +37,12 @@ def own_files(tmp_path):
     """A user's own files: enough to pass the checks up to the one under test."""
     row = {"data_source": "mine", "prompt": [{"role": "user", "content": "x"}]}
     row["extra_info"] = {"split": "train"}
+    row["reward_model"] = {"style": "rule", "ground_truth": "mine/1"}
     pq.write_table(pa.Table.from_pylist([row] * 40), tmp_path / "train.parquet")
     pq.write_table(
         pa.Table.from_pylist([row | {"data_source": "humaneval"}]), tmp_path / "mixed.parquet"
     )
-    (tmp_path / "problems.jsonl").touch()
+    write_problems(tmp_path / "problems.jsonl", [MINE])
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     return [
@@ -98,6 +105,43 @@ def test_missing_pairs_name_the_command_that_makes_them(own_files, tmp_path):
     assert result.returncode == 2
     (line,) = result.stderr.splitlines()
     assert "no file none.parquet; make it with `python -m coding_model_project data pairs" in line
+
+
+def test_a_row_whose_problem_is_nowhere_is_refused_by_source(own_files, tmp_path):
+    write_problems(tmp_path / "problems.jsonl", [replace(MINE, id="mine/2")])
+    result = run(*own_files, cwd=tmp_path)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert "data.train_files" in line
+    assert "add the file with the problems of mine" in line
+
+
+def test_a_problem_that_no_grader_can_judge_is_refused(own_files, tmp_path):
+    unknown = Instruction("punctuation:no_coma")
+    write_problems(tmp_path / "problems.jsonl", [replace(MINE, tests=(), instructions=(unknown,))])
+    result = run(*own_files, cwd=tmp_path)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert "coding.problems: problem mine/1" in line
+    assert "punctuation:no_comma" in line
+
+
+def test_code_golf_without_a_reference_is_refused(own_files, tmp_path):
+    result = run(*own_files, "experiment=golf", cwd=tmp_path)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert "coding.reward.shaping.length_weight" in line
+    assert "reference solution" in line
+
+
+def test_rates_of_another_data_set_are_refused(own_files, tmp_path):
+    (tmp_path / "rates.jsonl").write_text('{"id": "mbpp/1", "rate": 0.5}\n')
+    online = ["coding.training.sampler=online", f"coding.training.rates={tmp_path}/rates.jsonl"]
+    result = run(*own_files, *online, cwd=tmp_path)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert "coding.training.rates" in line
+    assert "it has mbpp/1, the training rows mine/1" in line
 
 
 @pytest.mark.verl

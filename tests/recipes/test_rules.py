@@ -84,6 +84,12 @@ def test_one_line_naming_the_key_its_value_and_the_way_out(recipe, key, value, s
     assert says in refusal(recipe, **{key: value})
 
 
+def test_an_online_sampler_does_not_go_with_an_order_nor_rates_without_it():
+    online = {"coding.training.sampler": "online"}
+    assert "data.shuffle=false" in refusal("grpo", **online, **{"data.shuffle": False})
+    assert "coding.training.rates=r" in refusal("grpo", **{"coding.training.rates": "r"})
+
+
 def test_a_token_budget_that_the_longest_sample_does_not_fit_in():
     values = {f"{ACTOR}.use_dynamic_bsz": True, f"{ACTOR}.ppo_max_token_len_per_gpu": 100}
     assert "set it to 192 or more" in refusal("grpo", **values)

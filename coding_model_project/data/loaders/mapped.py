@@ -34,9 +34,11 @@ from coding_model_project.data.loaders.table import UNKNOWN_SPLIT, split_word
 from coding_model_project.data.problem_rows import FIELDS, Malformed, missing_field, problem_of
 from coding_model_project.data.problems import from_file
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.types import Asserts, Problem, Test
+from coding_model_project.types import Asserts, GradedBy, Problem, Test
 
 NEEDED = ("statement", "tests")
+_GRADERS = {"answer": GradedBy.math, "instructions": GradedBy.instructions}
+"""What stands in the place of tests, and its grader."""
 
 
 def parse_map(given: Sequence[str] | None) -> dict[str, str]:
@@ -78,12 +80,13 @@ class MappedLoader:
         split = place.split or _split_of(path)
         for number, (where, found) in enumerate(read_rows(path), 1):
             row = renamed(where, found, place.columns)
-            missing = [name for name in NEEDED if name not in row]
+            grader = _grader(row, place.columns)
+            missing = [n for n in NEEDED if n not in row and (n != "tests" or grader is None)]
             if missing:
                 needs = f"a problem needs {' and '.join(NEEDED)}"
                 raise DataError(f"{where}: {missing_field(missing[0], row, needs)}")
             try:
-                problem = from_file(self._problem(row, number, split), path)
+                problem = from_file(self._problem(row, number, split, grader), path)
             except (Unusable, Malformed) as reason:
                 yield SetAside(where=where, reason=str(reason))
             except (KeyError, TypeError, AttributeError) as error:
@@ -93,14 +96,18 @@ class MappedLoader:
                 if place.split in (None, problem.split, split_word(problem.split)):
                     yield problem
 
-    def _problem(self, row: Row, number: int, split: str) -> Problem:
-        fields = {name: row[name] for name in FIELDS if row.get(name) is not None}
+    def _problem(self, row: Row, number: int, split: str, grader: str | None) -> Problem:
+        """Make a problem of a row; columns that only happen to be called as another grader's are left."""
+        kept = [n for n in FIELDS if n not in _GRADERS or _GRADERS[n] == grader]
+        fields = {name: row[name] for name in kept if row.get(name) is not None}
         key = str(fields.get("id", number))
         fields["id"] = key if "/" in key else f"{self.name}/{key}"
         fields.setdefault("split", split)
         for name in ("gold", "bad"):
             if isinstance(fields.get(name), str):
                 fields[name] = [fields[name]]
+        if grader is not None:
+            return problem_of({**fields, "grader": grader})
         tests = fields.pop("tests", None)
         if _is_ours(tests):
             return problem_of({**fields, "tests": tests})
@@ -108,6 +115,12 @@ class MappedLoader:
         if not made:
             raise Unusable("no hidden tests")
         return replace(problem_of({**fields, "tests": []}), tests=made)
+
+
+def _grader(row: Row, columns: Mapping[str, str]) -> str | None:
+    """Return the grader that the row names, or that a mapped column implies; None for tests."""
+    implied = (grader for field, grader in _GRADERS.items() if field in columns)
+    return row.get("grader") or next(implied, None)
 
 
 def _is_ours(tests: Any) -> bool:

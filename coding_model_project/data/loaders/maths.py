@@ -1,18 +1,11 @@
-"""GSM8K and MATH: problems with an answer and no program.
-
-They need no variant of `Problem`: the answer is the expected value of one hidden test, with
-`comparison` "math" and `language` "text". The execution grader refuses that comparison as unusable
-data, so a maths problem can never be judged by running; a maths grader takes problems by it.
-"""
+"""GSM8K and MATH: problems with an answer and no program, judged by `grading.maths`."""
 
 from __future__ import annotations
 
 from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.types import Problem, Stdin, Test
-
-MATH = "math"
-"""`Problem.comparison` of what is judged by its final answer."""
+from coding_model_project.grading.final_answer import AnswerRule, final_answer
+from coding_model_project.types import Problem
 
 
 def math_problem(
@@ -25,15 +18,15 @@ def math_problem(
     difficulty: int | None = None,
     tags: tuple[str, ...] = (),
 ) -> Problem:
-    """A problem whose one hidden test expects a final answer."""
+    """A problem with a final answer."""
     if not answer.strip():
         raise Unusable("the answer is empty")
     return Problem(
         id=name,
         split=split,
         statement=statement,
-        tests=(Test(input=Stdin(""), expected=answer.strip()),),
-        comparison=MATH,
+        tests=(),
+        answer=answer.strip(),
         language="text",
         difficulty=difficulty,
         tags=tags,
@@ -41,39 +34,19 @@ def math_problem(
     )
 
 
-def final_answer(solution: str) -> str | None:
-    r"""What a solution ends in: the last `\boxed{…}`, or what stands after the last "####"."""
-    if "\\boxed" in solution:
-        return _boxed(solution)
-    _, mark, answer = solution.rpartition("####")
-    return answer.strip().replace(",", "") if mark else None
-
-
-def _boxed(solution: str) -> str | None:
-    rest = solution.rpartition("\\boxed")[2]
-    if not rest.startswith("{"):  # "\boxed 3": the next word
-        return rest.split()[0].rstrip("$.") if rest.split() else None
-    depth = 0
-    for index, sign in enumerate(rest):
-        depth += (sign == "{") - (sign == "}")
-        if depth == 0:
-            return rest[1:index].strip()
-    return None
-
-
 def _gsm8k(row: Row, part: Part, index: int) -> Problem:
     solution = text(row, "answer")
-    if "####" not in solution:
-        raise Unusable("the answer has no '####' line")
     name, split = f"gsm8k/{part.split}/{index}", part.split or "train"
-    answer = final_answer(solution) or ""
-    return math_problem(name, split, text(row, "question"), answer, solution=solution)
+    found = final_answer(solution)
+    if found is None or found.rule is not AnswerRule.hashes:
+        raise Unusable("the answer has no '####' line with a number")
+    return math_problem(name, split, text(row, "question"), found.text, solution=solution)
 
 
 def _math(row: Row, part: Part, index: int) -> Problem:
     solution = text(row, "solution")
-    answer = final_answer(solution)
-    if answer is None:
+    found = final_answer(solution)
+    if found is None or found.rule is not AnswerRule.boxed:
         raise Unusable("the solution has no \\boxed answer")
     level = "".join(c for c in str(row.get("level") or "") if c.isdigit())
     kind = row.get("type") or row.get("subject")
@@ -82,7 +55,7 @@ def _math(row: Row, part: Part, index: int) -> Problem:
         f"{source}/{part.split}/{index}",
         part.split or "train",
         text(row, "problem"),
-        answer,
+        found.text,
         solution=solution,
         difficulty=int(level) if level else None,
         tags=(kind,) if isinstance(kind, str) else (),

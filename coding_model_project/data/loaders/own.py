@@ -22,7 +22,7 @@ def is_own(path: Path) -> bool:
     if path.is_dir() or not path.name.endswith((".jsonl", ".jsonl.gz")):
         return False
     fields = columns_of(path)
-    return {"id", "split", "statement"} <= fields and bool({"tests", "task"} & fields)
+    return {"id", "split", "statement"} <= fields and bool({"tests", "grader"} & fields)
 
 
 def columns_of(path: Path) -> set[str]:

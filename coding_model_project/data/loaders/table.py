@@ -25,7 +25,7 @@ from coding_model_project.data.loaders.base import (
 from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.loaders.remote import hub_revision, hub_rows, is_url, local_copy
 from coding_model_project.errors import ConfigError, DataError, DownloadError
-from coding_model_project.types import Problem
+from coding_model_project.types import GradedBy, Problem
 
 SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
 """Other words for a split; the rest stand for themselves."""
@@ -113,7 +113,7 @@ class TableLoader:
                 raise Unusable("the statement is empty")
             if "<image>" in problem.statement:
                 raise Unusable("the statement refers to an image")
-            if not problem.hidden_tests:
+            if not problem.hidden_tests and problem.graded_by is GradedBy.tests:
                 raise Unusable("no hidden tests")
         except Unusable as reason:
             return SetAside(where=where, reason=str(reason))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from coding_model_project.concurrency import each
-from coding_model_project.data.loaders.maths import MATH
 from coding_model_project.data.quality.mutants import mutants
 from coding_model_project.data.quality.preflight import mutant_limits
 from coding_model_project.data.quality.test_order import (
@@ -21,7 +20,7 @@ from coding_model_project.data.quality.test_order import (
 )
 from coding_model_project.grading.execution import judge_execution
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.types import Execution, Limits, Problem, Program, Status
+from coding_model_project.types import Execution, GradedBy, Limits, Problem, Program, Status
 
 MAX_TIMEOUTS = 2
 """Tests on which a program may time out before the rest is left: those then count as passed."""
@@ -164,7 +163,7 @@ async def _rejects(
 ) -> tuple[list[frozenset[int]], int] | str:
     """By test the programs that it rejects, and how many programs ran; or why nothing can be said."""
     tests = problem.hidden_tests
-    if not problem.gold or problem.comparison == MATH or not tests:
+    if not problem.gold or problem.graded_by is not GradedBy.tests or not tests:
         return "no gold solution that runs" if tests else "no hidden tests"
     gold = await _run(problem, problem.gold[0], problem.limits, sandbox, slots)
     if len(gold) < len(tests) or any(_rejected(problem, n, e) for n, e in enumerate(gold)):

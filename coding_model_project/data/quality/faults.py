@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from coding_model_project.types import Limits, Problem
+from coding_model_project.types import GradedBy, Limits, Problem
 
 RANGES = {
     "cpu_s": (0.01, 3600.0),
@@ -35,7 +35,7 @@ def _faults(problem: Problem, times: int) -> Iterator[tuple[str, str]]:
         yield DUPLICATE_ID, f"{times} problems have it; a reward goes by the id alone"
     if not problem.statement.strip():
         yield EMPTY_STATEMENT, "a model would be asked nothing"
-    if not problem.hidden_tests and problem.task is None:
+    if not problem.hidden_tests and problem.graded_by is GradedBy.tests:
         yield NO_HIDDEN_TESTS, "only hidden tests earn reward; leave out public: true on some"
     wrong = [one for name in RANGES if (one := _out_of_range(problem.limits, name))]
     if wrong:

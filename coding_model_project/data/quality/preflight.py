@@ -17,17 +17,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coding_model_project.concurrency import each
-from coding_model_project.data.loaders.maths import MATH, final_answer
 from coding_model_project.data.quality.faults import faults
 from coding_model_project.data.quality.mutants import Mutant, mutants
 from coding_model_project.data.quality.rates import NONE, Rate
 from coding_model_project.data.quality.second_opinion import passes_plainly
 from coding_model_project.errors import CheckerError, DataError
+from coding_model_project.grading.base import CodeGrader
 from coding_model_project.grading.checker import CHECKER
 from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.final_answer import final_answer
+from coding_model_project.grading.judge import GraderByProblem
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.types import ErrorType, Limits, Problem, TestResult, Verdict
+from coding_model_project.types import GradedBy, Limits, Problem, Verdict
 
 MAX_TRIED = 40
 """Mutants run of one problem, in search of some that its tests can tell from the gold."""
@@ -122,9 +124,18 @@ async def preflight(
     Raises:
         UngradableError: the sandbox failed. A problem with unusable data is quarantined instead.
     """
+    limiter = Limiter(max_concurrency)
+    execution = ExecutionGrader(sandbox, stop_early=True, limiter=limiter)
+    async with GraderByProblem(execution, limiter=limiter) as grader:
+        run = _Run(problems, sandbox, grader, limiter, progress)
+        return await _preflight(run, problems, mutants_per_problem, repeats)
+
+
+async def _preflight(
+    run: _Run, problems: Sequence[Problem], mutants_per_problem: int, repeats: int
+) -> Preflight:
     n_problems, found = len(problems), faults(problems)
     sound = [problem for problem, wrong in zip(problems, found, strict=True) if not wrong]
-    run = _Run(sound, sandbox, max_concurrency, progress)
     for problem, wrong in zip(problems, found, strict=True):
         for what, detail in wrong:
             run.report(problem.id, f"{what}: {detail}")
@@ -150,9 +161,12 @@ async def preflight(
     for judged in changing:
         run.complain(judged, "flaky", f"accepted in {_n_passed(judged)} of {repeats} repeats")
     unsound = {judged.problem.id for judged in gold if not judged.accepted} | run.unusable
-    maths = {p.id for p in problems if p.comparison == MATH and p.gold and p.id not in unsound}
+    maths = {p.id for p in problems if _compared_with_itself(p) and p.id not in unsound}
     shown = [judged for judged in gold if judged.problem.id not in maths]
-    unproven = {p.id: [UNPROVEN] for p in problems if not p.gold and p.id not in run.reasons}
+    provable = [
+        p for p in problems if p.graded_by is not GradedBy.instructions
+    ]  # they need no gold
+    unproven = {p.id: [UNPROVEN] for p in provable if not p.gold and p.id not in run.reasons}
     known_bad = [*bad, *mutated]
     return Preflight(
         problems=n_problems,
@@ -179,12 +193,12 @@ class _Run:
         self,
         problems: Sequence[Problem],
         sandbox: Sandbox,
-        max_concurrency: int,
+        grader: CodeGrader,
+        limiter: Limiter,
         progress: Callable[[], None] | None,
     ) -> None:
         self._sandbox = sandbox
-        self._limiter = Limiter(max_concurrency)
-        self._grader = ExecutionGrader(sandbox, stop_early=True, limiter=self._limiter)
+        self._grader, self._limiter = grader, limiter
         self._progress = progress or (lambda: None)
         self._original = {problem.id: problem for problem in problems}
         self.complaints: list[str] = []
@@ -223,7 +237,7 @@ class _Run:
             return [], Mutation()
         first: dict[str, _Judged] = {}
         for judged in gold:
-            if judged.accepted and judged.problem.comparison not in (MATH, CHECKER):
+            if judged.accepted and _mutable(judged.problem):
                 first.setdefault(judged.problem.id, judged)
         found = await each(first.values(), lambda judged: self._mutants(judged, wanted))
         kept = [judged for mutated, _, _ in found for judged in mutated]
@@ -284,27 +298,19 @@ class _Run:
             self._progress()
 
     async def _verdict(self, problem: Problem, code: str) -> Verdict:
-        if problem.comparison == MATH:
-            return _answer_verdict(problem, code)
         return await self._grader.grade_code(problem, code)
 
 
-def _answer_verdict(problem: Problem, solution: str) -> Verdict:
-    """Whether a written solution ends in the expected answer, as text: no maths is done here."""
-    found, expected = final_answer(solution), str(problem.tests[0].expected)
-    right = found is not None and "".join(found.split()) == "".join(expected.split())
-    error = None if right else ErrorType.wrong_answer
-    detail = "" if right else f"expected {expected!r}, got {found!r}"
-    return Verdict(
-        problem_id=problem.id,
-        code=solution,
-        extraction="given",
-        results=(TestResult(error=error, detail=detail),),
-        n_tests=1,
-        comparison=MATH,
-        sandbox="none",
-        grader_version="answer as text",
+def _compared_with_itself(problem: Problem) -> bool:
+    """Return true for an answer that stands in the problem's own solution, letter by letter."""
+    found = [final_answer(solution) for solution in problem.gold]
+    return problem.graded_by is GradedBy.math and any(
+        one is not None and one.text == problem.answer for one in found
     )
+
+
+def _mutable(problem: Problem) -> bool:
+    return problem.graded_by is GradedBy.tests and problem.comparison != CHECKER
 
 
 def mutant_limits(limits: Limits, slowest_s: float) -> Limits:

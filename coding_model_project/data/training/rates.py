@@ -51,7 +51,16 @@ def write_rates(path: Path, rates: Sequence[Rate]) -> None:
 
 
 def read_rates(path: Path) -> dict[str, float]:
-    """The pass rate of each problem by its id.
+    """Read the pass rate of each problem by its id.
+
+    Raises:
+        ConfigError: the file is missing or no file of rates.
+    """
+    return {name: passed / judged for name, (passed, judged) in read_samples(path).items()}
+
+
+def read_samples(path: Path) -> dict[str, tuple[float, float]]:
+    """Read the samples that passed and those that were judged, by problem.
 
     Raises:
         ConfigError: the file is missing or no file of rates.
@@ -64,8 +73,9 @@ def read_rates(path: Path) -> dict[str, float]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            rates[str(row["id"])] = float(row["rate"])
-        except (ValueError, KeyError, TypeError) as error:
+            judged = float(row.get("judged", 1))
+            rates[str(row["id"])] = float(row["rate"]) * judged, judged
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"--rates: {path}:{number}: no object with id and rate") from error
     return rates
 

@@ -32,7 +32,7 @@ def rl_rows(
         {
             "data_source": source(problem),
             "prompt": solve_messages(problem, style=style),
-            "ability": "math" if problem.comparison == "math" else "code",
+            "ability": "code" if problem.asks_for_code else problem.graded_by,
             "reward_model": {"style": "rule", "ground_truth": problem.id},
             "extra_info": {
                 "split": problem.split,
@@ -63,8 +63,13 @@ def sft_row(problem: Problem, code: str, style: PromptStyle) -> VerlRow:
 
 
 def source(problem: Problem) -> str:
-    """The data set a problem is from: its id's first part."""
-    return problem.id.split("/")[0]
+    """Return the data set that a problem is from."""
+    return source_of(problem.id)
+
+
+def source_of(problem_id: str) -> str:
+    """Return the data set that a problem is from: its id's first part."""
+    return problem_id.split("/")[0]
 
 
 def write_rows(path: Path, rows: Sequence[VerlRow], *, trains: bool) -> None:

@@ -140,7 +140,7 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
         ),
     )
     files = {
-        "instruction.md": _instruction(problem, names),
+        "instruction.md": instruction(problem, names),
         "environment/Dockerfile": f"FROM {IMAGE}\nWORKDIR /app\n",
         "solution/solution.py": problem.gold[0],
         "solution/solve.sh": _SOLVE.format(program=PROGRAM),
@@ -150,8 +150,13 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
     return config, files
 
 
-def _instruction(problem: Problem, names: list[str]) -> str:
-    """The statement without its tests, and what to write where."""
+def instruction(problem: Problem, names: list[str] | None = None) -> str:
+    """Return the statement without its tests, and what to write where.
+
+    Args:
+        names: that the program must define; by default those that the tests need.
+    """
+    names = required(problem) if names is None else names
     if names:
         asked = " and ".join(f"`{name}`" for name in names)
         request = f"Write a Python module to `{PROGRAM}` that defines {asked}."

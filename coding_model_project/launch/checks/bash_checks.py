@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from omegaconf import DictConfig
 
-from coding_model_project.data.problems import HARBOR, read_problems
+from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import repair_checks
+from coding_model_project.types import GradedBy
 
 
 def has_bash(config: DictConfig) -> bool:
@@ -57,6 +58,6 @@ def check_problems(config: DictConfig) -> None:
         for problem in read_problems(path):
             if problem.task is None:
                 raise ConfigError(
-                    f"{path}: {problem.id} names no Harbor task (grader: {HARBOR}), and the bash agent "
-                    "of coding.bash works on nothing else"
+                    f"{path}: {problem.id} names no Harbor task (grader: {GradedBy.harbor}), and the "
+                    "bash agent of coding.bash works on nothing else"
                 )

@@ -11,11 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.data.governance import refuse_test_only
-from coding_model_project.data.problems import read_problems
-from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
-from coding_model_project.launch.checks import bash_checks, repair_checks
+from coding_model_project.launch.checks import bash_checks, problem_checks, repair_checks
 from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
 
@@ -142,15 +141,12 @@ def check_grpo(config: DictConfig) -> None:
     Raises:
         ConfigError: names the key and the way out.
     """
-    for path in config.coding.problems:
-        try:
-            read_problems(path)
-        except DataError as error:  # the reward workers would find out, a minute later
-            raise ConfigError(f"coding.problems: {error}") from error
+    problems = problem_checks.readable(config.coding.problems)
     check_values(config)
     repair_checks.check_problems(config)
     bash_checks.check_problems(config)
     check_rows(config, "data.train_files")
+    problem_checks.check(config, problems, files(config, "data.train_files"))
 
 
 def check_rows(config: DictConfig, *keys: str) -> None:

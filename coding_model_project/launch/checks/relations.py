@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import DPOLoss
+from coding_model_project.configs.training import TrainingSampler
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
@@ -132,6 +133,22 @@ def pairs_over_several_ranks(config: DictConfig) -> str | None:
     return f"engine.ulysses_sequence_parallel_size={size}: DPO needs it to be 1"
 
 
+def sampler_against_an_order(config: DictConfig) -> str | None:
+    """Online sampling draws rows itself, so that a file's order would be lost."""
+    sampler, rates = _get(config, "coding.training.sampler"), _get(config, "coding.training.rates")
+    if sampler == TrainingSampler.online and _get(config, "data.shuffle") is False:
+        return (
+            "coding.training.sampler=online: data.shuffle=false asks for the rows in their order, and an "
+            "online sampler draws them itself: set one of the two back"
+        )
+    if sampler == TrainingSampler.uniform and rates is not None:
+        return (
+            f"coding.training.rates={rates}: only coding.training.sampler=online starts from measured "
+            "rates; `data rows --rates` filters rows by them"
+        )
+    return None
+
+
 def nothing_to_validate_on(config: DictConfig) -> str | None:
     if "dpo" not in config.coding or config.data.val_files or config.trainer.test_freq == -1:
         return None
@@ -176,6 +193,7 @@ RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
     too_small_a_token_budget,
     smoothing_without_cdpo,
     pairs_over_several_ranks,
+    sampler_against_an_order,
     nothing_to_validate_on,
     devices_that_do_not_divide,
     logger_without_its_package,

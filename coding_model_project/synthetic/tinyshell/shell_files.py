@@ -49,7 +49,7 @@ echo "${{rewards[right]}}" > /logs/verifier/reward.txt
 """
 
 
-def prepare_tinyshell(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
     """Write the task set's files, unless the folder already holds just these."""
     settings = {"generator": VERSION, "seed": seed, "sizes": SIZES}
     manifest = data_dir / "manifest.json"
@@ -78,7 +78,7 @@ def prepare_tinyshell(data_dir: Path, *, seed: int, say: Callable[[str], None]) 
     write_manifest(manifest, settings, {name: len(content) for name, content in written.items()})
 
 
-def prepare_shell_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
     """Make the tiny starting model in `data_dir/base`, unless it is there."""
     out = data_dir / "base"
     if (out / "config.json").exists():

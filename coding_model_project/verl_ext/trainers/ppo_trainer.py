@@ -18,25 +18,29 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from coding_model_project.configs.training import TrainingSampler
 from coding_model_project.errors import SandboxError, TrainingError
 from coding_model_project.harbor.integrity import NotIsolatedError
 from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
-from coding_model_project.runs.ungradable import count, last_reason
+from coding_model_project.runs.ungradable import count, last_reason, lost_problems
 from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.trainers import resampling
 from coding_model_project.verl_ext.trainers.generated import generated_tokens
 from coding_model_project.verl_ext.trainers.guards import Guards
+from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.step_metrics import (
     CLOCK_KEYS,
     bash_metrics,
     repair_metrics,
+    source_metrics,
     step_metrics,
 )
 from coding_model_project.verl_ext.trainers.step_samples import (
     SampleLog,
+    judged,
     lone_samples,
     trained_samples,
     validated_samples,
@@ -70,9 +74,15 @@ class CodingTrainer(PPOTrainerSync):
         self._log_dir = self._run.log_dir(len(self._run.attempts()))
         self._samples = SampleLog(config)
         self._validated: tuple[list[str], list[str], list[float]] = ([], [], [])
+        self._sampler: OnlineSampler | None = None
         self._guards = Guards(config.coding.training.guards)
         self._generated_before: int | None = None
         self._generated: int | None = None
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        if self.config.coding.training.sampler == TrainingSampler.online:
+            self.train_dataloader, self._sampler = with_sampler(self.train_dataloader, self.config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
         buffer = super()._build_replay_buffer()
@@ -203,6 +213,11 @@ class CodingTrainer(PPOTrainerSync):
         refused = self._not_isolated(self._expected_samples - len(infos))
         expected = self._expected_samples - refused
         metrics.update(step_metrics(infos, rewards, expected))
+        lost = lost_problems(self._run.path, self.global_steps)
+        outcomes = [judged(sample) for sample in samples]
+        metrics.update(source_metrics(outcomes, lost))
+        if self._sampler is not None:
+            self._sampler.update(outcomes)
         metrics["judge/not_isolated"] = refused / self._expected_samples
         if has_episodes(self.config):
             metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))

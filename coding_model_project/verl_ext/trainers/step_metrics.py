@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
+from coding_model_project.data.training.rows import source_of
 from coding_model_project.types import ERROR_GROUPS
 
 CLOCK_KEYS = ("generated_at", "graded_at")
@@ -53,6 +57,45 @@ def step_metrics(
         "judge/wait_s": max(s["graded_at"] for s in samples)
         - max(s["generated_at"] for s in samples),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A judged sample, as its source's metrics need it."""
+
+    problem: str
+    reward: float
+    accepted: float
+    tokens: int
+    """Of the response."""
+
+
+def source_metrics(samples: Sequence[Judged], lost: Sequence[str]) -> dict[str, float]:
+    """Metrics of one step by data source; none where the step has one source.
+
+    Args:
+        samples: all that were judged.
+        lost: the problem of each sample that could not be judged.
+
+    Returns:
+        source/<name>/reward, /accepted and /tokens: means over the source's judged samples;
+        source/<name>/share: its share of the judged samples; source/<name>/infra_rate: the share of its
+        samples that could not be judged.
+    """
+    by_source: dict[str, list[Judged]] = {}
+    for sample in samples:
+        by_source.setdefault(source_of(sample.problem), []).append(sample)
+    missing = Counter(map(source_of, lost))
+    metrics: dict[str, float] = {}
+    for name in sorted(by_source.keys() | missing.keys()):
+        own, n_lost = by_source.get(name, []), missing[name]
+        if own:
+            metrics[f"source/{name}/reward"] = fmean(sample.reward for sample in own)
+            metrics[f"source/{name}/accepted"] = fmean(sample.accepted for sample in own)
+            metrics[f"source/{name}/tokens"] = fmean(sample.tokens for sample in own)
+            metrics[f"source/{name}/share"] = len(own) / len(samples)
+        metrics[f"source/{name}/infra_rate"] = n_lost / (n_lost + len(own))
+    return metrics if len(by_source.keys() | missing.keys()) > 1 else {}
 
 
 def repair_metrics(samples: Sequence[Mapping[str, float]], rounds: int) -> dict[str, float]:

@@ -16,6 +16,7 @@ from coding_model_project.runs.rollouts import Rollout, RolloutWriter
 from coding_model_project.runs.step_traces import Span, write_trace
 from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.trainers.loggers import log_samples
+from coding_model_project.verl_ext.trainers.step_metrics import Judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,12 @@ def trained_samples(
         )
         for key, prompt, response, scores, advantages, mask, info in rows
     ]
+
+
+def judged(sample: Sampled) -> Judged:
+    """A sample as the metrics of its source need it."""
+    about = json.loads(sample.info[SAMPLE_KEY])
+    return Judged(about["problem"], sample.reward, sample.info["acc"], about["tokens"])
 
 
 def lone_samples(keys: Sequence[str]) -> list[str]:

@@ -213,14 +213,14 @@ def test_verl_rows(tmp_path):
     assert problem.statement == "Double a number."
     assert problem.tests[1] == Test(input=Stdin("2\n3"), expected="4\n6")
     problem = one(tmp_path, "eurus", rows.EURUS_MATH)
-    assert (problem.comparison, problem.tests[0].expected) == ("math", "\\frac{1}{2}")
+    assert (problem.graded_by, problem.answer) == ("math", "\\frac{1}{2}")
 
 
 def test_maths(tmp_path):
     problem = one(tmp_path, "gsm8k_train", rows.GSM8K)
-    assert (problem.tests[0].expected, problem.comparison) == ("1200", "math")
+    assert (problem.answer, problem.graded_by) == ("1,200", "math")
     problem = one(tmp_path, "math_test", rows.MATH)
-    assert (problem.tests[0].expected, problem.difficulty) == ("\\frac{1}{2}", 3)
+    assert (problem.answer, problem.difficulty) == ("\\frac{1}{2}", 3)
     assert one(tmp_path, "math500", rows.MATH_500).id == "math500/test/0"
 
 

@@ -187,7 +187,7 @@ def test_calls_answers_and_asserts_of_verl_rows(tmp_path):
     problem = one(tmp_path, "verl", rows.VERL_CALL)
     assert calls(problem) == [("add", (1, 2), 3), ("add", ({1: 2}, "a"), [4])]
     problem = one(tmp_path, "verl", rows.VERL_MATH)
-    assert (problem.id, problem.comparison) == ("verl_openai_gsm8k/train/0", "math")
+    assert (problem.id, problem.graded_by) == ("verl_openai_gsm8k/train/0", "math")
     truth = {"assert_case": ["assert double(2) == 4"]}
     row = {**rows.VERL, "reward_model": {"style": "rule", "ground_truth": truth}}
     problem = one(tmp_path, "verl", {**row, "prompt": "Define double(x)."})

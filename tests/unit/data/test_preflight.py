@@ -175,9 +175,8 @@ def test_a_maths_answer_that_its_solution_contradicts_is_named(tmp_path, sandbox
         "id": "mine/1",
         "split": "train",
         "statement": "How many?",
-        "tests": [{"stdin": "", "expected": "7"}],
-        "comparison": "math",
-        "language": "text",
+        "grader": "math",
+        "answer": "7",
         "gold": ["I count 8.\n#### 8"],
     }
     (tmp_path / "r.jsonl").write_text(json.dumps(row) + "\n")

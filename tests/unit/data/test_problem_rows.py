@@ -77,9 +77,23 @@ MALFORMED = [
     ({"checker": {}}, "field 'checker.source'", "got null"),
     ({"checker": {"source": "", "lang": "cpp"}}, "field 'checker.lang'", "unknown"),
     ({"checker": {"source": "", "protocol": ["x"]}}, "checker.protocol'", "testlib or score"),
-    ({"grader": "docker"}, "field 'grader'", 'expected "harbor"'),
-    ({"grader": "harbor"}, "'grader' and 'task'", '"task": "tasks/17"'),
-    ({"grader": "harbor", "task": "t"}, "field 'tests'", "no tests of its own"),
+    ({"grader": "docker"}, "field 'grader'", "expected one of tests, math, instructions, harbor"),
+    ({"grader": "harbor"}, "field 'task' is missing", 'with "grader": "harbor" needs'),
+    (
+        {"grader": "harbor", "task": "t"},
+        "field 'tests'",
+        '"grader": "harbor" has "task": "tasks/17"',
+    ),
+    ({"grader": "math"}, "field 'answer' is missing", 'with "grader": "math" needs'),
+    ({"answer": "42"}, "field 'answer'", 'needs "grader": "math" beside it'),
+    ({"grader": "math", "tests": [], "answer": " "}, "field 'answer'", "is empty"),
+    ({"grader": "math", "tests": [], "answer": 42}, "field 'answer'", 'write "answer": "42"'),
+    ({"grader": "instructions", "tests": [], "instructions": [{}]}, "instructions[0].kind", "text"),
+    (
+        {"grader": "instructions", "tests": [], "instructions": [{"kind": "a:b", "kwargs": {}}]},
+        "instructions[0]",
+        "an object with kind and arguments",
+    ),
     ({"colour": 1}, "unknown field 'colour'", "id, split, statement, tests"),
 ]
 

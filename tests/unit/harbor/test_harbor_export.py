@@ -226,6 +226,18 @@ def test_tasks_are_problems_that_their_verifier_judges(tmp_path):
     assert {problem.task for problem in kept} == {problem.task for problem in loaded.problems}
 
 
+def test_a_task_brings_its_reference_solution_if_that_is_one_program(tmp_path):
+    export([CALLS], tmp_path / "tasks")
+    script = "#!/bin/bash\necho 1 > out\n"
+    folder(tmp_path / "tasks" / "script", solution__solve_sh=script)
+    several = {"solution__solve_sh": "bash other.sh", "solution__other_sh": script}
+    folder(tmp_path / "tasks" / "several", "", **several)
+    loaded = {one.id: one for one in load("tasks", path=tmp_path / "tasks").problems}
+    assert loaded[CALLS.id].gold == CALLS.gold[:1]
+    assert loaded["tasks/script"].gold == ("echo 1 > out\n",)
+    assert loaded["tasks/several"].gold == ()
+
+
 def test_a_file_that_names_tasks_names_them_from_its_own_folder(tmp_path):
     task = folder(tmp_path / "mine" / "tasks" / "plain")
     row = {"id": "plain", "split": "train", "statement": "Do.", "language": "bash"}

@@ -1,0 +1,90 @@
+r"""The final answer of a text about maths.
+
+1. The content of the last `\boxed{…}` (or `\fbox{…}`) that is closed.
+2. What follows `####` on the last line that starts with it, if that is a number (GSM8K's form; a model
+   also writes headings with `####`).
+3. What follows the last "answer is" or "answer:" on its line, else the last line that has text.
+
+The rule takes the last answer of a text, so listing several gains nothing. Rules 1 and 2 are the forms
+of MATH (Hendrycks et al. 2021) and GSM8K (Cobbe et al. 2021).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_CHARACTERS = 500
+"""The longest answer that is compared; the longest of MATH has 159."""
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s\d])")
+_NUMBER = re.compile(r"[-+]?[$€£]?[-+]?\d[\d,.]*(?:/\d+)?\s*%?\.?")
+_STATED = re.compile(r"(?i)\banswer\s*(?:is\b\s*:?|:|=)")
+
+
+class AnswerRule(StrEnum):
+    """The rule that found an answer."""
+
+    boxed = "boxed"
+    hashes = "hashes"
+    sentence = "sentence"
+    """A line of text: the number or formula that answers is somewhere in it."""
+    nothing = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class FinalAnswer:
+    """An answer, and the rule that found it."""
+
+    text: str
+    rule: AnswerRule
+
+
+def final_answer(text: str) -> FinalAnswer | None:
+    """Find the final answer of a text; None where it has none of at most `MAX_CHARACTERS`."""
+    found = _boxed(text) or _after_hashes(text) or _last_sentence(text)
+    return found if found and len(found.text) <= MAX_CHARACTERS else None
+
+
+def _boxed(text: str) -> FinalAnswer | None:
+    """Return the content of the last box that is closed.
+
+    The search looks at no more than the length of an answer behind each box, so its time is linear.
+    """
+    for start in reversed([match.end() for match in _BOX.finditer(text)]):
+        content = _braced(text[start : start + MAX_CHARACTERS + 2])
+        if content is not None and content.strip():
+            return FinalAnswer(content.strip(), AnswerRule.boxed)
+    return None
+
+
+def _braced(text: str) -> str | None:
+    r"""Return what stands in the braces that a text starts with, or its first word (`\boxed 3`)."""
+    if not text.startswith("{"):
+        word = text.split(maxsplit=1)[0] if text.split() else ""
+        return word.rstrip("$.,")
+    depth = 0
+    for index, sign in enumerate(text):
+        if sign in "{}" and text[index - 1 : index] != "\\":
+            depth += 1 if sign == "{" else -1
+        if depth == 0:
+            return text[1:index]
+    return None
+
+
+def _after_hashes(text: str) -> FinalAnswer | None:
+    for line in reversed(text.splitlines()):
+        mark, _, rest = line.strip().partition("####")
+        if not mark and _NUMBER.fullmatch(rest.strip()):
+            return FinalAnswer(rest.strip(), AnswerRule.hashes)
+    return None
+
+
+def _last_sentence(text: str) -> FinalAnswer | None:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        *before, rest = _STATED.split(line)
+        if before and rest.strip(" *"):
+            return FinalAnswer(rest.strip(" *"), AnswerRule.sentence)
+    return FinalAnswer(lines[-1], AnswerRule.sentence) if lines else None

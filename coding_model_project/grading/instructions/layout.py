@@ -1,0 +1,121 @@
+"""Lists, sections, paragraphs and other marks of layout: IFEval's kinds "detectable" and some more."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_CONSTRAINED = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+_POSTSCRIPTS = {"P.P.S": re.compile(r"p\.\s?p\.\s?s"), "P.S.": re.compile(r"p\.\s?s\.")}
+_FENCES = ("```json", "```Json", "```JSON", "```")
+_HIGHLIGHT = re.compile(r"\*([^\n*]*)\*")
+_STRONG_HIGHLIGHT = re.compile(r"\*\*([^\n*]*)\*\*")
+_DIVIDER = re.compile(r"\s?\*\*\*\s?")
+_TWO_RESPONSES = "******"
+_ENDS_WORD = re.compile(r"[.,?!'\"]")
+
+
+def number_placeholders(response: str, *, num_placeholders: int) -> bool:
+    """Check detectable_content:number_placeholders: text in square brackets, within a line."""
+    return sum(map(_placeholders, response.split("\n"))) >= num_placeholders
+
+
+def _placeholders(line: str) -> int:
+    # Not by a regular expression: "[" repeated without "]" would take quadratic time.
+    found = 0
+    end = -1
+    while (start := line.find("[", end + 1)) >= 0 and (end := line.find("]", start + 1)) >= 0:
+        found += 1
+    return found
+
+
+def postscript(response: str, *, postscript_marker: str) -> bool:
+    """Check detectable_content:postscript: the marker is somewhere, in any case."""
+    marker = postscript_marker.strip()
+    pattern = _POSTSCRIPTS.get(marker)
+    text = response.lower()
+    return pattern.search(text) is not None if pattern else marker.lower() in text
+
+
+def number_bullet_lists(response: str, *, num_bullets: int) -> bool:
+    """Check detectable_format:number_bullet_lists: exactly so many lines start with "*" or "-"."""
+    lines = [line.lstrip() for line in response.split("\n")]
+    dashes = sum(line.startswith("-") for line in lines)
+    stars = 0
+    is_text = False
+    for line, is_last in zip(lines, [*[False] * (len(lines) - 1), True], strict=True):
+        # A lone "*" takes the line below as its text, which is then no bullet of its own.
+        if is_text:
+            is_text = False
+        elif line == "*":
+            is_text = not is_last
+            stars += is_text
+        elif line.startswith("*") and not line.startswith("**"):
+            stars += 1
+    return dashes + stars == num_bullets
+
+
+def constrained_response(response: str) -> bool:
+    """Check detectable_format:constrained_response."""
+    return any(answer in response for answer in _CONSTRAINED)
+
+
+def number_highlighted_sections(response: str, *, num_highlights: int) -> bool:
+    """Check detectable_format:number_highlighted_sections: *so* or **so**, within a line."""
+    once, twice = _HIGHLIGHT.findall(response), _STRONG_HIGHLIGHT.findall(response)
+    return sum(bool(text.strip()) for text in (*once, *twice)) >= num_highlights
+
+
+def multiple_sections(response: str, *, section_spliter: str, num_sections: int) -> bool:
+    """Check detectable_format:multiple_sections: the word, then a number."""
+    heading = re.compile(re.escape(section_spliter.strip()) + r"\s?\d+")
+    return len(heading.findall(response)) >= num_sections
+
+
+def json_format(response: str) -> bool:
+    """Check detectable_format:json_format: JSON, in a fence or without."""
+    text = response.strip()
+    for fence in _FENCES:
+        text = text.removeprefix(fence)
+    try:
+        json.loads(text.removesuffix("```").strip())
+    except (ValueError, RecursionError):  # too deep, which Python's own nesting limits
+        return False
+    return True
+
+
+def title(response: str) -> bool:
+    """Check detectable_format:title: text between << and >>, within a line."""
+    return any(map(_has_title, response.split("\n")))
+
+
+def _has_title(line: str) -> bool:
+    start, end = line.find("<<"), line.rfind(">>")
+    return start >= 0 and end > start + 2 and bool(line[start:end].lstrip("<").rstrip(">").strip())
+
+
+def number_paragraphs(response: str, *, num_paragraphs: int) -> bool:
+    """Check length_constraints:number_paragraphs: divided by ***, none empty but at the ends."""
+    blank = [not paragraph.strip() for paragraph in _DIVIDER.split(response)]
+    return not any(blank[1:-1]) and blank.count(False) == num_paragraphs
+
+
+def nth_paragraph_first_word(
+    response: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str
+) -> bool:
+    """Check length_constraints:nth_paragraph_first_word: paragraphs are divided by a blank line."""
+    paragraphs = response.split("\n\n")
+    if sum(bool(paragraph.strip()) for paragraph in paragraphs) != num_paragraphs:
+        return False
+    words = paragraphs[nth_paragraph - 1].split(maxsplit=1)
+    if not words:
+        return False
+    word = words[0].lstrip("'").lstrip('"')
+    return _ENDS_WORD.split(word)[0].lower() == first_word.lower()
+
+
+def two_responses(response: str) -> bool:
+    """Check combination:two_responses: two different ones, divided by six asterisks."""
+    parts = [part.strip() for part in response.split(_TWO_RESPONSES)]
+    given = [part for part in parts if part]
+    return all(parts[1:-1]) and len(given) == 2 and given[0] != given[1]

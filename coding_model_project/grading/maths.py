@@ -1,0 +1,210 @@
+"""The grader of maths problems: the final answer of a completion against the problem's.
+
+Equal texts and equal plain numbers are equal. All else is compared by math-verify (sympy), in a sandbox
+of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from decimal import Decimal
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Self
+
+from coding_model_project.errors import DataError
+from coding_model_project.extras import extra
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.brief import shown_value
+from coding_model_project.grading.final_answer import AnswerRule, FinalAnswer, final_answer
+from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.retries import Retries
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.types import (
+    Call,
+    ErrorType,
+    Execution,
+    Limits,
+    Problem,
+    Program,
+    Status,
+    TestResult,
+    Verdict,
+)
+
+LIMITS = Limits(cpu_s=3.0, wall_s=10.0, memory_mb=1024, output_kb=64)
+"""Of one comparison; honest ones take well below a second."""
+
+_AT_ONCE = 1
+"""Comparisons at once. Few need one, and each process that has sympy takes some 100 MB."""
+
+_PLAIN_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,6})?")
+_DETAIL_BYTES = 500
+
+
+def math_sandbox() -> Sandbox:
+    """The sandbox that compares answers, not yet started: one process of this machine.
+
+    No program of a model runs there, so resource limits alone are enough where the kernel offers no more.
+
+    Raises:
+        NotInstalledError: math-verify is not installed.
+    """
+    from coding_model_project.sandbox.embedded import EmbeddedSandbox
+
+    with extra("math"):
+        import math_verify  # noqa: F401 - the sandbox's process imports it; here only to say so early
+
+    return EmbeddedSandbox(workers=_AT_ONCE, min_tier="rlimit", preload=("math_verify",))
+
+
+class MathGrader:
+    """Judges final answers. An async context manager; its sandbox starts with the first comparison.
+
+    Args:
+        breaker: as of `ExecutionGrader`.
+        make_sandbox: the sandbox to start.
+    """
+
+    def __init__(
+        self,
+        *,
+        breaker: CircuitBreaker | None = None,
+        make_sandbox: Callable[[], Sandbox] = math_sandbox,
+    ) -> None:
+        self._breaker = breaker
+        self._make_sandbox = make_sandbox
+        self._stack = AsyncExitStack()
+        self._starting = asyncio.Lock()
+        self._retries: Retries | None = None
+        self._readable: set[str] = set()
+        """Gold answers that math-verify can read."""
+
+    @property
+    def identity(self) -> str:
+        """All but answer and problem that a verdict depends on."""
+        return f"{GRADER_VERSION}/{math_judge()}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._retries = None
+        await self._stack.aclose()
+
+    async def grade_code(
+        self, problem: Problem, code: str | None, *, extraction: str = "given"
+    ) -> Verdict:
+        """Judge a text by its final answer; the verdict's `code` is that answer.
+
+        Raises:
+            DataError: the problem's own answer cannot be read.
+            SandboxError: the sandbox failed.
+        """
+        started = time.monotonic()
+        found = None if code is None else final_answer(code)
+        results = () if found is None else (await self._result(problem, found),)
+        return Verdict(
+            problem_id=problem.id,
+            code=found and found.text,
+            extraction=str(found.rule if found else AnswerRule.nothing),
+            results=results,
+            n_tests=1,
+            comparison="math",
+            sandbox=math_judge(),
+            grader_version=GRADER_VERSION,
+            judge_s=time.monotonic() - started,
+        )
+
+    def answered_from_memory(self) -> None:
+        """See `grading.base.CodeGrader`."""
+
+    async def _result(self, problem: Problem, found: FinalAnswer) -> TestResult:
+        gold = problem.answer
+        if gold is None or not gold.strip():
+            raise DataError(f"problem {problem.id}: has no answer to compare with")
+        known = same_text_or_number(gold, found)
+        if known is None:
+            return await self._compared(problem.id, gold, found)
+        return TestResult(error=None) if known else _wrong(_expected(gold, found))
+
+    async def _compared(self, problem_id: str, gold: str, found: FinalAnswer) -> TestResult:
+        """Compare by math-verify. An answer that it cannot read is wrong, if it can read the gold one.
+
+        Were such an answer no verdict, a policy could learn to have none.
+        """
+        ran = await self._run(gold, found)
+        if ran.status is Status.finished:
+            error = None if ran.value is True else ErrorType.wrong_answer
+            detail = _expected(gold, found) if error else ""
+            return TestResult(error=error, cpu_s=ran.cpu_s, detail=detail)
+        if gold not in self._readable:
+            own = await self._run(gold, FinalAnswer(gold, AnswerRule.boxed))
+            if own.status is not Status.finished or own.value is not True:
+                raise DataError(
+                    f"problem {problem_id}: math-verify cannot read its answer {gold!r:.200}"
+                )
+            self._readable.add(gold)
+        return _wrong(f"{_expected(gold, found)}; the comparison ended by {ran.status}")
+
+    async def _run(self, gold: str, found: FinalAnswer) -> Execution:
+        retries = await self._started()
+        boxed = found.rule is not AnswerRule.sentence
+        call = Call("equal", (gold, found.text, boxed))
+        executions, _ = await retries.run(Program(source=_program()), [call], LIMITS, None)
+        return executions[0]
+
+    async def _started(self) -> Retries:
+        async with self._starting:
+            if self._retries is None:
+                sandbox = self._make_sandbox()
+                await self._stack.enter_async_context(sandbox)
+                self._retries = Retries(sandbox, Limiter(_AT_ONCE), self._breaker)
+        return self._retries
+
+
+def same_text_or_number(gold: str, found: FinalAnswer) -> bool | None:
+    """Compare where no mathematics is needed; None where it is.
+
+    Plain numbers of at most six decimals are compared by value, which math-verify's rounding to six
+    decimals does too.
+    """
+    given = found.text
+    if found.rule is not AnswerRule.sentence and "".join(given.split()) == "".join(gold.split()):
+        return True
+    ours, theirs = _number(gold), _number(given)
+    return None if ours is None or theirs is None else ours == theirs
+
+
+def _number(text: str) -> Decimal | None:
+    text = text.strip().removeprefix("\\$").removeprefix("$").removesuffix(".")
+    return Decimal(text.replace(",", "")) if _PLAIN_NUMBER.fullmatch(text) else None
+
+
+def _wrong(detail: str) -> TestResult:
+    return TestResult(error=ErrorType.wrong_answer, detail=detail)
+
+
+def _expected(gold: str, found: FinalAnswer) -> str:
+    return (
+        f"expected {shown_value(gold, _DETAIL_BYTES)}, got {shown_value(found.text, _DETAIL_BYTES)}"
+    )
+
+
+@cache
+def _program() -> str:
+    return Path(__file__).with_name("equal_answers.py").read_text("utf-8")
+
+
+@cache
+def math_judge() -> str:
+    """Return math-verify's name and version."""
+    try:
+        return f"math-verify {metadata.version('math-verify')}"
+    except metadata.PackageNotFoundError:
+        return "math-verify, not installed"

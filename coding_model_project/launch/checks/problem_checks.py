@@ -1,0 +1,128 @@
+"""The problems of a run: all can be judged here, and each training row names one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from coding_model_project.data.problems import read_problems
+from coding_model_project.data.training.rates import read_samples
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.follows import check_instructions
+from coding_model_project.grading.maths import math_sandbox
+from coding_model_project.types import GradedBy, Problem
+
+
+def readable(paths: Iterable[str]) -> list[Problem]:
+    """Read the problems, and make sure that their graders can judge them here.
+
+    Raises:
+        ConfigError: names the file, the problem and what is wrong.
+    """
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            problems += (found := read_problems(path))
+            _check_graders(found)
+        except DataError as error:  # the reward workers would find out, a minute later
+            raise ConfigError(f"coding.problems: {error}") from error
+    return problems
+
+
+def check(config: DictConfig, problems: Sequence[Problem], train_files: Sequence[str]) -> None:
+    """Check training rows against the problems that they name.
+
+    Raises:
+        ConfigError: names the key and the way out.
+    """
+    named = _named(train_files, {problem.id for problem in problems})
+    if (given := config.coding.training.rates) is not None:
+        _check_rates(Path(given), named)
+    if config.coding.reward.shaping.length_weight:
+        _check_references([problem for problem in problems if problem.id in named])
+
+
+def _check_graders(problems: Sequence[Problem]) -> None:
+    """Make sure that each problem's grader can judge it here, as far as that shows without judging.
+
+    Raises:
+        DataError: an instruction is unknown, or its arguments do not fit.
+        NotInstalledError: a library of a grader is missing.
+    """
+    by = {problem.graded_by for problem in problems}
+    if GradedBy.math in by:
+        math_sandbox()
+    if GradedBy.instructions in by:
+        check_instructions(problems)
+
+
+def _named(paths: Sequence[str], known: AbstractSet[str]) -> set[str]:
+    """Make sure that a problem, and so a grader, is there for each training row.
+
+    Returns:
+        The problems' ids.
+
+    Raises:
+        ConfigError: names the file, the first row's problem and its source.
+    """
+    import pyarrow.parquet as pq
+
+    all_named: set[str] = set()
+    for path in paths:
+        if not path.endswith(".parquet"):
+            continue
+        if "reward_model" not in pq.read_schema(path).names:
+            raise ConfigError(
+                f"data.train_files: {path} has no column reward_model, which names a row's problem: make "
+                "the rows by `python -m coding_model_project data rows`"
+            )
+        truths = pq.read_table(path, columns=["reward_model"]).column("reward_model")
+        named = {str(row["ground_truth"]) for row in truths.to_pylist()}
+        all_named |= named
+        if missing := sorted(named - known):
+            source = missing[0].split("/")[0]
+            raise ConfigError(
+                f"data.train_files: {path} names {missing[0]} and {len(missing) - 1} more problems that "
+                f"no file of coding.problems has: add the file with the problems of {source}"
+            )
+    return all_named
+
+
+def _check_rates(path: Path, named: AbstractSet[str]) -> None:
+    """Make sure that measured rates are of these training rows.
+
+    Raises:
+        ConfigError: it is no file of rates, or of another data set.
+    """
+    try:
+        known = read_samples(path)
+    except ConfigError as error:
+        said = str(error).removeprefix("--rates: ")
+        raise ConfigError(f"coding.training.rates: {said}") from error
+    if not known.keys() & named:
+        raise ConfigError(
+            f"coding.training.rates={path}: a file of another data set: it has "
+            f"{next(iter(known), 'nothing')}, the training rows {min(named)}"
+        )
+
+
+def _check_references(problems: Sequence[Problem]) -> None:
+    """Make sure that lengths can be compared with a reference solution.
+
+    Raises:
+        ConfigError: no problem has one; names the key.
+    """
+    without = [problem for problem in problems if problem.asks_for_code and not problem.gold]
+    if problems and len(without) == len(problems):
+        raise ConfigError(
+            "coding.reward.shaping.length_weight: no training problem has a reference solution (field "
+            "gold), so no program would earn the bonus: add them, or set it to 0"
+        )
+    if without:
+        print(
+            f"coding.reward.shaping.length_weight: {len(without)} of {len(problems)} training problems "
+            "have no reference solution (field gold); their programs earn no bonus for being short"
+        )

@@ -1,0 +1,123 @@
+"""Sums, differences and products of small numbers: maths problems for a tiny model.
+
+The splits share no pair of numbers and operation. A demonstrator with habits forgets to carry and to
+borrow, and else counts one too few, so that reinforcement learning has something to correct.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from coding_model_project.types import Problem
+
+VERSION = 1
+"""Raised by any change of what `generate` returns."""
+
+_LARGEST = {"+": 12, "-": 12, "*": 9}
+"""The largest operand of each operation; the smallest is 0."""
+_SHARES = {"test": 0.15, "validation": 0.1}
+_PHRASINGS = ("Compute {}.", "What is {}?", "{} =")
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Two numbers and what is done with them."""
+
+    left: int
+    operation: str
+    right: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.left} {self.operation} {self.right}"
+
+    @property
+    def value(self) -> int:
+        match self.operation:
+            case "+":
+                return self.left + self.right
+            case "-":
+                return self.left - self.right
+            case _:
+                return self.left * self.right
+
+    @property
+    def slip(self) -> int:
+        """The usual wrong answer."""
+        match self.operation:
+            case "+" if self.left % 10 + self.right % 10 >= 10:
+                return self.value - 10
+            case "-" if self.left > self.right and self.left % 10 < self.right % 10:
+                return self.value + 10
+            case "*" if self.left and self.right:
+                return self.left * (self.right - 1)
+            case _:
+                return self.value - 1
+
+
+@lru_cache(maxsize=2)
+def generate(seed: int = 0) -> tuple[Problem, ...]:
+    """Generate the task set: the same for the same seed, on every machine."""
+    rng = random.Random(seed)
+    return tuple(
+        Problem(
+            id=f"arithmetic/{one.text.replace(' ', '')}",
+            split=split,
+            statement=rng.choice(_PHRASINGS).format(one.text),
+            tests=(),
+            answer=str(one.value),
+            language="text",
+            gold=(_answer(one.value),),
+        )
+        for one, split in _split(seed)
+    )
+
+
+class Habits:
+    """The corpus of the demonstrator (`tiny_model.Corpus`): training problems in any phrasing.
+
+    Args:
+        habit: the share of answers with the usual mistake.
+    """
+
+    def __init__(self, *, habit: float, seed: int = 0) -> None:
+        self._sums = [one for one, split in _split(seed) if split == "train"]
+        self._habit = habit
+
+    def texts(self, rng: random.Random) -> Iterator[str]:
+        """See `tiny_model.Corpus`."""
+        for conversation in self.draw(rng, len(self._sums)):
+            yield "\n".join(f"{message['role']}\n{message['content']}" for message in conversation)
+
+    def draw(self, rng: random.Random, n: int) -> Sequence[list[dict[str, str]]]:
+        """See `tiny_model.Corpus`."""
+        return [self._conversation(rng.choice(self._sums), rng) for _ in range(n)]
+
+    def _conversation(self, one: Sum, rng: random.Random) -> list[dict[str, str]]:
+        answer = one.slip if rng.random() < self._habit else one.value
+        return [
+            {"role": "user", "content": rng.choice(_PHRASINGS).format(one.text)},
+            {"role": "assistant", "content": _answer(answer)},
+        ]
+
+
+def _answer(value: int) -> str:
+    return f"#### {value}\n"
+
+
+@lru_cache(maxsize=2)
+def _split(seed: int) -> list[tuple[Sum, str]]:
+    sums = [
+        Sum(left, operation, right)
+        for operation, largest in _LARGEST.items()
+        for left in range(largest + 1)
+        for right in range(largest + 1)
+    ]
+    random.Random(seed).shuffle(sums)
+    n_test, n_validation = (round(len(sums) * share) for share in _SHARES.values())
+    names = ["test"] * n_test + ["validation"] * n_validation
+    names += ["train"] * (len(sums) - len(names))
+    return list(zip(sums, names, strict=True))

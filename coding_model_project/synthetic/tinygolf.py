@@ -1,0 +1,118 @@
+"""tinygolf: tinycode's functions as exported Harbor tasks whose reference solutions are wordy.
+
+A demonstrator writes half of its programs in as many words and half in fewer, so that code golf
+(`experiment=golf`) has something to shorten while programs stay right.
+
+<data_dir>/tasks/tinycode-NUMBER/            Harbor tasks, tested by assertions as MBPP's are
+           problems.jsonl                    a problem each, judged by its task's verifier
+           rl_{train,validation}.parquet     rows that ask for the program itself
+           test.parquet                      held out
+           manifest.json                     what made them
+           base/                             the tiny model, pre-trained on the demonstrator's programs
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from coding_model_project.data.loaders.base import Place, Trail
+from coding_model_project.data.problems import write_problems
+from coding_model_project.data.training import rows
+from coding_model_project.data.training.training_files import write_manifest
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.harbor import loader
+from coding_model_project.harbor.export.exporting import export, instruction
+from coding_model_project.progress import progress_bar
+from coding_model_project.synthetic import tinycode
+from coding_model_project.synthetic.tiny_model import Conversation, TinyModelConfig, pretrain
+from coding_model_project.synthetic.tinycode.generator import Task
+from coding_model_project.synthetic.tinycode.mbpp_form import in_asserts
+from coding_model_project.types import Problem
+
+VERSION = 1
+"""Raised by any change of the files."""
+SIZES = {"train": 400, "validation": 64, "test": 200}
+WORDY = 0.5
+"""The share of programs that the demonstrator writes as wordily as the references are."""
+
+
+def wordy(source: str) -> str:
+    """Write a function of one `return` with a comment, a name for the result and a second line."""
+    head, _, value = source.rpartition("    return ")
+    return f"{head}    # work out the result\n    result = {value.rstrip()}\n    return result\n"
+
+
+def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+    """Write the task set's files, unless the folder already holds just these."""
+    settings = {"tinycode": tinycode.VERSION, "generator": VERSION, "seed": seed, "sizes": SIZES}
+    manifest = data_dir / "manifest.json"
+    if manifest.exists() and json.loads(manifest.read_text())["settings"] == settings:
+        return
+    say(f"preparing tinygolf in {data_dir} (once)")
+    for made_of_others in ("tasks", "base"):
+        shutil.rmtree(data_dir / made_of_others, ignore_errors=True)
+    chosen = {split: _functions(seed, split)[:size] for split, size in SIZES.items()}
+    export((_wordy(task) for some in chosen.values() for task in some), data_dir / "tasks")
+    place = Place(path=data_dir / "tasks", data_dir=data_dir)
+    made = loader.problems("tinygolf", place, Trail(origins=[], notes=[]))
+    problems = [_relative(one) for one in made if isinstance(one, Problem)]
+    write_problems(data_dir / "problems.jsonl", problems)
+    written = {"rl_train": "train", "rl_validation": "validation", "test": "test"}
+    for name, split in written.items():
+        some = [problem for problem in problems if problem.split == split]
+        content = rows.rl_rows(some, PromptStyle.bare)
+        rows.write_rows(data_dir / f"{name}.parquet", content, trains=name == "rl_train")
+    write_manifest(manifest, settings, {name: SIZES[split] for name, split in written.items()})
+
+
+def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+    out = data_dir / "base"
+    if (out / "config.json").exists():
+        return
+    say(f"pre-training a tiny model from scratch into {out} (once, four minutes on two idle cores)")
+    config = TinyModelConfig()
+    with progress_bar("pre-training", config.steps) as advance:
+        pretrain(out, Demonstrator(seed=seed), config, seed=seed, progress=advance)
+
+
+class Demonstrator:
+    """The corpus (`tiny_model.Corpus`): training tasks with noisy programs, `WORDY` of them wordy."""
+
+    def __init__(self, *, seed: int) -> None:
+        self._tasks, self._noise = _functions(seed, "train"), tinycode.NoiseConfig()
+
+    def texts(self, rng: random.Random) -> Iterator[str]:
+        """See `tiny_model.Corpus`."""
+        for conversation in self.draw(rng, 3 * len(self._tasks)):
+            yield "\n".join(f"{message['role']}\n{message['content']}" for message in conversation)
+
+    def draw(self, rng: random.Random, n: int) -> Sequence[Conversation]:
+        """See `tiny_model.Corpus`."""
+        return [self._conversation(rng.choice(self._tasks), rng) for _ in range(n)]
+
+    def _conversation(self, task: Task, rng: random.Random) -> Conversation:
+        asked = instruction(replace(task.problem, statement=rng.choice(task.statements)))
+        program = tinycode.noisy_solution(task, rng, self._noise)
+        if rng.random() < WORDY and "    return " in program:
+            program = wordy(program)
+        return [{"role": "user", "content": asked}, {"role": "assistant", "content": program}]
+
+
+def _functions(seed: int, split: str) -> list[Task]:
+    return [task for task in tinycode.generate(seed=seed).split(split) if not task.uses_stdin]
+
+
+def _relative(problem: Problem) -> Problem:
+    """A problem whose task is named relative to the file of problems, which may then move with it."""
+    return replace(problem, task=f"tasks/{Path(problem.task or '').name}")
+
+
+def _wordy(task: Task) -> Problem:
+    problem = in_asserts(task.problem)
+    return replace(problem, gold=tuple(wordy(source) for source in problem.gold))

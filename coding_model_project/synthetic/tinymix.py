@@ -1,0 +1,90 @@
+"""tinymix: programs (tinycode) and sums (`arithmetic`) in one task set, for training on several graders.
+
+<data_dir>/problems.jsonl                    both sets' problems
+           rl_{train,validation}.parquet     rows of both, in equal shares
+           test.parquet                      held out
+           manifest.json                     what made them
+           base/                             the tiny model, pre-trained on both corpora
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from coding_model_project.data.problems import write_problems
+from coding_model_project.data.training import mixing, rows
+from coding_model_project.data.training.training_files import write_manifest
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.progress import progress_bar
+from coding_model_project.synthetic import arithmetic, tinycode
+from coding_model_project.synthetic.tiny_model import (
+    Conversation,
+    Corpus,
+    TinyModelConfig,
+    pretrain,
+)
+from coding_model_project.types import Problem
+
+WEIGHTS = {"tinycode": 1.0, "arithmetic": 1.0}
+N_VALIDATION, N_TEST = 75, 200
+"""Problems of each set to evaluate on."""
+HABIT = 0.5
+"""The share of sums that the demonstrator gets wrong."""
+
+
+def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+    """Write the task set's files, unless the folder already holds just these."""
+    settings = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION, "seed": seed}
+    manifest = data_dir / "manifest.json"
+    if manifest.exists() and json.loads(manifest.read_text())["settings"] == settings:
+        return
+    say(f"preparing tinymix in {data_dir} (once)")
+    sets = (tinycode.generate(seed=seed).tasks, arithmetic.generate(seed))
+    problems = [[task.problem for task in sets[0]], list(sets[1])]
+
+    def of(split: str, most: int | None = None) -> list[Problem]:
+        return [p for some in problems for p in [one for one in some if one.split == split][:most]]
+
+    train = mixing.shuffled(mixing.mixed(of("train"), WEIGHTS, None, seed), seed)
+    written = {
+        "rl_train": train,
+        "rl_validation": of("validation", N_VALIDATION),
+        "test": of("test", N_TEST),
+    }
+    write_problems(data_dir / "problems.jsonl", (p for some in problems for p in some))
+    for name, some in written.items():
+        made = rows.rl_rows(some, PromptStyle.bare, weights=WEIGHTS)
+        rows.write_rows(data_dir / f"{name}.parquet", made, trains=name == "rl_train")
+    write_manifest(manifest, settings, {name: len(some) for name, some in written.items()})
+
+
+def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+    out = data_dir / "base"
+    if (out / "config.json").exists():
+        return
+    say(f"pre-training a tiny model from scratch into {out} (once, five minutes on two idle cores)")
+    programs = tinycode.NoisyPrograms(tinycode.generate(seed=seed))
+    corpus = Together(programs, arithmetic.Habits(habit=HABIT, seed=seed))
+    config = TinyModelConfig(steps=1000)
+    with progress_bar("pre-training", config.steps) as advance:
+        pretrain(out, corpus, config, seed=seed, progress=advance)
+
+
+class Together:
+    """Several corpora as one (`tiny_model.Corpus`), in equal shares."""
+
+    def __init__(self, *corpora: Corpus) -> None:
+        self._corpora = corpora
+
+    def texts(self, rng: random.Random) -> Iterator[str]:
+        """See `tiny_model.Corpus`."""
+        for corpus in self._corpora:
+            yield from corpus.texts(rng)
+
+    def draw(self, rng: random.Random, n: int) -> Sequence[Conversation]:
+        """See `tiny_model.Corpus`."""
+        return [rng.choice(self._corpora).draw(rng, 1)[0] for _ in range(n)]

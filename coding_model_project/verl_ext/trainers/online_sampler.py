@@ -1,0 +1,75 @@
+"""The sampler of `coding.training.sampler=online`, in the place of verl's, kept in its checkpoints."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from torch.utils.data import Sampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from coding_model_project.data.training.difficulty import DrawByWorth
+from coding_model_project.data.training.rates import read_samples
+from coding_model_project.verl_ext.trainers.step_metrics import Judged
+
+
+class OnlineSampler(Sampler[int]):
+    """Rows by `DrawByWorth`; an epoch has as many draws as there are rows.
+
+    torchdata's loader keeps `state_dict` with its own state, which verl writes into each checkpoint.
+    """
+
+    def __init__(self, draws: DrawByWorth, n_rows: int) -> None:
+        self._draws, self._n_rows = draws, n_rows
+        self._left = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self._left = self._left or self._n_rows
+        while self._left:
+            self._left -= 1
+            yield self._draws.draw()
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def update(self, samples: Iterable[Judged]) -> None:
+        """Take note of a step's samples."""
+        groups: dict[str, list[float]] = defaultdict(list)
+        for sample in samples:
+            groups[sample.problem].append(sample.accepted)
+        for problem, accepted in groups.items():
+            self._draws.seen(problem, int(sum(accepted)), len(accepted))
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `DrawByWorth.state_dict`."""
+        return {"left": self._left, **self._draws.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `DrawByWorth.load_state_dict`."""
+        self._draws.load_state_dict(state)
+        self._left = state["left"]
+
+
+def with_sampler(loader: StatefulDataLoader, config: DictConfig) -> tuple[Any, OnlineSampler]:
+    """Return verl's loader of training rows again, with an online sampler, and the sampler."""
+    dataset: Any = loader.dataset
+    ids = [str(row["ground_truth"]) for row in dataset.dataframe["reward_model"]]
+    given = config.coding.training.rates
+    draws = DrawByWorth(
+        ids,
+        seed=config.data.seed,
+        apart=config.data.train_batch_size,
+        rates=read_samples(Path(given)) if given else None,
+    )
+    sampler = OnlineSampler(draws, len(ids))
+    return StatefulDataLoader(
+        dataset=dataset,
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        drop_last=loader.drop_last,
+        collate_fn=loader.collate_fn,
+        sampler=sampler,
+    ), sampler

@@ -1,0 +1,82 @@
+"""Instruction-following problems: a result per instruction, and the publisher's recorded verdicts."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.errors import DataError
+from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.extract import Rule
+from coding_model_project.grading.follows import InstructionsGrader, check_instructions
+from coding_model_project.grading.instructions import follows, follows_loosely
+from coding_model_project.types import ErrorType, Instruction, Problem
+
+SHARED = Path(__file__).parents[4] / "shared"
+NO_COMMA = Instruction("punctuation:no_comma")
+LOWERCASE = Instruction("change_case:english_lowercase")
+DATA = SHARED / "data" / "IFBench_test.jsonl"
+RECORDED = SHARED / "corpora" / "ifbench"
+ODD = {"words:start_verb": 1}
+"""Recorded verdicts that differ: the publisher tags parts of speech by a model that NLTK downloads."""
+
+
+def problem(*instructions: Instruction) -> Problem:
+    return Problem(
+        id="rules/1", split="train", statement="Write.", tests=(),
+        instructions=instructions, language="text",
+    )  # fmt: skip
+
+
+def graded(given: Problem, completion: str, *, loose: bool = False):
+    grader = CachedGrader(InstructionsGrader(loose=loose), bare=False)
+    return asyncio.run(grader.grade(given, completion))
+
+
+def test_each_instruction_has_its_result_and_all_must_be_followed():
+    both = problem(NO_COMMA, LOWERCASE)
+    verdict = graded(both, "all of it is lower case")
+    assert (verdict.passed, verdict.extraction) == (True, Rule.whole_text)
+    verdict = graded(both, "No comma here")
+    assert (verdict.passed, verdict.pass_fraction) == (False, 0.5)
+    assert verdict.error is ErrorType.wrong_answer
+    assert verdict.results[1].detail == "does not follow change_case:english_lowercase"
+
+
+def test_reasoning_is_no_part_of_the_text():
+    assert graded(problem(NO_COMMA), "<think>well, now</think>no comma").passed
+    assert graded(problem(NO_COMMA), "<think>well, it never ends").error is ErrorType.no_code
+    assert graded(problem(NO_COMMA), " \n").error is ErrorType.no_code
+
+
+def test_loose_accuracy_leaves_out_a_first_line():
+    assert not graded(problem(NO_COMMA), "Sure, here:\nno comma").passed
+    assert graded(problem(NO_COMMA), "Sure, here:\nno comma", loose=True).passed
+
+
+def test_an_unknown_instruction_is_unusable_and_the_nearest_is_named():
+    wrong = problem(Instruction("punctuation:no_coma"))
+    with pytest.raises(DataError, match=r"rules/1: .*punctuation:no_comma"):
+        graded(wrong, "x")
+    with pytest.raises(DataError, match=r"rules/1"):
+        check_instructions([wrong])
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the shared folder is not here")
+@pytest.mark.parametrize(("mode", "check"), [("strict", follows), ("loose", follows_loosely)])
+def test_verdicts_are_those_that_the_publisher_recorded(mode, check):
+    rows = {row["prompt"]: row for row in map(json.loads, DATA.open())}
+    odd: dict[str, int] = {}
+    for line in (RECORDED / f"eval_results_{mode}.jsonl").open():
+        kept = json.loads(line)
+        given = zip(
+            kept["instruction_id_list"],
+            rows[kept["prompt"]]["kwargs"],
+            kept["follow_instruction_list"],
+            strict=True,
+        )
+        for kind, arguments, recorded in given:
+            if check(kind, arguments, kept["response"]) is not recorded:
+                odd[kind] = odd.get(kind, 0) + 1
+    assert odd == ODD

@@ -1,0 +1,171 @@
+"""Maths problems: which answer a text gives, and whether it is the expected one."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coding_model_project.errors import DataError
+from coding_model_project.grading.final_answer import (
+    MAX_CHARACTERS,
+    AnswerRule,
+    FinalAnswer,
+    final_answer,
+)
+from coding_model_project.grading.maths import MathGrader, same_text_or_number
+from coding_model_project.types import ErrorType, Problem, Verdict
+
+
+def problem(answer: str) -> Problem:
+    return Problem(
+        id="sums/1", split="train", statement="?", tests=(), answer=answer, language="text"
+    )
+
+
+def judged(answer: str, *completions: str) -> list[Verdict]:
+    async def judge() -> list[Verdict]:
+        async with MathGrader() as grader:
+            return [await grader.grade_code(problem(answer), one) for one in completions]
+
+    return asyncio.run(judge())
+
+
+FOUND = {
+    "a box": (r"So \boxed{42}.", "42", AnswerRule.boxed),
+    "the last box": (r"\boxed{1} and then \boxed{2}", "2", AnswerRule.boxed),
+    "nested braces": (r"$\boxed{\frac{1}{2}}$", r"\frac{1}{2}", AnswerRule.boxed),
+    "an escaped brace": (r"\boxed{\{1, 2\}}", r"\{1, 2\}", AnswerRule.boxed),
+    "a box without braces": (r"\boxed 7.", "7", AnswerRule.boxed),
+    "a box that was cut off": (r"\boxed{3} or \boxed{4", "3", AnswerRule.boxed),
+    "an empty box": (r"\boxed{} the answer is 5", "5", AnswerRule.sentence),
+    "hashes": ("1 + 1 = 2\n#### 2", "2", AnswerRule.hashes),
+    "hashes with units": ("#### $1,234.50", "$1,234.50", AnswerRule.hashes),
+    "a heading is no answer": ("#### Step 1\nIt is 9", "It is 9", AnswerRule.sentence),
+    "a statement": ("The answer is: **12**\nBye", "12", AnswerRule.sentence),
+    "the last statement": ("answer: 1\nFinal Answer: 2 apples", "2 apples", AnswerRule.sentence),
+    "a statement without an answer": ("The answer is:\n17", "17", AnswerRule.sentence),
+    "a box goes before hashes": ("\\boxed{1}\n#### 2", "1", AnswerRule.boxed),
+}
+
+
+@pytest.mark.parametrize("case", FOUND)
+def test_the_final_answer_of_a_text(case):
+    text, answer, rule = FOUND[case]
+    assert final_answer(text) == FinalAnswer(answer, rule)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "x" * (MAX_CHARACTERS + 1)])
+def test_a_text_without_an_answer_that_can_be_compared(text):
+    assert final_answer(text) is None
+
+
+@given(st.text())
+def test_any_text_has_an_answer_or_none(text):
+    found = final_answer(text)
+    assert found is None or 0 < len(found.text) <= MAX_CHARACTERS
+
+
+@pytest.mark.parametrize("unit", ["\\boxed{", "\\boxed", "#### ", "answer is ", "\\boxed{{"])
+def test_the_search_takes_linear_time(unit):
+    final_answer(unit * 20_000)  # the suite's time limit ends a quadratic one
+
+
+@pytest.mark.parametrize(
+    ("gold", "given", "equal"),
+    [
+        ("1200", "1,200", True),
+        ("1200", "$1200.", True),
+        ("0.5", "0.50", True),
+        ("5", "5.0", True),
+        ("5", "-5", False),
+        ("12", "1,2", None),  # a decimal comma, or two numbers
+        ("1/2", "0.5", None),
+        ("x", "y", None),
+        ("\\text{no}", "\\text{ no }", True),
+    ],
+)
+def test_plain_numbers_and_equal_texts_need_no_mathematics(gold, given, equal):
+    assert same_text_or_number(gold, FinalAnswer(given, AnswerRule.boxed)) is equal
+
+
+def test_a_sentence_that_repeats_the_expected_text_is_read_all_the_same():
+    assert same_text_or_number("3 or 4", FinalAnswer("3 or 4", AnswerRule.sentence)) is None
+
+
+def test_a_verdict_names_answer_rule_and_judge():
+    right, wrong, none = judged("42", "#### 42", "#### 41", "")
+    assert (right.passed, right.code, right.extraction, right.comparison) == (
+        True,
+        "42",
+        "hashes",
+        "math",
+    )
+    assert right.sandbox.startswith("math-verify ")
+    assert (wrong.error, wrong.results[0].detail) == (
+        ErrorType.wrong_answer,
+        "expected '42', got '41'",
+    )
+    assert (none.error, none.code, none.extraction) == (ErrorType.no_code, None, "nothing")
+
+
+def test_a_problem_without_an_answer_is_unusable():
+    with pytest.raises(DataError, match="no answer to compare with"):
+        judged(" ", "#### 1")
+
+
+@pytest.mark.sandbox
+def test_equal_by_mathematics():
+    equal = {
+        r"\frac{1}{2}": (r"\boxed{1/2}", r"\boxed{0.5}", "the answer is 1/2", r"\boxed{\dfrac12}"),
+        "x^2+1": (r"\boxed{1 + x^2}",),
+        "(3,4)": (r"\boxed{(3, 4)}", r"\boxed{\left(3,4\right)}"),
+        r"11\sqrt{2}": (r"\boxed{11 \sqrt 2}", r"\boxed{\sqrt{242}}"),
+        r"\text{Monday}": (r"\boxed{\text{Monday}}", r"\boxed{Monday}"),
+        "2": (r"\boxed{x = 2}", "I think it is $2$."),
+    }
+    for gold, completions in equal.items():
+        assert [one.passed for one in judged(gold, *completions)] == [True] * len(completions), gold
+
+
+@pytest.mark.sandbox
+def test_guesses_lists_and_floods_earn_nothing():
+    hostile = (
+        r"\boxed{41, 42}",
+        r"\boxed{\{40, 41, 42\}}",
+        r"\boxed{41 \text{ or } 42}",
+        r"\boxed{x}",
+        r"\boxed{9^{9^{9^9}}}",
+        r"\boxed{" + "(" * 400 + "}",
+        "The answer is 42, or 43",
+        r"\boxed{42} and, on second thought, \boxed{43}",
+        "\x00\ud800",
+    )
+    assert [one.passed for one in judged("42", *hostile)] == [False] * len(hostile)
+
+
+@pytest.mark.sandbox
+def test_numbers_compare_as_math_verify_compares_them():
+    """The short way for plain numbers against the long one."""
+    numbers = ["0", "7", "-7", "1,200", "1200.5", "0.333333", "0.333334", "12.50", "99999999999"]
+
+    async def long_way(grader: MathGrader, gold: str, given: FinalAnswer) -> bool:
+        return (await grader._compared("p", gold, given)).error is None
+
+    async def both() -> list[tuple[str, str, bool | None, bool]]:
+        found = []
+        async with MathGrader() as grader:
+            for gold in numbers:
+                for text in numbers:
+                    given = FinalAnswer(text, AnswerRule.boxed)
+                    found.append(
+                        (
+                            gold,
+                            text,
+                            same_text_or_number(gold, given),
+                            await long_way(grader, gold, given),
+                        )
+                    )
+        return found
+
+    assert [one for one in asyncio.run(both()) if one[2] is not one[3]] == []
