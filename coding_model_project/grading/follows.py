@@ -92,6 +92,6 @@ class InstructionsGrader:
         from coding_model_project.grading.instructions import follows, follows_loosely
 
         check = follows_loosely if self._loose else follows
-        if check(one.kind, one.arguments, text, prompt=problem.statement):
+        if check(one.kind, one.arguments, text):
             return TestResult(error=None)
         return TestResult(error=ErrorType.wrong_answer, detail=f"does not follow {one.kind}")

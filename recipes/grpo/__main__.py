@@ -10,7 +10,7 @@ starting model if they are missing, and trains on two CPU cores. Run it again to
     hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
     trainer.total_training_steps=100       any key of verl's tree
     actor_rollout_ref.model.path=MODEL     start from another model
-    experiment=stable                      a preset for long runs; others: dapo, golf, gspo, lora, mixed, sparse
+    experiment=stable                      a preset for long runs; others: dapo, golf, gspo, lora, mixed
     coding.training.sampler=online         draw problems by how much their groups disagree
     --cfg job                              print the whole configuration
     -m experiment=dense,sparse coding.seed=1,2   one run for each, below coding.run_dir

@@ -63,10 +63,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture
 def in_ray(cpu_platform):
     """One Ray session for all trainings that follow each other here: starting it takes as long as a short
-    run. Afterwards the training rank's slot is free for the next one."""
+    run. Afterwards the training rank's slot is free for the next one, and at a call before that."""
     import ray
-    from ray.util import placement_group_table, remove_placement_group
-    from ray.util.placement_group import PlacementGroup
 
     from coding_model_project.verl_ext.cluster import forkserver
     from coding_model_project.verl_ext.trainers.grpo import plain, start_ray
@@ -75,7 +73,14 @@ def in_ray(cpu_platform):
         python = _ray.enter_context(forkserver.running())
         start_ray(plain(compose_recipe("grpo", ["hardware=cpu"])), python)
         _ray.callback(ray.shutdown)
-    yield
+    yield _free_ranks
+    _free_ranks()
+
+
+def _free_ranks() -> None:
+    from ray.util import placement_group_table, remove_placement_group
+    from ray.util.placement_group import PlacementGroup
+
     for key, group in placement_group_table().items():
         if group["state"] != "REMOVED":
             remove_placement_group(PlacementGroup(_id(key)))

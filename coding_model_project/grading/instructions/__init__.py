@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coding_model_project.errors import UngradableError
 from coding_model_project.grading.instructions.kinds import TABLE, Kind, kind_named, read_arguments
 from coding_model_project.grading.instructions.tokens import UnreadableResponse
 
@@ -33,33 +34,28 @@ def check_arguments(kind: str, arguments: Mapping[str, Any]) -> None:
     read_arguments(kind, arguments)
 
 
-def follows(kind: str, arguments: Mapping[str, Any], response: str, *, prompt: str = "") -> bool:
+def follows(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
     """Return whether the response follows the instruction to the letter. A blank one follows nothing.
 
     Args:
         kind: one of `KINDS`.
         arguments: as of `check_arguments`.
         response: a model's answer.
-        prompt: what the model was asked. No kind needs it so far: those that repeat a prompt have it
-            among their arguments.
 
     Raises:
         DataError: as of `check_arguments`.
         NotInstalledError: the kind needs a library that only the extra "instructions" installs.
+        UngradableError: this machine is too slow, by far, to tell.
     """
-    del prompt
     return _follows(kind_named(kind), read_arguments(kind, arguments), response)
 
 
-def follows_loosely(
-    kind: str, arguments: Mapping[str, Any], response: str, *, prompt: str = ""
-) -> bool:
+def follows_loosely(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
     """Return whether any of the response's eight variants follows the instruction.
 
     They leave out the first line, the last or both, each with and without asterisks, so that "Sure, here
     it is:" or bold type does not count against a response. Arguments and errors are those of `follows`.
     """
-    del prompt
     found, read = kind_named(kind), read_arguments(kind, arguments)
     return any(_follows(found, read, variant) for variant in dict.fromkeys(_variants(response)))
 
@@ -71,6 +67,10 @@ def _follows(kind: Kind, arguments: Mapping[str, Any], response: str) -> bool:
         return kind.check(response, **arguments)
     except UnreadableResponse:
         return False
+    except TimeoutError as error:  # NLTK's guard of its own patterns, five seconds for each
+        raise UngradableError(
+            "NLTK timed out on a response; the machine is overloaded: lower the number of workers"
+        ) from error
 
 
 def _variants(response: str) -> Iterator[str]:

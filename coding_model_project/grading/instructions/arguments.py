@@ -58,7 +58,9 @@ def _texts(value: object) -> tuple[str, ...] | None:
 def one_of(choices: Iterable[str], expected: str) -> Argument:
     """Return one of some strings."""
     known = frozenset(choices)
-    return Argument(expected, lambda value: value if value in known else None)
+    return Argument(
+        expected, lambda value: value if isinstance(value, str) and value in known else None
+    )
 
 
 COUNT = whole()

@@ -89,8 +89,8 @@ def sentence_alphabet(response: str) -> bool:
 
 def european_capitals_sort(response: str) -> bool:
     """Check custom:european_capitals_sort: exactly the publisher's list, separated by commas."""
-    capitals = [capital.strip() for capital in _ascii(response).split(",")]
-    return [capital for capital in capitals if capital] == _NORTHERN_CAPITALS
+    capitals = (capital.strip() for capital in _ascii(response).split(","))
+    return tuple(capital for capital in capitals if capital) == _NORTHERN_CAPITALS
 
 
 def csv_city(response: str) -> bool:

@@ -71,9 +71,16 @@ def newline(response: str) -> bool:
 
 
 def line_indent(response: str) -> bool:
-    """Check format:line_indent: each line that is not blank is indented more than the one before."""
-    lines = [line for line in response.split("\n") if line.strip()]
-    indents = [len(line) - len(line.lstrip(" ")) for line in lines]
+    """Check format:line_indent: each line is indented more than the one before.
+
+    A blank line does not count, but the line after it does, be it blank: so the publisher has it.
+    """
+    indents: list[int] = []
+    after_blank = False
+    for line in response.split("\n"):
+        after_blank = not (line.strip() or after_blank)
+        if not after_blank:
+            indents.append(len(line) - len(line.lstrip(" ")))
     return all(one < other for one, other in pairwise(indents))
 
 

@@ -96,7 +96,8 @@ _NOT_PARTICIPLES = word_set("""
     morning nothing offspring ping pudding ring shilling sibling sing sling something spring sting
     string swing thing viking wedding wing wring yearling bed bleed breed creed deed embed exceed
     feed freed greed heed hundred hatred indeed infrared kindred limited naked need proceed red
-    reed sacred seed shed shred sled speed succeed supposed tweed united unprecedented weed wicked
+    purebred reed sacred seed shed shred sled speed succeed supposed tweed united unprecedented
+    weed wicked
 """)
 _OBJECTS = word_set("""
     a all an another any anything away back both by down each either every everything forward her

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from coding_model_project.data.training.difficulty import DrawByWorth
 from coding_model_project.data.training.rates import read_samples
-from coding_model_project.verl_ext.trainers.step_metrics import Judged
+from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 
 
 class OnlineSampler(Sampler[int]):
@@ -35,11 +36,11 @@ class OnlineSampler(Sampler[int]):
     def __len__(self) -> int:
         return self._n_rows
 
-    def update(self, samples: Iterable[Judged]) -> None:
-        """Take note of a step's samples."""
+    def update(self, infos: Iterable[Mapping[str, Any]]) -> None:
+        """Take note of a step's samples, by their reward_extra_info."""
         groups: dict[str, list[float]] = defaultdict(list)
-        for sample in samples:
-            groups[sample.problem].append(sample.accepted)
+        for info in infos:
+            groups[json.loads(info[SAMPLE_KEY])["problem"]].append(info["acc"])
         for problem, accepted in groups.items():
             self._draws.seen(problem, int(sum(accepted)), len(accepted))
 

@@ -170,6 +170,8 @@ class CodingTrainer(PPOTrainerSync):
         verl compares it with zero: its whole reward would be its advantage.
         """
         batch = super()._compute_advantage(batch, metrics)
+        if self._sampler is not None:  # here, since the checkpoint is written before the metrics
+            self._sampler.update(_reward_infos(batch, _trained(batch)))
         if self.config.algorithm.adv_estimator not in _GROUP_RELATIVE:
             return batch
         if self.config.actor_rollout_ref.rollout.n > 1 and (alone := lone_samples(batch.keys)):
@@ -198,26 +200,18 @@ class CodingTrainer(PPOTrainerSync):
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **kwargs: Any
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, **kwargs)
-        keys = [
-            key
-            for key, tag in zip(batch.keys, batch.tags, strict=True)
-            if not tag.get("is_padding", False)
-        ]
+        keys = _trained(batch)
         fields = tq.kv_batch_get(
             keys=keys, partition_id=batch.partition_id, select_fields=_SAMPLE_FIELDS
         )
-        extras: list[Any] = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
-        infos = [extra["reward_extra_info"] for extra in extras]
+        infos = _infos_of(fields)
         samples = trained_samples(self.tokenizer, keys, fields, infos)
         rewards = [sample.reward for sample in samples]
         refused = self._not_isolated(self._expected_samples - len(infos))
         expected = self._expected_samples - refused
         metrics.update(step_metrics(infos, rewards, expected))
         lost = lost_problems(self._run.path, self.global_steps)
-        outcomes = [judged(sample) for sample in samples]
-        metrics.update(source_metrics(outcomes, lost))
-        if self._sampler is not None:
-            self._sampler.update(outcomes)
+        metrics.update(source_metrics([judged(sample) for sample in samples], lost))
         metrics["judge/not_isolated"] = refused / self._expected_samples
         if has_episodes(self.config):
             metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))
@@ -302,6 +296,23 @@ class CodingTrainer(PPOTrainerSync):
         """End this process from any thread; the driver reports the reason and cleans up."""
         (self._log_dir / FATAL).write_text(reason + "\n")
         os._exit(3)
+
+
+def _trained(batch: Any) -> list[str]:
+    """Return the keys of a batch's samples, without padding."""
+    tagged = zip(batch.keys, batch.tags, strict=True)
+    return [key for key, tag in tagged if not tag.get("is_padding", False)]
+
+
+def _reward_infos(batch: Any, keys: list[str]) -> list[dict[str, Any]]:
+    place = {"keys": keys, "partition_id": batch.partition_id}
+    return _infos_of(tq.kv_batch_get(**place, select_fields=["extra_fields"]))
+
+
+def _infos_of(fields: Any) -> list[dict[str, Any]]:
+    """Return each sample's reward_extra_info."""
+    extras: list[Any] = [getattr(extra, "data", extra) for extra in fields["extra_fields"]]
+    return [extra["reward_extra_info"] for extra in extras]
 
 
 def _sampled_entropy(batch: Any) -> float:
