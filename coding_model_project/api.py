@@ -116,7 +116,7 @@ class Judge:
         _check_types(problem, completion)
         if self._checked.get(problem.id) is not problem:
             check_problem(problem)
-            if self._local and problem.language != "python":
+            if self._local and problem.asks_for_code and problem.language != "python":
                 toolchains.named(problem.language)
             self._checked[problem.id] = problem
         bare = self._bare if bare is None else bare

@@ -20,7 +20,7 @@ START = "<!-- The rest is made from docstrings: python -m tests.api_page --write
 
 ORDER = (
     *("judge", "Judge", "load"),
-    *("Problem", "Test", "Stdin", "Call", "Asserts", "Checker", "Limits"),
+    *("Problem", "Test", "Stdin", "Call", "Asserts", "Checker", "Instruction", "Limits"),
     *("Verdict", "TestResult", "ErrorType"),
     *("CodingModelError", "ConfigError", "UngradableError", "SandboxError", "CheckerError"),
     "DataError",

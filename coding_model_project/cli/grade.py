@@ -160,18 +160,22 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
     """Make sure that the problems can be judged by.
 
     Raises:
-        ConfigError: one has no hidden tests, a comparison that is not known, or a bad Harbor task.
+        ConfigError: one has no hidden tests, a comparison or an instruction that is not known, or a bad
+            Harbor task.
     """
     from coding_model_project.grading.execution import checked_tests
+    from coding_model_project.grading.follows import check_instructions
 
     for problem in problems.values():
         try:
-            if problem.task is None:
-                checked_tests(problem, public=False)
-            else:
+            if problem.task is not None:
                 from coding_model_project.harbor.format.task import load_task
 
                 load_task(Path(problem.task))
+            elif problem.instructions:
+                check_instructions([problem])
+            elif problem.answer is None:
+                checked_tests(problem, public=False)
         except UngradableError as error:
             raise ConfigError(f"{source}: {problem.id}: {error}") from error
 

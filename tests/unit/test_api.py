@@ -56,6 +56,19 @@ def test_the_page_shows_the_docstrings():
     assert set(api_page.ORDER) == set(cmp.__all__) - {"__version__"}
 
 
+@pytest.mark.sandbox
+def test_maths_and_instructions_are_judged_too():
+    sums = cmp.Problem(
+        id="sums/1", split="train", statement="?", tests=(), answer="1/2", language="text"
+    )
+    assert cmp.judge(sums, r"It is \boxed{\frac{4}{8}}").passed
+    rule = cmp.Instruction("punctuation:no_comma")
+    rules = cmp.Problem(
+        id="rules/1", split="train", statement="?", tests=(), instructions=(rule,), language="text"
+    )
+    assert cmp.judge(rules, "a, b").error is cmp.ErrorType.wrong_answer
+
+
 def test_the_same_statement_has_the_same_id():
     again = cmp.Problem.simple("Add two numbers.", tests=[])
     assert again.id == ADD.id != cmp.Problem.simple("Add three.", tests=[]).id

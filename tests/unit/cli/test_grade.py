@@ -8,7 +8,7 @@ import pytest
 import coding_model_project.cli as cli
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import SandboxError
-from coding_model_project.types import Problem
+from coding_model_project.types import Instruction, Problem
 from tests.fakes import stdin_problem
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments
@@ -28,6 +28,26 @@ def test_grade_writes_verdicts_in_order(files, sandbox, capsys):
     assert [row["error"] for row in rows] == [None, "wrong_answer", None, "no_code", None]
     assert rows[4]["cached"]
     assert "5 judged, 60.0% accepted, 0 ungradable" in capsys.readouterr().out
+
+
+def test_each_problem_is_judged_by_its_own_grader(tmp_path, sandbox, capsys):
+    sums = Problem(id="sums/1", split="train", statement="?", tests=(), answer="12")
+    rule = Instruction("punctuation:no_comma")
+    rules = Problem(id="rules/1", split="train", statement="?", tests=(), instructions=(rule,))
+    write_problems(tmp_path / "p.jsonl", [stdin_problem(), sums, rules])
+    given = [
+        ("sums/1", "So\n#### 12"),
+        ("sums/1", "#### 13"),
+        ("rules/1", "a, b"),
+        ("rules/1", "a b"),
+    ]
+    lines = [json.dumps({"problem_id": name, "completion": text}) for name, text in given]
+    (tmp_path / "c.jsonl").write_text("\n".join(lines))
+    assert grade(tmp_path) == 0
+    verdicts = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert [one["passed"] for one in verdicts] == [True, False, False, True]
+    assert [one["code"] for one in verdicts] == ["12", "13", "a, b", "a b"]
+    assert sandbox.calls == []
 
 
 @pytest.mark.parametrize(
