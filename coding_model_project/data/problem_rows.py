@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
-from coding_model_project.codec import MAX_DEPTH, from_json
+from coding_model_project.data.problem_values import Malformed, fail, kind, value_of
 from coding_model_project.grading.wellformed import is_tolerance
 from coding_model_project.types import (
     Asserts,
@@ -63,10 +62,6 @@ _SYNONYMS = {
 """Other names of our fields in public files, to suggest the right `--map`."""
 
 
-class Malformed(ValueError):
-    """A row that is not a problem. The message starts with the field and ends in the right form."""
-
-
 def problem_of(row: Mapping[str, Any]) -> Problem:
     """The problem of one row.
 
@@ -82,7 +77,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         worst = next((name for name in ("statement", own_field) if name in missing), missing[0])
         raise Malformed(missing_field(worst, row, _needs(grader, needed)))
     if unknown:
-        _fail(f"unknown field '{unknown[0]}'", f"a problem has the fields {', '.join(FIELDS)}")
+        fail(f"unknown field '{unknown[0]}'", f"a problem has the fields {', '.join(FIELDS)}")
     _check_alone(row, grader)
     checker = _checker(row["checker"]) if row.get("checker") is not None else None
     comparison = "tokens" if checker is None else "checker"
@@ -126,116 +121,7 @@ def _needs(grader: GradedBy, needed: Sequence[str]) -> str:
     return f"a problem{which} needs {', '.join(needed)}"
 
 
-def kind(value: object) -> str:
-    """A JSON value's kind, in words."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true or false"
-    for types, word in (((int, float), "a number"), ((str,), "text"), ((list, tuple), "a list")):
-        if isinstance(value, types):
-            return word
-    return "an object" if isinstance(value, Mapping) else type(value).__name__
-
-
-# ── values ────────────────────────────────────────────────────────────────────────────────────────
-
-_TAGS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
-    "i": ("a large integer", '{"i": "0x10"}', lambda content: _matches(r"-?0x[0-9a-f]+", content)),
-    "f": ("nan or infinity", '{"f": "nan"}', lambda content: _matches("nan|-?inf", content)),
-    "t": ("a tuple", '{"t": [1, 2]}', lambda content: isinstance(content, list)),
-    "d": ("a dict by its pairs", '{"d": [[1, "a"]]}', lambda content: _are_pairs(content)),
-    "s": ("a set", '{"s": [1, 2]}', lambda content: isinstance(content, list)),
-    "z": ("a frozenset", '{"z": [1, 2]}', lambda content: isinstance(content, list)),
-    "b": ("bytes", '{"b": "ff00"}', lambda content: _matches("([0-9a-f]{2})*", content)),
-    "c": ("a complex number", '{"c": [0.0, 1.0]}', lambda content: _are_numbers(content)),
-    "o": ("a value that is not data", '{"o": "name"}', lambda _: False),
-}
-"""`codec`'s tags: what a one-key object of that name stands for, and its form."""
-
-
-def _matches(pattern: str, content: object) -> bool:
-    return isinstance(content, str) and re.fullmatch(pattern, content) is not None
-
-
-def _are_pairs(content: object) -> bool:
-    return isinstance(content, list) and all(
-        isinstance(pair, list) and len(pair) == 2 for pair in content
-    )
-
-
-def _are_numbers(content: object) -> bool:
-    return (
-        isinstance(content, list)
-        and len(content) == 2
-        and not any(
-            isinstance(part, bool) or not isinstance(part, (int, float, Mapping))
-            for part in content
-        )
-    )
-
-
-def value_of(picture: Any, field: str, depth: int = 0) -> Any:
-    """A value as written in a file: `codec`'s form, and plain JSON objects as dicts with text keys.
-
-    An object with one key that is a tag of `codec` is always the tagged value; a dict with such a key
-    alone is written with the tag "d".
-
-    Raises:
-        Malformed: a tag with content of another form.
-    """
-    if depth > MAX_DEPTH:
-        _fail(f"field '{field}'", f"values may be nested at most {MAX_DEPTH} deep")
-    if isinstance(picture, list):
-        return [value_of(item, field, depth + 1) for item in picture]
-    if not isinstance(picture, Mapping):
-        return picture
-    tag = next(iter(picture)) if len(picture) == 1 else None
-    if tag not in _TAGS:
-        return {key: value_of(item, field, depth + 1) for key, item in picture.items()}
-    content = picture[tag]
-    meaning, example, fits = _TAGS[tag]
-    if not fits(content):
-        pair = json.dumps(content)
-        pair = pair if len(pair) <= 40 else "…"
-        _fail(
-            f"field '{field}'",
-            f"an object whose only key is '{tag}' stands for {meaning}, as in {example}; a dict with "
-            f'that key alone is written {{"d": [["{tag}", {pair}]]}}',
-        )
-    try:
-        return _tagged(tag, content, field, depth + 1)
-    except (ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, Malformed):
-            raise
-        why = f"the content of '{tag}' is not {meaning}; write it as in {example}"
-        if tag in "dsz":
-            why = (
-                'keys and members of sets cannot be lists, dicts or sets; write a tuple {"t": […]}'
-            )
-        raise Malformed(f"field '{field}': {why}") from error
-
-
-def _tagged(tag: str, content: Any, field: str, depth: int) -> Any:
-    def inner(item: Any) -> Any:
-        return value_of(item, field, depth)
-
-    if tag == "d":
-        return {inner(key): inner(item) for key, item in content}
-    if tag in "tsz":
-        return {"t": tuple, "s": set, "z": frozenset}[tag](map(inner, content))
-    if tag == "c":
-        return complex(*map(inner, content))
-    return from_json({tag: content})
-
-
-# ── fields ────────────────────────────────────────────────────────────────────────────────────────
-
 _Value = TypeVar("_Value")
-
-
-def _fail(what: str, expected: str) -> NoReturn:
-    raise Malformed(f"{what}: {expected}")
 
 
 def _expect(field: str, expected: str, value: object, example: str) -> NoReturn:
@@ -292,7 +178,7 @@ def _test(row: Any, field: str) -> Test:
         _expect(field, "an object", row, _TEST_EXAMPLE)
     given = next((name for name in _TEST_FIELDS if name in row), None)
     if given is None:
-        _fail(
+        fail(
             f"field '{field}'",
             f"expected one of the fields 'stdin', 'call', 'asserts'; write {_TEST_EXAMPLE} or "
             '{"stdin": "1 2", "expected": "3"}',
@@ -300,14 +186,14 @@ def _test(row: Any, field: str) -> Test:
     unknown = sorted(row.keys() - _TEST_FIELDS[given])
     if unknown:
         known = ", ".join(sorted(_TEST_FIELDS[given]))
-        _fail(f"field '{field}.{unknown[0]}'", f"unknown; a test with '{given}' has {known}")
+        fail(f"field '{field}.{unknown[0]}'", f"unknown; a test with '{given}' has {known}")
     if not isinstance(row[given], str):
         _expect(f"{field}.{given}", "text", row[given], _example_of(given))
     public = row.get("public", False)
     if not isinstance(public, bool):
         _expect(f"{field}.public", "true or false", public, '"public": true')
     if given != "asserts" and "expected" not in row:
-        _fail(f"field '{field}.expected'", f"missing; write {_example_of(given)}")
+        fail(f"field '{field}.expected'", f"missing; write {_example_of(given)}")
     return Test(
         input=_input(row, given, field),
         expected=_expected(row, given, field),
@@ -358,13 +244,13 @@ def _limits(value: Any) -> Limits:
     given: dict[str, Any] = {}
     for name, number in value.items():
         if name not in known:
-            _fail(f"field 'limits.{name}'", f"unknown; the limits are {', '.join(known)}: {right}")
+            fail(f"field 'limits.{name}'", f"unknown; the limits are {', '.join(known)}: {right}")
         whole = known[name] == "int"
         is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
         if not is_number or not 0 < number < math.inf or (whole and number != int(number)):
             expected = "a whole number above 0" if whole else "a number above 0"
             shown = json.dumps(number) if is_number else kind(number)
-            _fail(f"limits.{name}: {shown}", f"expected {expected}; write {right}")
+            fail(f"limits.{name}: {shown}", f"expected {expected}; write {right}")
         given[name] = int(number) if whole else number
     return Limits(**given)
 
@@ -374,7 +260,7 @@ def _tolerance(row: Mapping[str, Any], name: str) -> float:
     if not is_tolerance(value):
         expected = "a number of at least 0"
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            _fail(f"field '{name}': {value}", f'expected {expected}; write "{name}": 1e-6')
+            fail(f"field '{name}': {value}", f'expected {expected}; write "{name}": 1e-6')
         _expect(name, expected, value, f'"{name}": 1e-6')
     return float(value)
 
@@ -385,14 +271,14 @@ def _checker(value: Any) -> Checker:
         _expect("checker", "an object", value, right)
     unknown = sorted(value.keys() - {field.name for field in fields(Checker)})
     if unknown:
-        _fail(f"field 'checker.{unknown[0]}'", f"unknown; write {right}")
+        fail(f"field 'checker.{unknown[0]}'", f"unknown; write {right}")
     for name in ("source", "language"):
         text = value.get(name, "python" if name == "language" else None)
         if not isinstance(text, str):
             _expect(f"checker.{name}", "text", text, right)
     protocol = value.get("protocol", Protocol.testlib)
     if protocol not in tuple(Protocol):
-        _fail(f"field 'checker.protocol': {protocol!r}", f"expected {' or '.join(Protocol)}")
+        fail(f"field 'checker.protocol': {protocol!r}", f"expected {' or '.join(Protocol)}")
     return Checker(
         source=value["source"],
         language=value.get("language", "python"),
@@ -404,7 +290,7 @@ def _grader(row: Mapping[str, Any]) -> GradedBy:
     """The grader that a row names; tests judge where it names none."""
     name = row.get("grader", GradedBy.tests)
     if name not in tuple(GradedBy):
-        _fail(f"field 'grader': {name!r}", f"expected one of {', '.join(GradedBy)}")
+        fail(f"field 'grader': {name!r}", f"expected one of {', '.join(GradedBy)}")
     return GradedBy(name)
 
 
@@ -413,7 +299,7 @@ def _check_alone(row: Mapping[str, Any], grader: GradedBy) -> None:
     for other, (field, example) in _JUDGES.items():
         if other is not grader and row.get(field):
             own = _JUDGES[grader][1]
-            _fail(
+            fail(
                 f"field '{field}'",
                 f'belongs to "grader": "{other}"; a problem with "grader": "{grader}" has {own}'
                 if grader is not GradedBy.tests
@@ -424,7 +310,7 @@ def _check_alone(row: Mapping[str, Any], grader: GradedBy) -> None:
 def _answer(row: Mapping[str, Any]) -> str | None:
     answer = _optional(row, "answer", str, "text", _JUDGES[GradedBy.math][1])
     if answer is not None and not answer.strip():
-        _fail("field 'answer'", f"is empty; write {_JUDGES[GradedBy.math][1]}")
+        fail("field 'answer'", f"is empty; write {_JUDGES[GradedBy.math][1]}")
     return answer
 
 

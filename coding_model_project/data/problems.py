@@ -29,7 +29,8 @@ from typing import Any
 import orjson
 
 from coding_model_project.codec import to_json
-from coding_model_project.data.problem_rows import Malformed, problem_of
+from coding_model_project.data.problem_rows import problem_of
+from coding_model_project.data.problem_values import Malformed
 from coding_model_project.errors import DataError
 from coding_model_project.types import Asserts, Call, GradedBy, Isolation, Problem, Stdin, Test
 
