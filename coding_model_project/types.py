@@ -85,7 +85,7 @@ Input = TestInput | Files
 
 
 class Status(StrEnum):
-    """How an execution ended, as the machine saw it. Says nothing about right or wrong."""
+    """The end of an execution, as the machine saw it. Says nothing about right or wrong."""
 
     finished = "finished"
     syntax_error = "syntax_error"
@@ -132,7 +132,7 @@ class Test:
 
 
 class Protocol(StrEnum):
-    """How a checker is called and how it answers."""
+    """The way in which a checker is called and answers."""
 
     testlib = "testlib"
     """`checker input output answer`; exit code 0 accepts, 1, 2 and 7 reject, 3 is its own failure."""
@@ -156,7 +156,7 @@ class Instruction:
     kind: str
     """Its name as IFEval and IFBench write it, such as "punctuation:no_comma"."""
     arguments: Mapping[str, Plain] = field(default_factory=dict)
-    """What the kind needs, such as {"num_words": 300}."""
+    """Arguments of the kind, such as {"num_words": 300}."""
 
 
 class GradedBy(StrEnum):
@@ -178,8 +178,7 @@ class Isolation(StrEnum):
     per_test = "per_test"
     """Nothing: each has a process of its own, or one where no difference can be seen."""
     shared = "shared"
-    """The state that the asserts before it left in the program, as where a data set's authors run them
-    one after another in one process."""
+    """The state that the asserts before it left, as where a data set's authors use one process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +194,7 @@ class Problem:
     tests: tuple[Test, ...]
     limits: Limits = field(default_factory=Limits)
     comparison: str = "tokens"
-    """How standard output is compared (`grading.compare`), or "checker"; values of calls compare as
-    data."""
+    """The rule for standard output (`grading.compare`), or "checker". Values of calls compare as data."""
     atol: float = 1e-6
     """Absolute tolerance of floats, in tokens of standard output and in values of calls."""
     rtol: float = 1e-6
@@ -310,13 +308,7 @@ _ERROR_GROUP = {
     ErrorType.output_limit: ErrorType.runtime_error,
 }
 
-ERROR_GROUPS = (
-    ErrorType.no_code,
-    ErrorType.syntax_error,
-    ErrorType.runtime_error,
-    ErrorType.timeout,
-    ErrorType.wrong_answer,
-)
+ERROR_GROUPS = tuple(error for error in ErrorType if error.group is error)
 """The groups metrics are kept by; with `accepted` their shares sum to 1 over graded samples."""
 
 
@@ -362,7 +354,7 @@ class Verdict:
     """Wall seconds of judging; 0 for a cached verdict."""
     cached: bool = False
     rewards: Mapping[str, float | int] | None = None
-    """What the verifier of a Harbor task gave, by name; its trial is the one result."""
+    """Rewards of a Harbor task's verifier, by name; its trial is the one result."""
 
     @property
     def score(self) -> float:
@@ -395,7 +387,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
-    """What a verdict is worth, and the parts it is made of."""
+    """The worth of a verdict, and the parts that it is the sum of."""
 
     total: float
     parts: Mapping[str, float]

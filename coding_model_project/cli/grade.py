@@ -164,7 +164,7 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
             Harbor task.
     """
     from coding_model_project.grading.execution import checked_tests
-    from coding_model_project.grading.follows import check_instructions
+    from coding_model_project.grading.instructions.grader import check_instructions
 
     for problem in problems.values():
         try:

@@ -39,7 +39,7 @@ class DPOLoss(StrEnum):
 
 
 class TooLong(StrEnum):
-    """What to do with a pair that has more tokens than `data.max_length`."""
+    """The treatment of a pair that has more tokens than `data.max_length`."""
 
     set_aside = "set_aside"
     error = "error"
@@ -126,7 +126,7 @@ class PreferenceConfig(CodingConfig):
 
 
 ROOTS = (CodingConfig, BaselineConfig, PreferenceConfig)
-"""What the `coding:` subtree of a recipe may be."""
+"""The schemas of a recipe's `coding:` subtree."""
 
 
 def register() -> None:

@@ -11,7 +11,7 @@ from coding_model_project.config_key import key
 
 
 class TrainingSampler(StrEnum):
-    """How training rows are drawn."""
+    """The order in which training rows are drawn."""
 
     uniform = "uniform"
     online = "online"

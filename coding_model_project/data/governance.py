@@ -1,4 +1,4 @@
-"""Which data may be used for what. What is not for training never reaches a training file or run.
+"""Rules for the use of data sets. Data that is not for training never reaches a training file or run.
 
 A role belongs to a data set and a split of it. Names are compared by letters and digits alone and by
 what they contain, so that "openai/openai_humaneval" and "HumanEval-filtered" are HumanEval.
@@ -14,7 +14,7 @@ from coding_model_project.extras import extra
 
 
 class Role(StrEnum):
-    """What a split may be used for; each may also do what those below it may."""
+    """The use of a split; each one allows those below it too."""
 
     train = "train"
     validation = "validation"
@@ -83,11 +83,11 @@ EVALUATION_SETS = (
     "gsm8k_test",
     "math500",
 )
-"""What a training set is held against by `data dedup`, as far as it is at hand."""
+"""Sets that `data dedup` compares a training set with, as far as they are at hand."""
 
 
 def role(source: str, split: str = "") -> Role:
-    """What a split of a data set may be used for; sets that nobody listed may train.
+    """Return the use of a data set's split; sets that nobody listed may train.
 
     Args:
         source: the data set's name, as in the first part of `Problem.id`.
@@ -104,7 +104,7 @@ def role(source: str, split: str = "") -> Role:
 
 
 def is_test_only(name: str) -> bool:
-    """Whether a data set by this name must not train ("HumanEval", "openai_humaneval", "mbpp_reg")."""
+    """Return true for names of sets that must not train ("HumanEval", "openai_humaneval", "mbpp_reg")."""
     source, _, split = name.rpartition("_")
     return not role(name).may_train or bool(source and not role(source, split).may_train)
 

@@ -32,16 +32,21 @@ from coding_model_project.types import (
 REQUIRED = ("id", "split", "statement", "tests")
 FIELDS = (*(field.name for field in fields(Problem)), "grader")
 
-_JUDGES = {
-    GradedBy.tests: ("tests", '"tests": [{"stdin": "1 2", "expected": "3"}]'),
-    GradedBy.harbor: ("task", '"task": "tasks/17"'),
-    GradedBy.math: ("answer", '"answer": "42"'),
-    GradedBy.instructions: (
-        "instructions",
-        '"instructions": [{"kind": "punctuation:no_comma", "arguments": {}}]',
-    ),
+JUDGED_BY = {
+    GradedBy.tests: "tests",
+    GradedBy.harbor: "task",
+    GradedBy.math: "answer",
+    GradedBy.instructions: "instructions",
 }
-"""The field that each grader judges by, and an example of it."""
+"""The field that each grader judges by."""
+
+_EXAMPLES = {
+    GradedBy.tests: '"tests": [{"stdin": "1 2", "expected": "3"}]',
+    GradedBy.harbor: '"task": "tasks/17"',
+    GradedBy.math: '"answer": "42"',
+    GradedBy.instructions: '"instructions": [{"kind": "punctuation:no_comma", "arguments": {}}]',
+}
+"""An example of each grader's field."""
 
 _RUN = (GradedBy.tests, GradedBy.harbor)
 """The graders that run a program, in a language."""
@@ -70,7 +75,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
     """
     unknown = sorted(row.keys() - set(FIELDS))
     grader = _grader(row)
-    own_field = _JUDGES[grader][0]
+    own_field = JUDGED_BY[grader]
     needed = (*(name for name in REQUIRED if name != "tests"), own_field)
     missing = [name for name in needed if name not in row]
     if missing:  # the number and the split of a row can be made up; its statement and tests cannot
@@ -98,7 +103,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         tags=_texts(row, "tags", "lists"),
         gold=_texts(row, "gold", "def add(a, b): ..."),
         bad=_texts(row, "bad", "def add(a, b): ..."),
-        task=_optional(row, "task", str, "a folder", _JUDGES[GradedBy.harbor][1]),
+        task=_optional(row, "task", str, "a folder", _EXAMPLES[GradedBy.harbor]),
         answer=_answer(row),
         instructions=_instructions(row.get("instructions", ())),
     )
@@ -296,9 +301,9 @@ def _grader(row: Mapping[str, Any]) -> GradedBy:
 
 def _check_alone(row: Mapping[str, Any], grader: GradedBy) -> None:
     """Refuse what another grader than the row's judges by."""
-    for other, (field, example) in _JUDGES.items():
+    for other, field in JUDGED_BY.items():
         if other is not grader and row.get(field):
-            own = _JUDGES[grader][1]
+            own, example = _EXAMPLES[grader], _EXAMPLES[other]
             fail(
                 f"field '{field}'",
                 f'belongs to "grader": "{other}"; a problem with "grader": "{grader}" has {own}'
@@ -308,14 +313,14 @@ def _check_alone(row: Mapping[str, Any], grader: GradedBy) -> None:
 
 
 def _answer(row: Mapping[str, Any]) -> str | None:
-    answer = _optional(row, "answer", str, "text", _JUDGES[GradedBy.math][1])
+    answer = _optional(row, "answer", str, "text", _EXAMPLES[GradedBy.math])
     if answer is not None and not answer.strip():
-        fail("field 'answer'", f"is empty; write {_JUDGES[GradedBy.math][1]}")
+        fail("field 'answer'", f"is empty; write {_EXAMPLES[GradedBy.math]}")
     return answer
 
 
 def _instructions(value: Any) -> tuple[Instruction, ...]:
-    right = _JUDGES[GradedBy.instructions][1]
+    right = _EXAMPLES[GradedBy.instructions]
     if not isinstance(value, (list, tuple)):
         _expect("instructions", "a list", value, right)
     found = []

@@ -124,7 +124,7 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
 
 
 def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
-    """What judges in the place of tests."""
+    """Return the grader and the field that it judges by; nothing for tests."""
     grader = problem.graded_by
     match grader:
         case GradedBy.tests:

@@ -1,4 +1,4 @@
-"""What is to be done: the problems of the data sets, and a seed for every sample of each."""
+"""The work of an evaluation: the problems of the data sets, and a seed for every sample of each."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import metadata
 from typing import Protocol
 
 from coding_model_project.errors import UngradableError
@@ -12,6 +14,16 @@ GRADER_VERSION = "9"
 
 HARBOR_IDENTITY = f"{GRADER_VERSION}/harbor/embedded"
 """The identity of `harbor.grader.HarborGrader`, here so that naming it does not import Harbor."""
+
+
+@cache
+def math_judge() -> str:
+    """Return math-verify's name and version; here so that naming it does not import the maths grader."""
+    try:
+        return f"math-verify {metadata.version('math-verify')}"
+    except metadata.PackageNotFoundError:
+        return "math-verify, not installed"
+
 
 Outcome = Verdict | UngradableError
 """A completion's verdict, or why it has none."""

@@ -38,7 +38,7 @@ MAX_CHARACTERS = 1 << 20
 
 
 class Rule(StrEnum):
-    """Which part of the rule decided."""
+    """The part of the rule that decided."""
 
     tagged_block = "tagged_block"
     untagged_block = "untagged_block"
@@ -124,7 +124,7 @@ def extract(
 
 
 def is_one_block(completion: str, *, language: str = "python") -> bool:
-    """Whether a completion, what it thinks apart, is one closed block in its language and no more."""
+    """Return true if a completion, its reasoning apart, is just one closed block in its language."""
     language = language_of(language)
     answer = (answer_of(completion, language) or "").strip()
     if len(answer) > MAX_CHARACTERS:

@@ -13,12 +13,10 @@ from pkgutil import resolve_name
 from typing import Self
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import HARBOR_IDENTITY, CodeGrader
+from coding_model_project.grading.base import HARBOR_IDENTITY, CodeGrader, math_judge
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.follows import InstructionsGrader
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
-from coding_model_project.grading.maths import MathGrader, math_judge
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -116,8 +114,12 @@ class GraderByProblem:
                     make = resolve_name("coding_model_project.harbor.grader:HarborGrader")
                     grader = make(limiter=self._limiter, breaker=self._breaker)
                 case GradedBy.math:
+                    from coding_model_project.grading.maths.grader import MathGrader
+
                     grader = MathGrader(breaker=self._breaker)
                 case GradedBy.instructions:
+                    from coding_model_project.grading.instructions.grader import InstructionsGrader
+
                     grader = InstructionsGrader()
             self._others[by] = grader
             await self._stack.enter_async_context(grader)
@@ -132,7 +134,7 @@ class Graders:
     public: CachedGrader
 
     async def passes_public(self, problem: Problem, verdict: Verdict) -> bool | None:
-        """Whether a judged program passes its problem's public tests; None if there are none.
+        """Return true if a judged program passes its problem's public tests; None if there are none.
 
         Programs without code or with a syntax error are not run for it: they fail.
         """

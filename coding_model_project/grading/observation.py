@@ -1,4 +1,4 @@
-"""What a model is told of a program that failed, so that it can try again.
+"""Messages about a program that failed, so that the model can try again.
 
 An episode is an answer and up to R repairs. After each answer the *public* tests judge it:
 
@@ -23,7 +23,7 @@ _WITHOUT_A_TEST = (ErrorType.no_code, ErrorType.syntax_error, ErrorType.compile_
 
 
 def can_repair(problem: Problem) -> bool:
-    """Whether there is anything that a model may be told of its program."""
+    """Return true if a model may see any test of its program."""
     return bool(problem.public_tests)
 
 
@@ -61,7 +61,7 @@ def observation(
 
 
 def _outcome(test: Test | None, result: TestResult | None, max_bytes: int) -> str:
-    """What should have come of the test and what did."""
+    """Return the expected result of the test and the actual one."""
     if result is None:
         return "The answer holds no program."
     if result.error is ErrorType.wrong_answer and result.detail:

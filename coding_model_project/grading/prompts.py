@@ -1,4 +1,4 @@
-"""What a model is asked, and what it is shown as an answer."""
+"""Prompts, and the answers that demonstrations show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Message = dict[str, str]
 
 
 class PromptStyle(StrEnum):
-    """What a prompt asks for, and so where `extract` looks for the code."""
+    """The form of answer that a prompt asks for, and so the place where `extract` looks for the code."""
 
     bare = "bare"
     """The completion is the program itself (the embedded tiny model)."""

@@ -1,4 +1,4 @@
-"""What is added to an outcome's reward: for short programs, clean answers, answers of bearable length.
+"""Additions to an outcome's reward: for short programs, clean answers, answers of bearable length.
 
 Pure, and all off by default. Each addition is a part of the reward by its own name (`length`, `format`,
 `overlong`), so that the parts still sum to the total and a run's logs tell them apart.
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import Rule, is_one_block
-from coding_model_project.grading.final_answer import AnswerRule
+from coding_model_project.grading.maths.final_answer import AnswerRule
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import LengthBonus, RewardConfig
 from coding_model_project.grading.rewards import RewardKind
@@ -19,11 +19,11 @@ from coding_model_project.types import GradedBy, Problem, Reward, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What shaping looks at beside the verdict."""
+    """A completion, which shaping looks at beside the verdict."""
 
     completion: str
     tokens: int
-    """That it took of `Shaping.max_tokens`."""
+    """Its length, at most `Shaping.max_tokens`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Shaping:
 
     @property
     def on(self) -> bool:
-        """Whether it adds anything."""
+        """True if it adds anything."""
         return bool(self.length_weight or self.format_weight or self.overlong_buffer)
 
     @classmethod
@@ -90,7 +90,7 @@ def shaped(
 
 
 def length_factor(reference_bytes: int, bytes_: int, *, weight: float, cap: float) -> float:
-    """By how much a program's reward is multiplied for its length: in [1, 1 + weight·(cap − 1)].
+    """Return the factor of a program's reward for its length: in [1, 1 + weight·(cap − 1)].
 
     1 + w·clip(reference/candidate − 1, 0, cap − 1): one for a program as long as the reference or longer,
     and no more for one that is shorter than reference/cap.

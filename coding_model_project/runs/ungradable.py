@@ -77,6 +77,6 @@ def count(folder: Path, step: int, error: str) -> int:
 
 
 def last_reason(folder: Path) -> str:
-    """Why the last of them could not be judged; empty if there is none."""
+    """The reason why the last of them could not be judged; empty if there is none."""
     last = deque(read_ungradable(folder), maxlen=1)
     return f"{last[0].error}: {last[0].reason}" if last else ""

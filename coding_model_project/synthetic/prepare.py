@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from importlib import import_module
@@ -19,10 +18,9 @@ from typing import Any
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
-from coding_model_project.data.training.training_files import write_manifest
+from coding_model_project.data.training.training_files import is_made, write_manifest
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.progress import progress_bar
 
 EASY_LEVELS = (1, 2)
 N_SFT_VALIDATION = 64
@@ -96,7 +94,7 @@ def prepare_tinycode(
         "sft_demonstrations": sft_demonstrations,
     }
     manifest = data_dir / "manifest.json"
-    if manifest.exists() and json.loads(manifest.read_text())["settings"] == settings:
+    if is_made(manifest, settings):
         return
     say(f"preparing tinycode in {data_dir} (once)")
     tasks = tinycode.generate(seed=seed)
@@ -129,14 +127,14 @@ def prepare_tinycode(
 
 def prepare_base_model(data_dir: Path, *, seed: int, say: Say) -> None:
     """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
-    out = data_dir / "base"
-    if (out / "config.json").exists():
-        return
     from coding_model_project.synthetic import tinycode
-    from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain
+    from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain_once
 
-    say(f"pre-training a tiny model from scratch into {out} (once, about two minutes)")
-    tasks = tinycode.generate(seed=seed)
-    config = TinyModelConfig()
-    with progress_bar("pre-training", config.steps) as advance:
-        pretrain(out, tinycode.NoisyPrograms(tasks), config, seed=seed, progress=advance)
+    pretrain_once(
+        data_dir,
+        lambda: tinycode.NoisyPrograms(tinycode.generate(seed=seed)),
+        TinyModelConfig(),
+        seed=seed,
+        takes="about two minutes",
+        say=say,
+    )

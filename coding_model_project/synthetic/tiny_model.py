@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from coding_model_project.progress import progress_bar
+
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
@@ -54,7 +56,7 @@ class TinyModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PretrainReport:
-    """What pre-training made, and what it took."""
+    """The result of pre-training, and its cost."""
 
     parameters: int
     vocab_size: int
@@ -70,14 +72,14 @@ Conversation = Sequence[Mapping[str, str]]
 
 
 class Corpus(Protocol):
-    """What a model learns from; the same for the same random numbers."""
+    """Conversations that a model learns from; the same for the same random numbers."""
 
     def texts(self, rng: random.Random) -> Iterator[str]:
-        """What its tokenizer is made of."""
+        """Yield the texts that its tokenizer is made of."""
         ...
 
     def draw(self, rng: random.Random, n: int) -> Sequence[Conversation]:
-        """That many conversations, drawn anew each time."""
+        """Draw `n` conversations, anew each time."""
         ...
 
 
@@ -86,6 +88,30 @@ class _Example:
     tokens: list[int]
     trained: list[bool]
     """For each token."""
+
+
+def pretrain_once(
+    data_dir: Path,
+    make_corpus: Callable[[], Corpus],
+    config: TinyModelConfig,
+    *,
+    seed: int,
+    takes: str,
+    say: Callable[[str], None],
+) -> None:
+    """Pre-train a tiny starting model into `data_dir/base`, unless it is there.
+
+    Args:
+        make_corpus: called only if the model is missing.
+        takes: how long it takes, to print.
+    """
+    out = data_dir / "base"
+    if (out / "config.json").exists():
+        return
+    say(f"pre-training a tiny model from scratch into {out} (once, {takes})")
+    corpus = make_corpus()
+    with progress_bar("pre-training", config.steps) as advance:
+        pretrain(out, corpus, config, seed=seed, progress=advance)
 
 
 def pretrain(

@@ -13,7 +13,6 @@ A demonstrator writes half of its programs in as many words and half in fewer, s
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -23,13 +22,12 @@ from pathlib import Path
 from coding_model_project.data.loaders.base import Place, Trail
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
-from coding_model_project.data.training.training_files import write_manifest
+from coding_model_project.data.training.training_files import is_made, write_manifest
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor import loader
 from coding_model_project.harbor.export.exporting import export, instruction
-from coding_model_project.progress import progress_bar
 from coding_model_project.synthetic import tinycode
-from coding_model_project.synthetic.tiny_model import Conversation, TinyModelConfig, pretrain
+from coding_model_project.synthetic.tiny_model import Conversation, TinyModelConfig, pretrain_once
 from coding_model_project.synthetic.tinycode.generator import Task
 from coding_model_project.synthetic.tinycode.mbpp_form import in_asserts
 from coding_model_project.types import Problem
@@ -51,7 +49,7 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     """Write the task set's files, unless the folder already holds just these."""
     settings = {"tinycode": tinycode.VERSION, "generator": VERSION, "seed": seed, "sizes": SIZES}
     manifest = data_dir / "manifest.json"
-    if manifest.exists() and json.loads(manifest.read_text())["settings"] == settings:
+    if is_made(manifest, settings):
         return
     say(f"preparing tinygolf in {data_dir} (once)")
     for made_of_others in ("tasks", "base"):
@@ -72,13 +70,14 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
     """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
-    out = data_dir / "base"
-    if (out / "config.json").exists():
-        return
-    say(f"pre-training a tiny model from scratch into {out} (once, four minutes on two idle cores)")
-    config = TinyModelConfig()
-    with progress_bar("pre-training", config.steps) as advance:
-        pretrain(out, Demonstrator(seed=seed), config, seed=seed, progress=advance)
+    pretrain_once(
+        data_dir,
+        lambda: Demonstrator(seed=seed),
+        TinyModelConfig(),
+        seed=seed,
+        takes="four minutes on two idle cores",
+        say=say,
+    )
 
 
 class Demonstrator:

@@ -9,22 +9,20 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import mixing, rows
-from coding_model_project.data.training.training_files import write_manifest
+from coding_model_project.data.training.training_files import is_made, write_manifest
 from coding_model_project.grading.prompts import PromptStyle
-from coding_model_project.progress import progress_bar
 from coding_model_project.synthetic import arithmetic, tinycode
 from coding_model_project.synthetic.tiny_model import (
     Conversation,
     Corpus,
     TinyModelConfig,
-    pretrain,
+    pretrain_once,
 )
 from coding_model_project.types import Problem
 
@@ -39,7 +37,7 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     """Write the task set's files, unless the folder already holds just these."""
     settings = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION, "seed": seed}
     manifest = data_dir / "manifest.json"
-    if manifest.exists() and json.loads(manifest.read_text())["settings"] == settings:
+    if is_made(manifest, settings):
         return
     say(f"preparing tinymix in {data_dir} (once)")
     sets = (tinycode.generate(seed=seed).tasks, arithmetic.generate(seed))
@@ -63,15 +61,19 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
     """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
-    out = data_dir / "base"
-    if (out / "config.json").exists():
-        return
-    say(f"pre-training a tiny model from scratch into {out} (once, five minutes on two idle cores)")
-    programs = tinycode.NoisyPrograms(tinycode.generate(seed=seed))
-    corpus = Together(programs, arithmetic.Habits(habit=HABIT, seed=seed))
-    config = TinyModelConfig(steps=1000)
-    with progress_bar("pre-training", config.steps) as advance:
-        pretrain(out, corpus, config, seed=seed, progress=advance)
+
+    def corpus() -> Corpus:
+        programs = tinycode.NoisyPrograms(tinycode.generate(seed=seed))
+        return Together(programs, arithmetic.Habits(habit=HABIT, seed=seed))
+
+    pretrain_once(
+        data_dir,
+        corpus,
+        TinyModelConfig(steps=1000),
+        seed=seed,
+        takes="five minutes on two idle cores",
+        say=say,
+    )
 
 
 class Together:

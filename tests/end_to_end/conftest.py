@@ -23,7 +23,7 @@ class World:
     root: Path
 
     def overrides(self, run_dir: Path, recipe: str = "grpo", model: str = "model") -> list[str]:
-        """What turns a recipe's CPU profile into one that ends within seconds."""
+        """Return overrides that make a recipe's CPU profile end within seconds."""
         shared = [
             "hardware=cpu",
             f"coding.run_dir={run_dir}",

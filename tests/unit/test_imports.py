@@ -7,7 +7,13 @@ import pytest
 
 HEAVY = {"datasketch", "hydra", "numpy", "pathspec", "plotly", "pyarrow", "pydantic", "scipy"}
 TRAINING = {"ray", "torch", "transformers", "verl", "vllm"}
-HARBOR = {"coding_model_project.harbor", "coding_model_project.harbor.grader"}
+OTHER_GRADERS = {
+    "coding_model_project.harbor",
+    "coding_model_project.harbor.grader",
+    "coding_model_project.grading.instructions",
+    "coding_model_project.grading.maths.grader",
+    "math_verify",
+}
 
 
 def loaded(code: str) -> set[str]:
@@ -30,9 +36,9 @@ def loaded(code: str) -> set[str]:
         "types",
     ],
 )
-def test_judging_needs_neither_numpy_nor_pydantic_nor_harbor(module):
+def test_judging_programs_needs_neither_numpy_nor_pydantic_nor_other_graders(module):
     found = loaded(f"import coding_model_project.{module}")
-    assert found & (HEAVY | TRAINING | HARBOR) == set()
+    assert found & (HEAVY | TRAINING | OTHER_GRADERS) == set()
 
 
 @pytest.mark.parametrize(

@@ -31,15 +31,15 @@ from coding_model_project.data.loaders.cases import (
 from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.data.loaders.remote import is_url, local_copy
 from coding_model_project.data.loaders.table import UNKNOWN_SPLIT, split_word
-from coding_model_project.data.problem_rows import FIELDS, missing_field, problem_of
+from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY, missing_field, problem_of
 from coding_model_project.data.problem_values import Malformed
 from coding_model_project.data.problems import from_file
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.types import Asserts, GradedBy, Problem, Test
 
 NEEDED = ("statement", "tests")
-_GRADERS = {"answer": GradedBy.math, "instructions": GradedBy.instructions}
-"""What stands in the place of tests, and its grader."""
+_GRADERS = {JUDGED_BY[grader]: grader for grader in (GradedBy.math, GradedBy.instructions)}
+"""Fields that stand in the place of tests, each with its grader."""
 
 
 def parse_map(given: Sequence[str] | None) -> dict[str, str]:

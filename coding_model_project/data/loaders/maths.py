@@ -1,10 +1,10 @@
-"""GSM8K and MATH: problems with an answer and no program, judged by `grading.maths`."""
+"""GSM8K and MATH: problems with an answer and no program, judged by `grading.maths.grader`."""
 
 from __future__ import annotations
 
 from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
 from coding_model_project.data.loaders.table import TableLoader
-from coding_model_project.grading.final_answer import AnswerRule, final_answer
+from coding_model_project.grading.maths.final_answer import AnswerRule, final_answer
 from coding_model_project.types import Problem
 
 

@@ -18,7 +18,7 @@ OWN_FIELDS = ("id", "split", "statement", "tests")
 
 
 def is_own(path: Path) -> bool:
-    """Whether a file's first row is in our own schema."""
+    """Return true if a file's first row is in our own schema."""
     if path.is_dir() or not path.name.endswith((".jsonl", ".jsonl.gz")):
         return False
     fields = columns_of(path)

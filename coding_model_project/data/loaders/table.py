@@ -141,7 +141,7 @@ class TableLoader:
         return present
 
     def _part_of(self, path: str | Path, wanted: str | None) -> Part:
-        """Which part a file given by its path is, by its name and the split asked for.
+        """Find the part that a file given by its path is, by its name and the requested split.
 
         A file of which neither tells the split gets the split "unknown", which may not train.
         """

@@ -1,4 +1,4 @@
-"""Which test rejects which known-bad program, found by running all of them on all tests."""
+"""The known-bad programs that each test rejects, found by running all of them on all tests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOTHING = Kept(hits=0, total=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrimination:
-    """What the chosen tests are worth, summed over problems or of one."""
+    """The worth of the chosen tests, of one problem or summed over several."""
 
     problems: int = 0
     tests: int = 0
@@ -75,7 +75,7 @@ class Discrimination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What came of a data set."""
+    """The result of a data set."""
 
     orders: tuple[TestOrder, ...]
     total: Discrimination
@@ -198,7 +198,7 @@ async def _run(
 
 
 def _rejected(problem: Problem, number: int, execution: Execution) -> bool:
-    """Whether a test fails a program; what a loaded machine may have caused does not count."""
+    """Return true if a test fails a program; failures that a loaded machine may cause do not count."""
     if execution.status is Status.wall_timeout:
         return False
     test = problem.hidden_tests[number]

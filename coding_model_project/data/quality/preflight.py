@@ -25,9 +25,9 @@ from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading.base import CodeGrader
 from coding_model_project.grading.checker import CHECKER
 from coding_model_project.grading.execution import ExecutionGrader
-from coding_model_project.grading.final_answer import final_answer
 from coding_model_project.grading.judge import GraderByProblem
 from coding_model_project.grading.limiter import Limiter
+from coding_model_project.grading.maths.final_answer import final_answer
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import GradedBy, Limits, Problem, Verdict
 
@@ -42,7 +42,7 @@ UNPROVEN = "no gold solution: nothing shows that it can be solved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """What came of mutants."""
+    """The results of mutants."""
 
     judged: int = 0
     rejected: int = 0
@@ -55,7 +55,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What came of a data set's own solutions."""
+    """The results of a data set's own solutions."""
 
     problems: int
     gold_accepted: int
@@ -282,7 +282,7 @@ class _Run:
         return [one for _, one in judged], n_passing, len({operator for operator, _ in judged})
 
     async def _by_order(self, problem: Problem, code: str, limits: Limits) -> bool:
-        """Whether a plain run fails it only by the order of a set, which equal sets need not share."""
+        """Return true if a plain run fails it only by the order of a set; equal sets may differ in it."""
         async with self._limiter.shared():
             return await passes_plainly(problem, code, self._sandbox, limits, rebuilt=True)
 

@@ -1,4 +1,4 @@
-"""How often a model passes each problem, as measured: to train on those it can learn from."""
+"""Measured rates at which a model passes each problem, to train on those it can learn from."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from coding_model_project.types import Problem
 
 
 class RowKind(StrEnum):
-    """What the rows are for."""
+    """The use of the rows."""
 
     rl = "rl"
     sft = "sft"
@@ -54,7 +54,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to make rows of problems."""
+    """Settings for making rows of problems."""
 
     kind: RowKind = RowKind.rl
     style: PromptStyle = PromptStyle.fenced
@@ -74,7 +74,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What was written: rows by file, and what was left out by reason."""
+    """Counts of the rows written, by file, and of the problems left out, by reason."""
 
     rows: Mapping[str, int]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -195,8 +195,13 @@ def _settings(plan: Plan) -> dict[str, Any]:
     }
 
 
+def is_made(path: Path, settings: Mapping[str, Any]) -> bool:
+    """Return true if `write_manifest` wrote this manifest for the same settings."""
+    return path.exists() and json.loads(path.read_text())["settings"] == settings
+
+
 def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int]) -> None:
-    """Last of all, so that a manifest stands for complete files."""
+    """Write a manifest, last of all, so that it stands for complete files."""
     hashes = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(path.parent.iterdir())

@@ -1,4 +1,4 @@
-"""Whether a response follows an instruction that a program can check: IFEval's and IFBench's kinds.
+"""Checks of instructions that a program can verify: IFEval's and IFBench's kinds.
 
     follows("punctuation:no_comma", {}, "No comma here.")  # True
 

@@ -1,4 +1,4 @@
-"""What the arguments of an instruction may be."""
+"""Readers of the arguments of instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coding_model_project.grading.instructions.languages import LANGUAGES
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What an argument may be.
+    """A type of argument.
 
     Args:
         expected: what it must be, for messages.

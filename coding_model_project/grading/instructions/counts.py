@@ -1,4 +1,4 @@
-"""How many words, sentences, letters and marks a response has: kinds of IFBench and IFEval."""
+"""Counts of a response's words, sentences, letters and marks: kinds of IFBench and IFEval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each sentence must be: IFBench's kinds "sentence", and an emoji at its end."""
+"""Rules for each sentence: IFBench's kinds "sentence", and an emoji at its end."""
 
 from __future__ import annotations
 

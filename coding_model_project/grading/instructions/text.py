@@ -46,7 +46,7 @@ _PERIODS = tuple(
         (rf" {_LETTER}\.", rf" \1{_KEPT}"),
     )
 )
-"""Which periods end no sentence. The order matters: each rule sees what those before it left."""
+"""Periods that end no sentence. The order matters: each rule sees what those before it left."""
 
 _CLOSING_QUOTES = ((".”", "”."), ('."', '".'), ('!"', '"!'), ('?"', '"?'))
 _ENDING = re.compile(r"[.?!]")

@@ -54,7 +54,7 @@ class UnreadableResponse(Exception):
 
 
 class _Spelling(defaultdict[str, int]):
-    """How words are spelled: function words in either case, all others unknown.
+    """Spellings of words: function words in either case, all others unknown.
 
     Looking up a word stores nothing; Punkt's own table would grow with every new word of every response.
     """

@@ -1,4 +1,4 @@
-"""Whether a word at the start of a text is a verb.
+"""Recognition of a verb at the start of a text.
 
 IFBench asks a statistical tagger, whose model no package registry has, and which takes "Understand the"
 for a noun and "*" for a verb. Here endings decide, and a list of English verbs; a word that is as often

@@ -1,4 +1,4 @@
-"""What each word, or a word at some place, must be: IFBench's kinds "words"."""
+"""Rules for each word, or for a word at some place: IFBench's kinds "words"."""
 
 from __future__ import annotations
 

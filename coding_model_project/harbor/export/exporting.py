@@ -62,12 +62,12 @@ from coding_model_project.harbor.export.verifier import main; del sys.path[0]; m
 
 
 class _Unsuited(Exception):
-    """Why a problem cannot be a task."""
+    """The reason why a problem cannot be a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written, by folder, and what could not be, by problem."""
+    """The tasks written, as folders, and the reasons why others were not, by problem."""
 
     tasks: tuple[Path, ...]
     set_aside: dict[str, str]

@@ -11,7 +11,7 @@ from coding_model_project.types import GradedBy
 
 
 def has_bash(config: DictConfig) -> bool:
-    """Whether samples are episodes of `bash_loop`."""
+    """Return true if samples are episodes of `bash_loop`."""
     return config.coding.bash.turns > 0
 
 

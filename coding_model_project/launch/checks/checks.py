@@ -115,7 +115,7 @@ def check(
 
 
 def _is_embedded(config: DictConfig, path: str) -> bool:
-    """Whether a file may be one of the embedded task set's, which a recipe makes if it is missing."""
+    """Return true for a file of the embedded task set, which a recipe makes if it is missing."""
     coding = config.coding
     folder = Path(coding.data_dir).expanduser().absolute()
     return coding.dataset is not None and Path(path).expanduser().absolute().parent == folder
@@ -126,7 +126,7 @@ def _set_it(key: str) -> str:
 
 
 def check_sft(config: DictConfig) -> None:
-    """What verl's SFT trainer would find out late, or never say.
+    """Check what verl's SFT trainer would report late or not at all.
 
     Raises:
         ConfigError: names the key and the way out.
@@ -136,7 +136,7 @@ def check_sft(config: DictConfig) -> None:
 
 
 def check_grpo(config: DictConfig) -> None:
-    """What verl's PPO trainer would find out late, or never say.
+    """Check what verl's PPO trainer would report late or not at all.
 
     Raises:
         ConfigError: names the key and the way out.

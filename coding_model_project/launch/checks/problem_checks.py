@@ -11,8 +11,6 @@ from omegaconf import DictConfig
 from coding_model_project.data.problems import read_problems
 from coding_model_project.data.training.rates import read_samples
 from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.grading.follows import check_instructions
-from coding_model_project.grading.maths import math_sandbox
 from coding_model_project.types import GradedBy, Problem
 
 
@@ -54,8 +52,12 @@ def _check_graders(problems: Sequence[Problem]) -> None:
     """
     by = {problem.graded_by for problem in problems}
     if GradedBy.math in by:
-        math_sandbox()
+        from coding_model_project.grading.maths.grader import check_math_verify
+
+        check_math_verify()
     if GradedBy.instructions in by:
+        from coding_model_project.grading.instructions.grader import check_instructions
+
         check_instructions(problems)
 
 

@@ -231,7 +231,7 @@ def _positions(config: DictConfig) -> tuple[str | None, int | None]:
 
 
 def is_embedded_model(config: DictConfig, path: str) -> bool:
-    """Whether a starting model is the tiny one, which a recipe makes if it is missing."""
+    """Return true if a starting model is the tiny one, which a recipe makes if it is missing."""
     coding = config.coding
     own = Path(coding.data_dir).expanduser().absolute() / "base"
     return coding.dataset is not None and Path(path).expanduser().absolute() == own

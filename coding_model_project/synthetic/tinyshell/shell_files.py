@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +19,12 @@ from typing import Any
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
-from coding_model_project.data.training.training_files import write_manifest
+from coding_model_project.data.training.training_files import is_made, write_manifest
 from coding_model_project.episodes.bash import opening
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor.format.task import RANGE_KEY
 from coding_model_project.harbor.format.task_config import Package, TaskConfig, VerifierConfig
 from coding_model_project.harbor.format.writing import write_task
-from coding_model_project.progress import progress_bar
 from coding_model_project.synthetic.tinyshell.shell_generator import VERSION, ShellTask, generate
 from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, trace
 from coding_model_project.types import Problem
@@ -35,7 +33,7 @@ SIZES = {"train": 600, "validation": 64, "test": 200}
 N_SHOWN = 200
 """Training tasks whose solutions are shown in SFT; the other ones are for reinforcement learning."""
 HABIT = 0.5
-"""How often the starting model's demonstrator does a thing in the usual wrong way."""
+"""The share of deeds that the starting model's demonstrator does in the usual wrong way."""
 
 _TEST = """#!/bin/bash
 # The share of what should have changed that did; 0 if anything else did. Starts no program.
@@ -53,7 +51,7 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     """Write the task set's files, unless the folder already holds just these."""
     settings = {"generator": VERSION, "seed": seed, "sizes": SIZES}
     manifest = data_dir / "manifest.json"
-    if manifest.exists() and json.loads(manifest.read_text())["settings"] == settings:
+    if is_made(manifest, settings):
         return
     say(f"preparing tinyshell in {data_dir} (once)")
     tasks = {split: generate(split, n, seed) for split, n in SIZES.items()}
@@ -79,17 +77,18 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
 
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Make the tiny starting model in `data_dir/base`, unless it is there."""
-    out = data_dir / "base"
-    if (out / "config.json").exists():
-        return
-    from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain
+    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+    from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain_once
 
-    say(f"training a tiny model from scratch into {out} (once, four minutes on two idle cores)")
-    # At tinycode's 3e-3, and in half as many steps, its commands still mix up the names.
-    config = TinyModelConfig(vocab_size=512, learning_rate=2e-3, batch_size=24, steps=1500)
-    with progress_bar("pre-training", config.steps) as advance:
-        pretrain(out, HabitCorpus(habit=HABIT, seed=seed), config, seed=seed, progress=advance)
+    pretrain_once(
+        data_dir,
+        lambda: HabitCorpus(habit=HABIT, seed=seed),
+        # At tinycode's 3e-3, and in half as many steps, its commands still mix up the names.
+        TinyModelConfig(vocab_size=512, learning_rate=2e-3, batch_size=24, steps=1500),
+        seed=seed,
+        takes="four minutes on two idle cores",
+        say=say,
+    )
 
 
 def write_shell_task(data_dir: Path, task: ShellTask, name: str) -> Problem:

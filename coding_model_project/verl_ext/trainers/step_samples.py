@@ -1,4 +1,4 @@
-"""What a step's samples were: rows for rollouts.jsonl, tables for the trackers, a trace of the step."""
+"""The samples of a step: rows for rollouts.jsonl, tables for the trackers, a trace of the step."""
 
 from __future__ import annotations
 

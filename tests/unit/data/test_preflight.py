@@ -1,4 +1,4 @@
-"""What a preflight shows of a data set: rates, mutants, flaky problems, and what must not train."""
+"""Findings of a preflight: rates, mutants, flaky problems, and sets that must not train."""
 
 import json
 

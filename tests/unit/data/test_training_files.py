@@ -15,7 +15,13 @@ from coding_model_project.data.training.mixing import (
     read_order,
     short_enough,
 )
-from coding_model_project.data.training.training_files import Plan, RowKind, write_training_files
+from coding_model_project.data.training.training_files import (
+    Plan,
+    RowKind,
+    is_made,
+    write_manifest,
+    write_training_files,
+)
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem, Stdin, Test
 from tests.synthetic_evaluations import write_evaluation
@@ -51,6 +57,14 @@ def test_rows_name_problems_whose_tests_lie_once(tmp_path):
     assert manifest["counts"] == {"rl_train": 12}
     assert manifest["settings"]["seed"] == 3
     assert set(manifest["sha256"]) == {"problems.jsonl", "rl_train.parquet"}
+
+
+def test_files_are_made_once_their_manifest_has_the_same_settings(tmp_path):
+    manifest, settings = tmp_path / "manifest.json", {"seed": 0, "sizes": {"train": 4}}
+    assert not is_made(manifest, settings)
+    write_manifest(manifest, settings, {"rl_train": 4})
+    assert is_made(manifest, settings)
+    assert not is_made(manifest, settings | {"seed": 1})
 
 
 def test_the_same_seed_gives_the_same_order(tmp_path):

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coding_model_project.errors import DataError
-from coding_model_project.grading.final_answer import (
+from coding_model_project.grading.maths.final_answer import (
     MAX_CHARACTERS,
     AnswerRule,
     FinalAnswer,
     final_answer,
 )
-from coding_model_project.grading.maths import MathGrader, same_text_or_number
+from coding_model_project.grading.maths.grader import MathGrader, same_text_or_number
 from coding_model_project.types import ErrorType, Problem, Verdict
 
 
@@ -82,7 +82,11 @@ def test_the_search_takes_linear_time(unit):
         ("12", "1,2", None),  # a decimal comma, or two numbers
         ("1/2", "0.5", None),
         ("x", "y", None),
-        ("\\text{no}", "\\text{ no }", True),
+        ("\\text{no}", "\\text{no}", True),
+        ("\\text{no}", "\\text{ no }", None),
+        ("\\text{not  yet}", " \\text{not\nyet} ", True),
+        ("12", "1 2", None),
+        ("1 2", "12", None),
     ],
 )
 def test_plain_numbers_and_equal_texts_need_no_mathematics(gold, given, equal):

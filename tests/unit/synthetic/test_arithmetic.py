@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from coding_model_project.grading.final_answer import final_answer
+from coding_model_project.grading.maths.final_answer import final_answer
 from coding_model_project.synthetic.arithmetic import Habits, generate
 
 

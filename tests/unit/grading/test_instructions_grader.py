@@ -9,8 +9,8 @@ import pytest
 from coding_model_project.errors import DataError
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.extract import Rule
-from coding_model_project.grading.follows import InstructionsGrader, check_instructions
 from coding_model_project.grading.instructions import follows, follows_loosely
+from coding_model_project.grading.instructions.grader import InstructionsGrader, check_instructions
 from coding_model_project.types import ErrorType, Instruction, Problem
 
 SHARED = Path(__file__).parents[4] / "shared"

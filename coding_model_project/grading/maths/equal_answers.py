@@ -1,6 +1,6 @@
 r"""A program that compares two answers as mathematics, by math-verify.
 
-It runs in a sandbox, as `maths.MathGrader` starts it: an answer such as `9^{9^{9^9}}` may take any time
+It runs in a sandbox, as `grader.MathGrader` starts it: an answer such as `9^{9^{9^9}}` may take any time
 and memory, and math-verify evaluates plain expressions as Python does.
 """
 

@@ -13,16 +13,15 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from decimal import Decimal
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Self
 
 from coding_model_project.errors import DataError
 from coding_model_project.extras import extra
-from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.base import GRADER_VERSION, math_judge
 from coding_model_project.grading.brief import shown_value
-from coding_model_project.grading.final_answer import AnswerRule, FinalAnswer, final_answer
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.maths.final_answer import AnswerRule, FinalAnswer, final_answer
 from coding_model_project.grading.retries import Retries
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
@@ -47,19 +46,27 @@ _PLAIN_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,6})?")
 _DETAIL_BYTES = 500
 
 
+def check_math_verify() -> None:
+    """Make sure that the sandbox's process can import math-verify.
+
+    Raises:
+        NotInstalledError: it is not installed; names the command that installs it.
+    """
+    with extra("math"):
+        import math_verify  # noqa: F401
+
+
 def math_sandbox() -> Sandbox:
-    """The sandbox that compares answers, not yet started: one process of this machine.
+    """Make the sandbox that compares answers, not yet started: one process of this machine.
 
     No program of a model runs there, so resource limits alone are enough where the kernel offers no more.
 
     Raises:
-        NotInstalledError: math-verify is not installed.
+        NotInstalledError: as of `check_math_verify`.
     """
     from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
-    with extra("math"):
-        import math_verify  # noqa: F401 - the sandbox's process imports it; here only to say so early
-
+    check_math_verify()
     return EmbeddedSandbox(workers=_AT_ONCE, min_tier="rlimit", preload=("math_verify",))
 
 
@@ -171,11 +178,12 @@ class MathGrader:
 def same_text_or_number(gold: str, found: FinalAnswer) -> bool | None:
     """Compare where no mathematics is needed; None where it is.
 
+    Texts are compared with runs of whitespace as one blank: "1 2" is not "12".
     Plain numbers of at most six decimals are compared by value, which math-verify's rounding to six
     decimals does too.
     """
     given = found.text
-    if found.rule is not AnswerRule.sentence and "".join(given.split()) == "".join(gold.split()):
+    if found.rule is not AnswerRule.sentence and " ".join(given.split()) == " ".join(gold.split()):
         return True
     ours, theirs = _number(gold), _number(given)
     return None if ours is None or theirs is None else ours == theirs
@@ -199,12 +207,3 @@ def _expected(gold: str, found: FinalAnswer) -> str:
 @cache
 def _program() -> str:
     return Path(__file__).with_name("equal_answers.py").read_text("utf-8")
-
-
-@cache
-def math_judge() -> str:
-    """Return math-verify's name and version."""
-    try:
-        return f"math-verify {metadata.version('math-verify')}"
-    except metadata.PackageNotFoundError:
-        return "math-verify, not installed"

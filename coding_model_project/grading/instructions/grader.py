@@ -9,6 +9,7 @@ from typing import Self
 
 from coding_model_project.errors import DataError
 from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.instructions import check_arguments, follows, follows_loosely
 from coding_model_project.types import ErrorType, Instruction, Problem, TestResult, Verdict
 
 
@@ -19,8 +20,6 @@ def check_instructions(problems: Iterable[Problem]) -> None:
         DataError: a kind is unknown, or its arguments do not fit; names the problem.
         NotInstalledError: a library that checks are made with is missing.
     """
-    from coding_model_project.grading.instructions import check_arguments
-
     for problem in problems:
         for one in problem.instructions:
             try:
@@ -89,8 +88,6 @@ class InstructionsGrader:
             raise DataError(f"problem {problem.id}: {error}") from error
 
     def _result(self, problem: Problem, one: Instruction, text: str) -> TestResult:
-        from coding_model_project.grading.instructions import follows, follows_loosely
-
         check = follows_loosely if self._loose else follows
         if check(one.kind, one.arguments, text):
             return TestResult(error=None)

@@ -1,0 +1,26 @@
+"""The tiny starting model is made once."""
+
+from coding_model_project.synthetic import tiny_model
+
+
+def test_a_model_that_is_there_is_not_made_again(tmp_path, monkeypatch):
+    made, said = [], []
+    monkeypatch.setattr(
+        tiny_model, "pretrain", lambda out, corpus, *_, **__: made.append((out, corpus))
+    )
+
+    def once() -> None:
+        config = tiny_model.TinyModelConfig(steps=1)
+        tiny_model.pretrain_once(
+            tmp_path, lambda: "corpus", config, seed=0, takes="a minute", say=said.append
+        )
+
+    once()
+    assert made == [(tmp_path / "base", "corpus")]
+    assert said == [
+        f"pre-training a tiny model from scratch into {tmp_path / 'base'} (once, a minute)"
+    ]
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "config.json").touch()
+    once()
+    assert len(made) == len(said) == 1
