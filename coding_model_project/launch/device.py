@@ -6,6 +6,8 @@ import os
 import warnings
 from pathlib import Path
 
+import psutil
+
 CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
@@ -53,6 +55,8 @@ def prepare_environment(device: str) -> None:
     if device == "cpu":
         environment |= CPU_ENVIRONMENT
         environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
+        # TransferQueue's own 8 is warned about at each of a step's 1,000 messages.
+        environment["TQ_NUM_THREADS"] = str(min(8, psutil.cpu_count(logical=False) or 1))
     expected = [f"{name} engine is not available" for name in _OTHER_ENGINES]
     environment["PYTHONWARNINGS"] = ",".join(f"ignore:{message}" for message in expected)
     for name, value in environment.items():

@@ -1,9 +1,10 @@
-"""Ray workers forked from one process that has imported, once for all, what takes long of verl's imports.
+"""Workers forked from one process that has imported, once for all, what takes long of verl's imports.
 
-verl starts seven workers, one after another, and each spends six to twelve seconds of one core on the
-same imports: without an accelerator half of the time until the first step. Forked ones also share the
-memory of what was imported. Ray runs `forkserver_client` in the place of Python (`py_executable` of its
-runtime environment); it asks here for a process, and is a plain Python where there is nobody to ask.
+verl starts seven Ray workers and vLLM two processes, one after another, and each spends six to twelve
+seconds of one core on the same imports: without an accelerator half of the time until the first step.
+Forked ones also share the memory of what was imported. `forkserver_client` runs in the place of Python:
+Ray has a key for that (`py_executable` of its runtime environment), and `multiprocessing` a function
+(`set_executable`). It asks here for a process, and is a plain Python where there is nobody to ask.
 
     python -m coding_model_project.verl_ext.cluster.forkserver SOCKET MODULE,MODULE,…  (the server)
 """
@@ -11,9 +12,11 @@ runtime environment); it asks here for a process, and is a plain Python where th
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import random
 import runpy
@@ -24,6 +27,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -43,8 +47,11 @@ SLOW_IMPORTS = (
 )
 """Not Ray, nor what imports it: it reads a worker's environment when it is imported."""
 
-TAKEN = b"."
-"""Sent to a client once its process is there."""
+SPAWNER = "CODING_MODEL_PROJECT_SPAWNER"
+"""The environment variable that says what `multiprocessing` is to start processes with."""
+
+_MOST_DESCRIPTORS = 250
+"""Linux takes 253 in a message."""
 _REAP_EVERY_S = 1.0
 _SPINS = "20000"
 """Turns for which a thread of OpenMP waits for its next share of work before it sleeps, some 20 us, in
@@ -71,11 +78,23 @@ def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
                 start_new_session=True,  # Ctrl-C is for the run's main process
             )
         client = Path(__file__).with_name("forkserver_client.py")
+        python = shlex.join([sys.executable, "-S", "-E", str(client), path])
+        spawner = Path(folder) / "python"
+        spawner.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+        spawner.chmod(0o700)
+        os.environ[SPAWNER] = str(spawner)
         try:
-            yield shlex.join([sys.executable, "-S", "-E", str(client), path])
+            yield python
         finally:
+            del os.environ[SPAWNER]
             server.kill()
             server.communicate()
+
+
+def spawn_from_here() -> None:
+    """Have `multiprocessing` fork this process's children in the server, if one is running."""
+    if spawner := os.environ.get(SPAWNER):
+        multiprocessing.set_executable(spawner)
 
 
 def main() -> None:
@@ -105,10 +124,8 @@ def _become(connection: socket.socket) -> NoReturn:
     The connection stays open until this process ends, which ends the client.
     """
     asked, descriptors = _received(connection)
-    connection.sendall(TAKEN)
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number)
-        os.close(descriptor)
+    connection = _take(connection, descriptors, asked["descriptors"])
+    connection.sendall(struct.pack("I", os.getpid()))
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
@@ -117,10 +134,39 @@ def _become(connection: socket.socket) -> NoReturn:
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    sys.argv[:] = asked["arguments"]
+    arguments = asked["arguments"]
+    if "-c" in arguments:  # as multiprocessing starts a process, after options of the interpreter
+        code, *rest = arguments[arguments.index("-c") + 1 :]
+        sys.argv[:] = ["-c", *rest]
+        threading.Thread(target=_end_with, args=[connection], daemon=True).start()
+        spawn_from_here()
+        exec(code, {"__name__": "__main__"})
+        sys.exit()
+    sys.argv[:] = arguments
     sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
     sys.exit()
+
+
+def _take(
+    connection: socket.socket, descriptors: Sequence[int], numbers: Sequence[int]
+) -> socket.socket:
+    """Give the received files the numbers that they have in the client; returns the connection."""
+    above = max(numbers) + 1
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, above) for descriptor in descriptors]
+    kept = socket.socket(fileno=fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, above))
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for descriptor, number in zip(moved, numbers, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    return kept
+
+
+def _end_with(connection: socket.socket) -> None:
+    """End this process once its client has ended: who started that one takes it for this one."""
+    connection.recv(1)
+    os._exit(1)
 
 
 def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -129,7 +175,7 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     Raises:
         struct.error, ValueError: it ended before it had sent all.
     """
-    head, descriptors, _, _ = socket.recv_fds(connection, struct.calcsize("I"), 3)
+    head, descriptors, _, _ = socket.recv_fds(connection, struct.calcsize("I"), _MOST_DESCRIPTORS)
     (size,) = struct.unpack("I", head)
     body = bytearray()
     while len(body) < size and (part := connection.recv(size - len(body))):

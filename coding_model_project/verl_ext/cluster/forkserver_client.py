@@ -1,10 +1,12 @@
-"""`python -S -E forkserver_client.py SOCKET SCRIPT …`: the script, in a process that `forkserver` forks.
+"""`python -S -E forkserver_client.py SOCKET ARGUMENT …`: Python, in a process that `forkserver` forks.
 
-Started for every Ray worker, so it imports next to nothing.
+The arguments are a script and its own, as Ray starts its workers, or `-c` and code, as `multiprocessing`
+starts processes. Started for every one of them, so it imports next to nothing.
 """
 
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -14,8 +16,12 @@ def main() -> None:
     _, path, *arguments = sys.argv
     with open("/proc/self/oom_score_adj") as file:
         oom_score_adj = file.read()
+    if "-c" in arguments and "--multiprocessing-fork" not in arguments:  # its resource tracker
+        os.execv(sys.executable, [sys.executable, *arguments])
+    descriptors = _open_descriptors()
     asked = {
         "arguments": arguments,
+        "descriptors": descriptors,
         "environment": dict(os.environ),
         "folder": os.getcwd(),  # noqa: PTH109 - pathlib would take longer than all else here
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
@@ -25,14 +31,29 @@ def main() -> None:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(path)
-        socket.send_fds(connection, [struct.pack("I", len(body))], [0, 1, 2])
+        socket.send_fds(connection, [struct.pack("I", len(body))], descriptors)
         connection.sendall(body)
-        taken = connection.recv(1)
+        taken = connection.recv(struct.calcsize("I"))
     except OSError:
         taken = b""
     if not taken:  # the server has ended: it takes longer without
         os.execv(sys.executable, [sys.executable, *arguments])
+    (pid,) = struct.unpack("I", taken)
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
     connection.recv(1)  # no more is sent: the connection ends with the process that was asked for
+
+
+def _open_descriptors() -> list[int]:
+    """Return the files that this process was given."""
+    listed = os.listdir("/proc/self/fd")  # noqa: PTH208 - its own descriptor is closed by now
+    found = []
+    for number in sorted(map(int, listed)):
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        found.append(number)
+    return found
 
 
 if __name__ == "__main__":

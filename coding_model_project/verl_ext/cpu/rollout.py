@@ -6,6 +6,8 @@ from typing import Any
 
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
+from coding_model_project.verl_ext.cluster.forkserver import spawn_from_here
+
 
 def load_replica() -> type:
     """verl's vLLM replica, whose engine takes new weights the way vLLM's CPU build can."""
@@ -13,6 +15,10 @@ def load_replica() -> type:
     from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
     class CPUvLLMHttpServer(vLLMHttpServer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            spawn_from_here()  # vLLM's own two processes
+
         def _get_worker_extension_cls(self) -> str:
             return "coding_model_project.verl_ext.cpu.vllm_worker.CPUWorkerExtension"
 

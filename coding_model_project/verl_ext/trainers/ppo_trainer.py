@@ -30,6 +30,7 @@ from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.trainers import resampling
 from coding_model_project.verl_ext.trainers.generated import generated_tokens
 from coding_model_project.verl_ext.trainers.guards import Guards
+from coding_model_project.verl_ext.trainers.lengths import sort_by_length
 from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.step_metrics import (
     CLOCK_KEYS,
@@ -156,7 +157,9 @@ class CodingTrainer(PPOTrainerSync):
         missing = self._expected_samples - n_judged
         lost = missing - self._not_isolated(missing)
         self._stop_on_outage(lost / self._expected_samples, "this step's")
-        return super()._balance_batch(batch, metrics, *args, **kwargs)
+        batch = super()._balance_batch(batch, metrics, *args, **kwargs)
+        sort_by_length(batch, self.config)
+        return batch
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_old_log_prob(batch, metrics)

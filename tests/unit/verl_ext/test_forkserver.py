@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import psutil
 import pytest
@@ -103,6 +104,7 @@ def test_without_a_server_it_is_a_plain_python(script):
 def test_the_server_ends_with_its_parent():
     code = """
 import time
+from typing import Any
 from coding_model_project.verl_ext.cluster import forkserver
 import psutil
 with forkserver.running([]):
@@ -126,3 +128,62 @@ for name in {forkserver.SLOW_IMPORTS}:
     assert "ray" not in sys.modules, name
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+SPAWNING = """
+import json, multiprocessing, os, signal, sys, time
+from coding_model_project.verl_ext.cluster import forkserver
+
+def child(pipe, lock, seconds):
+    if seconds == 2:
+        grandchild = multiprocessing.get_context("spawn").Process(target=child, args=(pipe, lock, 0))
+        grandchild.start()
+        grandchild.join()
+    with lock:
+        imported = "xmlrpc.client" in sys.modules
+        pipe.send({"imported": imported, "pid": os.getpid(), "mine": os.environ["MINE"]})
+    time.sleep(seconds)
+
+if __name__ == "__main__":
+    with forkserver.running(["xmlrpc.client"]):
+        forkserver.spawn_from_here()
+        os.environ["MINE"] = "1"
+        context = multiprocessing.get_context("spawn")
+        receiver, sender = context.Pipe(duplex=False)
+        lock = context.Lock()
+        process = context.Process(target=child, args=(sender, lock, float(sys.argv[1])))
+        process.start()
+        seen = [receiver.recv() for _ in range(2 if sys.argv[1] == "2" else 1)]
+        if sys.argv[2] != "none":
+            os.kill(process.pid, getattr(signal, sys.argv[2]))
+        process.join(10)
+        print(json.dumps({"seen": seen, "ended": process.exitcode is not None}))
+"""
+
+
+def spawned(tmp_path, seconds: object, end_by: str) -> dict[str, Any]:
+    """Run a program whose `multiprocessing` starts a process that lives so long, and ends it so."""
+    script = tmp_path / "spawning.py"
+    script.write_text(SPAWNING)
+    done = subprocess.run(
+        [sys.executable, script, str(seconds), end_by],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    return json.loads(done.stdout)
+
+
+def test_multiprocessing_spawns_from_it_children_of_children_too(tmp_path):
+    said = spawned(tmp_path, 2, "none")
+    assert said["ended"]
+    assert [(one["imported"], one["mine"]) for one in said["seen"]] == [(True, "1")] * 2
+    assert len({one["pid"] for one in said["seen"]}) == 2
+
+
+@pytest.mark.parametrize("end_by", ["SIGTERM", "SIGKILL"])
+def test_a_spawned_process_ends_with_the_one_that_stands_for_it(tmp_path, end_by):
+    said = spawned(tmp_path, 100, end_by)
+    assert said["ended"]
+    assert gone(said["seen"][0]["pid"])
