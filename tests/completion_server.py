@@ -16,6 +16,21 @@ Answer = Callable[[str, int], str]
 
 
 @dataclass
+class Thinking:
+    """A model that reasons, behind a server with a reasoning parser."""
+
+    reason: Answer = lambda prompt, seed: f"Let me think about {prompt}"
+    field: str = "reasoning_content"
+    """The message's field; `reasoning` in newer servers."""
+    counts: bool = True
+    """`usage` tells the tokens of the reasoning."""
+    heeds: bool = True
+    """`enable_thinking=false` turns it off."""
+    budget: int | None = None
+    """Tokens after which an answer is cut off, if fewer than were asked for."""
+
+
+@dataclass
 class CompletionServer:
     """What it does and what it was asked. `faults` are used up first, one per request.
 
@@ -36,6 +51,10 @@ class CompletionServer:
     """Outside of the API is a web page, in place of HTTP 404."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
+    thinking: Thinking | None = None
+    """It reasons before it answers."""
+    reads: tuple[str, ...] = ()
+    """Sampling options of which it refuses impossible values, as vLLM does."""
 
 
 @contextmanager
@@ -69,6 +88,10 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
             if not self._may_enter():
                 return
             server.asked.append(body)
+            if wrong := [name for name in server.reads if _impossible(name, body.get(name))]:
+                message = f"{wrong[0]} is out of range, got {body[wrong[0]]}."
+                self._send(400, {"error": {"message": message, "param": wrong[0]}})
+                return
             if refused := [name for name in body if name in server.refuses]:
                 self._send(400, server.refuses[refused[0]])
                 return
@@ -100,6 +123,8 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
 
         def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
             text = server.answer(body["messages"][-1]["content"], body.get("seed", 0))
+            if server.thinking is not None:
+                return _thought(server.thinking, body, text)
             message = {"role": "assistant", "content": text or None}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             asked = sum(len(message["content"].split()) for message in body["messages"])
@@ -130,3 +155,36 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
         thread.start()
         yield server
         listening.shutdown()
+
+
+def _impossible(name: str, value: Any) -> bool:
+    """Whether a server that reads the option refuses the value."""
+    match name:
+        case "top_k":
+            return value is not None and value < -1
+        case "min_p":
+            return value is not None and not 0 <= value <= 1
+        case "chat_template_kwargs":
+            return value is not None and not isinstance(value, dict)
+        case "stop":
+            return value is not None and not isinstance(value, list | str)
+        case _:
+            return value is not None and not -2 <= value <= 2
+
+
+def _thought(model: Thinking, body: dict[str, Any], text: str) -> dict[str, Any]:
+    """The answer of a model that reasons, its tokens being words."""
+    off = model.heeds and body.get("chat_template_kwargs", {}).get("enable_thinking") is False
+    prompt, seed = body["messages"][-1]["content"], body.get("seed", 0)
+    thought = [] if off else model.reason(prompt, seed).split(" ")
+    most = min(body["max_tokens"], model.budget or body["max_tokens"])
+    words = text.split(" ")
+    cut = len(thought) + len(words) > most
+    thought, words = thought[:most], words[: max(0, most - len(thought))]
+    message = {"role": "assistant", "content": " ".join(words) or None}
+    message[model.field] = " ".join(thought) or None
+    usage: dict[str, Any] = {"prompt_tokens": 5, "completion_tokens": len(thought) + len(words)}
+    if model.counts:
+        usage["completion_tokens_details"] = {"reasoning_tokens": len(thought)}
+    choice = {"index": 0, "message": message, "finish_reason": "length" if cut else "stop"}
+    return {"choices": [choice], "usage": usage}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli import eval_run
+from coding_model_project.cli import eval_rejudge, eval_run
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
 app.command("run", help=eval_run.HELP)(eval_run.run)
+app.command("rejudge", help=eval_rejudge.HELP)(eval_rejudge.rejudge)
 
 
 @app.command()
@@ -32,14 +33,18 @@ def compare(
     ],
     k: Annotated[int, typer.Option("--k", help="Compare pass@k.", min=1)] = 1,
     force: Annotated[
-        bool, typer.Option("--force", help="Compare evaluations of different protocols.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Compare evaluations of different protocols; those of different graders never are.",
+        ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Write charts to this .html page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Compare evaluations problem by problem: differences, how sure they are, what changed, cost."""
     from coding_model_project.evaluation.comparison import compare as compare_sides
-    from coding_model_project.evaluation.comparison import read_side, unlike
+    from coding_model_project.evaluation.comparison import read_side, refuse_other_graders, unlike
 
     if len(sides) < 2:
         raise ConfigError("eval compare: one side has nothing to be compared with; give two")
@@ -49,6 +54,7 @@ def compare(
         raise ConfigError(
             f"eval compare: two sides are called alike ({', '.join(names)}): NAME=RUN"
         )
+    refuse_other_graders([one for side in read for one in side.seeds])
     if how := unlike(read):
         if not force:
             raise ConfigError(f"{how}; evaluate one of them again, or add --force")

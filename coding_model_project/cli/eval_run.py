@@ -37,6 +37,12 @@ A folder or hub name, which vLLM loads into this process; 16 samples per problem
         --model Qwen/Qwen2.5-Coder-1.5B-Instruct --dataset humaneval --protocol sampled
 
 \b
+A model that reasons, sampled as its makers advise; its reasoning is counted apart:
+    python -m coding_model_project eval run --out outputs/eval/qwen3 --model Qwen/Qwen3-8B \\
+        --base-url http://localhost:8000/v1 --profile qwen3-thinking --protocol sampled --n 4 \\
+        --dataset humaneval
+
+\b
 The last table has pass@k; OUT has metrics.json, results.jsonl, completions.jsonl,
 qa_logs/ to read and report.html. After an interruption or an outage the same
 command resumes. Next: `eval compare OUT OTHER`.
@@ -84,7 +90,44 @@ def run(
         float | None, typer.Option(help="Sample from this nucleus. Default: the protocol's.")
     ] = None,
     max_tokens: Annotated[
-        Whole, typer.Option(help="Cut a completion after N tokens. Default: 2048.")
+        Whole,
+        typer.Option(
+            help="Cut a completion, its reasoning included, after N tokens. Default: 2048."
+        ),
+    ] = None,
+    profile: Annotated[
+        Text,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Sample as a model's makers advise: qwen3-thinking, qwen3-instruct, deepseek-r1, or a "
+            "YAML file of these options' keys. Options given beside it go before it.",
+        ),
+    ] = None,
+    top_k: Annotated[
+        Whole, typer.Option(help="Sample from the N likeliest tokens; -1: from all.")
+    ] = None,
+    min_p: Annotated[
+        float | None,
+        typer.Option(help="Drop tokens below this share of the likeliest token's probability."),
+    ] = None,
+    presence_penalty: Annotated[
+        float | None, typer.Option(help="Penalise tokens that have occurred, -2 to 2.")
+    ] = None,
+    frequency_penalty: Annotated[
+        float | None, typer.Option(help="Penalise tokens by how often they have occurred, -2 to 2.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Divide the likelihood of repeated tokens; 1 is off.")
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="End a completion before this text; repeatable.")
+    ] = None,
+    chat_template_kwargs: Annotated[
+        Text,
+        typer.Option(
+            metavar="JSON",
+            help="Set variables of the chat template: '{\"enable_thinking\": false}'.",
+        ),
     ] = None,
     token_limit_field: Annotated[
         TokenLimitField,
@@ -106,8 +149,8 @@ def run(
         Text,
         typer.Option(
             metavar="JSON",
-            help="Add these fields to each request, as '{\"top_k\": 20}'; null leaves a field out: "
-            "'{\"temperature\": null}'.",
+            help='Add these fields to each request: \'{"reasoning_effort": "low"}\'; null leaves a '
+            "field out: '{\"temperature\": null}'.",
         ),
     ] = None,
     seed: Seed = 1,
@@ -193,6 +236,14 @@ def run(
             "temperature": temperature,
             "top_p": top_p,
             "max_tokens": max_tokens,
+            "profile": profile,
+            "top_k": top_k,
+            "min_p": min_p,
+            "presence_penalty": presence_penalty,
+            "frequency_penalty": frequency_penalty,
+            "repetition_penalty": repetition_penalty,
+            "stop": stop,
+            "chat_template_kwargs": _json_object("--chat-template-kwargs", chat_template_kwargs),
             "token_limit_field": token_limit_field,
             "system_prompt": system_prompt,
             "extra_body": _json_object("--extra-body", extra_body),
@@ -236,5 +287,5 @@ def _json_object(option: str, text: str | None) -> dict[str, Any] | None:
     except ValueError as error:
         raise ConfigError(f"{option}={text}: not JSON ({error})") from error
     if not isinstance(found, dict):
-        raise ConfigError(f"{option}={text}: not a JSON object like '{{\"top_k\": 20}}'")
+        raise ConfigError(f"{option}={text}: not a JSON object like '{{\"key\": 1}}'")
     return found

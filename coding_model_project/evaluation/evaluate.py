@@ -144,7 +144,7 @@ async def _evaluate(
         if any(n_known):
             say(f"going on with {n_known[0]} completions and {n_known[1]} verdicts")
         if n_known[1] < len(planned):
-            await _run(settings, planned, backend, known, completions, results)
+            await _run(settings, planned, backend, known, completions, results, say)
     by_key = with_completions(folder, read_rows(folder / RESULTS, Result))
     judged = [(sample, *by_key[sample.key]) for sample in planned]
     with storage_errors(folder):
@@ -155,6 +155,8 @@ async def _evaluate(
     if settings.wandb:
         outputs.log_to_wandb(folder, metrics, judged, protocol, info)
     say(metrics_table(metrics, protocol.ks))
+    for note in outputs.truncation_notes(metrics, protocol):
+        say(f"note: {note}")
     if protocol.name == BUDGET.name:
         say(budget_table(metrics))
     _refuse_outage(judged)
@@ -168,6 +170,7 @@ async def _run(
     known: Known,
     completions: Journal[Generated],
     results: Journal[Result],
+    say: Say,
 ) -> None:
     n_known = len(known.generated), len(known.judged)
     opened = open_judge(
@@ -180,6 +183,8 @@ async def _run(
         judge = await stack.enter_async_context(opened)
         if n_known[0] < len(planned):
             await stack.enter_async_context(backend)
+            for note in await backend.check(settings.protocol.sampling):
+                say(f"note: {note}")
         progress = stack.enter_context(evaluation_bar(len(planned), *n_known))
         runner = Runner(
             episodes=Episodes(backend, judge.public, settings.protocol),
@@ -218,10 +223,13 @@ def _say_datasets(datasets: Sequence[DataSet], say: Say) -> None:
 def _described(settings: Settings, backend: Backend) -> str:
     """What is asked how, in a line: the keys that a number depends on most."""
     protocol, sampling = settings.protocol, settings.protocol.sampling
-    system = f"system_prompt={protocol.system_prompt[:40]!r} " if protocol.system_prompt else ""
+    more = {"system_prompt": protocol.system_prompt, **sampling.optional()}
+    said = "".join(
+        f"{name}={repr(value)[:60]} " for name, value in more.items() if value not in (None, "")
+    )
     return (
         f"{settings.model} ({backend.identity}): protocol={protocol.name} n={sampling.n} "
-        f"temperature={sampling.temperature:g} prompt={protocol.prompt} {system}"
+        f"temperature={sampling.temperature:g} prompt={protocol.prompt} {said}"
         f"max_tokens={sampling.max_tokens}"
     )
 
@@ -243,6 +251,7 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
             }
             for data in datasets
         },
+        "profile": settings.profile,
         "backend": backend.identity,
         "repeatable": backend.repeatable,
         "shard": None if shard.of == 1 else f"{shard.number}/{shard.of}",

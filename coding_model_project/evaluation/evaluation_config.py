@@ -46,7 +46,8 @@ class EvaluationConfig:
     protocol: str = key(
         "greedy",
         "How is sampled: `greedy` (EVAL@1), `sampled` (EVAL@k: 16 samples) or `budget` (EVAL@budget: "
-        "32 samples). The next four keys change it, and with it the hash that is compared.",
+        "32 samples). The keys from `n` to `system_prompt` change it, and with it the hash that is "
+        "compared.",
     )
     n: int | None = key(None, "Samples per problem. null: the protocol's.", unit="samples")
     temperature: float | None = key(
@@ -55,7 +56,41 @@ class EvaluationConfig:
     top_p: float | None = key(
         None, "Sample from the likeliest tokens of this mass. null: the protocol's.", unit="share"
     )
-    max_tokens: int | None = key(None, "Longest completion. null: the protocol's.", unit="tokens")
+    max_tokens: int | None = key(
+        None,
+        "Longest completion, its reasoning included. null: the protocol's.",
+        unit="tokens",
+    )
+    profile: str | None = key(
+        None,
+        "Sampling that a model's makers advise, by name (`qwen3-thinking`) or as a YAML file of keys of "
+        "`coding.evaluation`; keys that are given here go before it. null: none.",
+    )
+    top_k: int | None = key(
+        None,
+        "Sample from this many of the likeliest tokens; -1 is all. null, here and in the next four: a "
+        "server has its own default, vLLM in this process none.",
+        unit="tokens",
+    )
+    min_p: float | None = key(
+        None, "Drop tokens below this share of the likeliest token's probability.", unit="share"
+    )
+    presence_penalty: float | None = key(
+        None, "Subtracted from the logits of tokens that the completion has, -2 to 2.", unit="1"
+    )
+    frequency_penalty: float | None = key(
+        None, "As `presence_penalty`, for each time that the token occurs.", unit="1"
+    )
+    repetition_penalty: float | None = key(
+        None, "Divides the likelihood of tokens that prompt or completion have; 1 is off.", unit="1"
+    )
+    stop: list[str] = key([], "Texts that end a completion, and are not part of it.")
+    chat_template_kwargs: dict[str, Any] = key(
+        {},
+        "Variables of the model's chat template: "
+        "`+coding.evaluation.chat_template_kwargs.enable_thinking=false`. One that the template does "
+        "not have is refused where the template can be read.",
+    )
     system_prompt: str | None = key(
         None, "System message before each problem, part of the hash. null: none is sent."
     )
@@ -99,8 +134,9 @@ class EvaluationConfig:
     )
     extra_body: dict[str, Any] = key(
         {},
-        "More fields of each request to that server: `+coding.evaluation.extra_body.top_k=20`; null "
-        "leaves a field out (`temperature`). Part of the hash.",
+        "More fields of each request to that server: "
+        "`+coding.evaluation.extra_body.reasoning_effort=low`; null leaves a field out (`temperature`). "
+        "Part of the hash.",
     )
     timeout_s: float = key(600.0, "How long that server may take for an answer.", unit="s")
     retry_s: float = key(

@@ -49,6 +49,22 @@ def write_metrics(
     return metrics
 
 
+def truncation_notes(metrics: Metrics, protocol: EvalProtocol) -> list[str]:
+    """Return a line for each data set whose answers the token limit has cut off."""
+    return [
+        f"{name}: {found['truncated']:,} of {found['samples']:,} answers were cut off by "
+        f"max_tokens={protocol.sampling.max_tokens}"
+        + (
+            f", {begun:,} before an answer began"
+            if (begun := found["truncated_in_reasoning"])
+            else ""
+        )
+        + "; they count as they are. A longer --max-tokens is another protocol"
+        for name, found in metrics.items()
+        if found["truncated"]
+    ]
+
+
 def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) -> dict[str, float]:
     """Rates by the names that training logs its validation under."""
     n = protocol.sampling.n
@@ -103,6 +119,7 @@ def _rollout(
         generated_at=generated.at,
         graded_at=result.at,
         extra=({"truncated": True} if generated.truncated else {})
+        | ({"reasoning": generated.reasoning} if generated.reasoning else {})
         | ({"attempts": generated.attempts} if generated.attempts else {}),
     )
 
@@ -128,6 +145,8 @@ def write_qa_logs(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol
                 for attempt in generated.attempts[:-1]:
                     parts.append(_quoted(attempt["completion"]))
                     parts.append(f"it was told:\n\n{_quoted(attempt['observation'])}")
+                if generated.reasoning:
+                    parts.append(f"reasoning:\n\n{_quoted(generated.reasoning)}answer:\n")
                 parts.append(_quoted(generated.completion))
         write_text(folder / "qa_logs" / f"{name}.md", "\n".join(parts))
 
@@ -140,6 +159,7 @@ def _outcome(result: Result) -> str:
     lines = (result.verdict.get("input"), result.verdict.get("detail"))
     detail = " ".join(" ".join(filter(None, lines)).split())
     cut = ", cut off by the token limit" if result.truncated else ""
+    cut += " before an answer began" if result.cut_in_reasoning else ""
     return f"{result.error}{cut}" + (f": {detail[:500]}" if detail else "")
 
 

@@ -72,21 +72,49 @@ class EvalProtocol:
         n = self.sampling.n
         return tuple(sorted({1 << i for i in range(n.bit_length())} | {n}))
 
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> EvalProtocol:
+        """Read a protocol from a run_info.json; the reverse of `described`.
+
+        Raises:
+            TypeError, ValueError, KeyError: it lacks a setting, or has one that is not known.
+        """
+        settings = {name: value for name, value in record.items() if name != "hash"}
+        sampling = dict(settings.pop("sampling"))
+        sampling["stop"] = tuple(sampling.get("stop", ()))
+        return cls(
+            **{
+                **settings,
+                "sampling": Sampling(**sampling),
+                "prompt": PromptStyle(settings["prompt"]),
+                "grader_version": str(settings["grader_version"]),
+            }
+        )
+
+    def judged_today(self) -> EvalProtocol:
+        """Return the same protocol with today's rules of extraction and comparison."""
+        return replace(self, grader_version=GRADER_VERSION)
+
     def described(self, versions: Mapping[str, str]) -> dict[str, Any]:
         """Settings and hash, as run_info.json has them.
 
         Args:
             versions: of the data sets, by name (`data_version`).
         """
-        settings = asdict(self)
+        settings = asdict(self) | {"sampling": self.sampling.described()}
         if not self.repair_rounds:  # plays no part
             del settings["repair_rounds"], settings["observation_bytes"]
         for name in ("system_prompt", "extra_body"):
             if not settings[name]:
                 del settings[name]
-        content = orjson.dumps([settings, dict(versions)], option=orjson.OPT_SORT_KEYS)
-        digest = hashlib.sha256(content).hexdigest()[:16]
+        digest = protocol_hash(settings, versions)
         return {"name": settings.pop("name"), "hash": digest, **settings}
+
+
+def protocol_hash(settings: Mapping[str, Any], versions: Mapping[str, str]) -> str:
+    """Hash a protocol's settings, its name included, with the versions of its data sets."""
+    content = orjson.dumps([dict(settings), dict(versions)], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 GREEDY = EvalProtocol(name="greedy", sampling=Sampling(max_tokens=2048))

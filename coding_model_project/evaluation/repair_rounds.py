@@ -30,6 +30,13 @@ class Episode:
         """Of all answers."""
         return sum(attempt.answer.n_tokens for attempt in self.attempts)
 
+    @property
+    def reasoning_tokens(self) -> int | None:
+        """Of all answers; None where no answer's are counted."""
+        counted = [attempt.answer.n_reasoning_tokens for attempt in self.attempts]
+        known = [n for n in counted if n is not None]
+        return sum(known) if known else None
+
     def plain(self) -> list[dict[str, Any]]:
         """The attempts as completions.jsonl has them."""
         return [

@@ -9,7 +9,6 @@ run_info.json      {"model", "seed", "protocol": {"name", "hash", ...its setting
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.journal import read_rows
 from coding_model_project.evaluation.journal import to_line as to_line  # evaluations of your own
+from coding_model_project.grading.brief import program_hash as program_hash
 
 COMPLETIONS = "completions.jsonl"
 RESULTS = "results.jsonl"
@@ -42,8 +42,13 @@ class Generated:
     seed: int
     completion: str
     tokens: int
+    """All that were generated, reasoning included."""
     truncated: bool
     """Ended by the token limit and not by the model."""
+    reasoning: str = ""
+    """Text of the reasoning where the back end gives it apart; it is not judged."""
+    reasoning_tokens: int | None = None
+    """Of `tokens`, those of the reasoning; None where the back end does not count them."""
     refused: str | None = None
     """Why the model could not be asked; there is no completion then, and no score."""
     seconds: float
@@ -57,6 +62,23 @@ class Generated:
     @property
     def key(self) -> Key:
         return self.dataset, self.problem, self.sample
+
+    @property
+    def estimated_reasoning_tokens(self) -> int | None:
+        """Of `tokens`, the reasoning's share by characters; None without its text, or after repairs."""
+        if not self.reasoning or len(self.attempts) > 1:
+            return None
+        share = len(self.reasoning) / (len(self.reasoning) + len(self.completion))
+        return round(self.tokens * share)
+
+    @property
+    def cut_in_reasoning(self) -> bool:
+        """The token limit ended it before an answer began, as far as the back end tells."""
+        if not self.truncated:
+            return False
+        if not self.completion.strip():
+            return bool(self.reasoning or self.reasoning_tokens)
+        return not self.attempts and 0 < self.tokens == self.reasoning_tokens
 
     @property
     def public_judge_s(self) -> float:
@@ -85,6 +107,13 @@ class Result:
     """The completion was ended by the token limit and not by the model."""
     judge_s: float
     """Wall seconds of judging; 0 for a verdict from the cache."""
+    reasoning_tokens: int | None = None
+    """Of `tokens`, those of the reasoning; None where nothing is known of them."""
+    reasoning_estimated: bool = False
+    """`reasoning_tokens` is an estimate: the reasoning's share of all characters, where a server gives
+    its text and no count."""
+    cut_in_reasoning: bool = False
+    """The token limit ended it before an answer began."""
     repairs: int = 0
     """Attempts after the first."""
     repair_s: float = 0.0
@@ -126,11 +155,6 @@ class Evaluation:
             if result.dataset == dataset and result.passed is not None:
                 groups.setdefault(result.problem, []).append(result)
         return groups
-
-
-def program_hash(code: str) -> str:
-    """Equal for equal programs."""
-    return hashlib.sha256(code.encode()).hexdigest()[:12]
 
 
 def with_completions(

@@ -121,18 +121,22 @@ class Runner:
                 generated = await self._generate(sample)
             self._completions.append(generated)
             self._progress(Told(generated=generated))
-        result = await self._judge(sample, generated)
+        stop_early = self._protocol.stop_early
+        result = await judged(sample, generated, self._grader, stop_early=stop_early)
         self._results.append(result)
         self._progress(Told(judged=result))
 
     async def _generate(self, sample: Sample) -> Generated:
         started = time.monotonic()
         text, tokens, truncated, refused = "", 0, False, None
+        reasoning, reasoning_tokens = "", None
         attempts: list[dict[str, Any]] = []
         try:
             episode = await self._episodes.generate(sample)
             text, tokens = episode.completion.text, episode.tokens
             truncated = episode.completion.truncated
+            reasoning = episode.completion.reasoning
+            reasoning_tokens = episode.reasoning_tokens
             attempts = episode.plain() if self._protocol.repair_rounds else []
         except PromptError as error:
             refused = f"{type(error).__name__}: {error}"
@@ -144,45 +148,63 @@ class Runner:
             completion=_encodable(text),
             tokens=tokens,
             truncated=truncated,
+            reasoning=_encodable(reasoning),
+            reasoning_tokens=reasoning_tokens,
             refused=refused,
             seconds=round(time.monotonic() - started, 3),
             at=round(time.time(), 3),
             attempts=[_encodable_texts(attempt) for attempt in attempts],
         )
 
-    async def _judge(self, sample: Sample, generated: Generated) -> Result:
-        verdict: Verdict | None = None
-        why = generated.refused
-        if why is None:
-            try:
-                verdict = await self._grader.grade(sample.problem, generated.completion)
-            except UngradableError as error:
-                why = f"{type(error).__name__}: {error}"
-        return Result(
-            dataset=sample.dataset,
-            problem=sample.problem.id,
-            sample=sample.number,
-            passed=verdict and verdict.passed,
-            pass_fraction=self._pass_fraction(verdict),
-            error=str(verdict.error) if verdict and verdict.error else None,
-            ungradable=why,
-            tokens=generated.tokens,
-            truncated=generated.truncated,
-            judge_s=round(verdict.judge_s, 4) if verdict else 0.0,
-            repairs=max(0, len(generated.attempts) - 1),
-            repair_s=round(generated.public_judge_s, 4),
-            at=round(time.time(), 3),
-            program=program_hash(verdict.code) if verdict and verdict.code is not None else None,
-            verdict=brief(verdict, sample.problem.hidden_tests, public_passed=None)
-            if verdict
-            else {},
-        )
 
-    def _pass_fraction(self, verdict: Verdict | None) -> float | None:
-        """Of all hidden tests; unknown where judging stopped at the first that failed."""
-        if verdict is None or (self._protocol.stop_early and not verdict.passed):
-            return None
-        return verdict.pass_fraction
+async def judged(
+    sample: Sample, generated: Generated, grader: Grader, *, stop_early: bool
+) -> Result:
+    """Judge one completion.
+
+    Args:
+        stop_early: the grader stops at a program's first failing test, so that the share of tests that
+            pass is unknown for a program that fails.
+
+    Returns:
+        A result without a verdict, and with the reason, if it cannot be judged.
+    """
+    verdict: Verdict | None = None
+    why = generated.refused
+    if why is None:
+        try:
+            verdict = await grader.grade(sample.problem, generated.completion)
+        except UngradableError as error:
+            why = f"{type(error).__name__}: {error}"
+    counted = generated.reasoning_tokens
+    estimate = generated.estimated_reasoning_tokens if counted is None else None
+    return Result(
+        dataset=sample.dataset,
+        problem=sample.problem.id,
+        sample=sample.number,
+        passed=verdict and verdict.passed,
+        pass_fraction=_pass_fraction(verdict, stop_early),
+        error=str(verdict.error) if verdict and verdict.error else None,
+        ungradable=why,
+        tokens=generated.tokens,
+        truncated=generated.truncated,
+        judge_s=round(verdict.judge_s, 4) if verdict else 0.0,
+        reasoning_tokens=estimate if counted is None else counted,
+        reasoning_estimated=estimate is not None,
+        cut_in_reasoning=generated.cut_in_reasoning,
+        repairs=max(0, len(generated.attempts) - 1),
+        repair_s=round(generated.public_judge_s, 4),
+        at=round(time.time(), 3),
+        program=program_hash(verdict.code) if verdict and verdict.code is not None else None,
+        verdict=brief(verdict, sample.problem.hidden_tests, public_passed=None) if verdict else {},
+    )
+
+
+def _pass_fraction(verdict: Verdict | None, stop_early: bool) -> float | None:
+    """Of all hidden tests; unknown where judging stopped at the first that failed."""
+    if verdict is None or (stop_early and not verdict.passed):
+        return None
+    return verdict.pass_fraction
 
 
 def _encodable_texts(attempt: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.backends.generation import Backend
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig, EvaluationMode
 from coding_model_project.evaluation.plan import Shard
+from coding_model_project.evaluation.profiles import with_profile
 from coding_model_project.evaluation.protocols import EvalProtocol, protocol
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -26,6 +27,8 @@ class Settings:
     limit: int | None
     max_tests: int | None
     protocol: EvalProtocol
+    profile: str | None
+    """Where the protocol has values from a model's profile, its name, for the record."""
     shard: Shard
     mode: EvaluationMode
     wandb: bool
@@ -54,11 +57,17 @@ class Settings:
         Raises:
             ConfigError: names the key that makes no sense.
         """
+        asked = with_profile(asked)
         for name in ("limit", "max_tests", "concurrency"):
             if (value := getattr(asked, name)) is not None and value < 1:
                 raise ConfigError(f"coding.evaluation.{name}={value}: at least 1")
         if asked.base_url and asked.mode is not EvaluationMode.simple:
             raise ConfigError("coding.evaluation.base_url: a server goes with mode=simple only")
+        if asked.stop and asked.mode is EvaluationMode.verl:
+            raise ConfigError(
+                "coding.evaluation.stop: verl's rollout does not take texts that end a completion; "
+                "remove it (--stop), or set coding.evaluation.mode=simple (--mode simple)"
+            )
         if asked.extra_body and not asked.base_url:
             raise ConfigError(
                 "coding.evaluation.extra_body: only requests to a server have one; set "
@@ -80,11 +89,19 @@ class Settings:
                 temperature=asked.temperature,
                 top_p=asked.top_p,
                 max_tokens=asked.max_tokens,
+                top_k=asked.top_k,
+                min_p=asked.min_p,
+                presence_penalty=asked.presence_penalty,
+                frequency_penalty=asked.frequency_penalty,
+                repetition_penalty=asked.repetition_penalty,
+                stop=tuple(asked.stop),
+                chat_template_kwargs=dict(asked.chat_template_kwargs),
                 system_prompt=asked.system_prompt,
                 extra_body=asked.extra_body,
                 repair_rounds=asked.repair_rounds,
                 observation_bytes=observation_bytes,
             ),
+            profile=asked.profile,
             shard=Shard.parse(asked.shard),
             mode=asked.mode,
             wandb=asked.wandb,
@@ -98,7 +115,11 @@ def simple_backend(asked: EvaluationConfig, *, seed: int, on_cpu: bool) -> Backe
 
     Args:
         on_cpu: vLLM's CPU build, which needs other settings.
+
+    Raises:
+        ConfigError: a key makes no sense; names it.
     """
+    asked = with_profile(asked)
     if asked.base_url is not None:
         from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
 

@@ -22,6 +22,9 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
     table.add_column("data set", no_wrap=True)
     for name in (*(f"pass@{k}" for k in shown), "pass ratio", *counts):
         table.add_column(name, justify="right", no_wrap=True)
+    reasons = any(found.get("reasoning") for found in metrics.values())
+    if reasons:
+        table.add_column("reasoning", justify="right", no_wrap=True)
     for name, found in metrics.items():
         table.add_row(
             name,
@@ -30,6 +33,7 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
             *(f"{found[count]:,}" for count in counts[:4]),
             f"{found['tokens']['total']:,.0f}",
             f"{found['judge_s']['total']:,.1f}",
+            *((_reasoning(found.get("reasoning")),) if reasons else ()),
         )
     errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]
     return "\n".join([table_text(table), *errors])
@@ -58,6 +62,14 @@ def budget_table(metrics: Mapping[str, Any]) -> str:
                 )
             table.add_row(name, *cells)
     return "spent on a problem, until a sample is accepted:\n" + table_text(table)
+
+
+def _reasoning(found: Mapping[str, float] | None) -> str:
+    """Tokens of the reasoning and their share of all tokens; "~" marks sums with estimates."""
+    if found is None:
+        return "–"
+    about = "~" if found["estimated"] else ""
+    return f"{about}{found['tokens']:,.0f} ({found['share']:.0%})"
 
 
 def _errors(shares: Mapping[str, float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +47,7 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
         error: the first failing test's error type, null if accepted; passed and n_tests: counts;
         failed_test: the number, among the hidden tests, of the first that failed, with its input
         and detail;
-        public_passed, judge_s, cached, extraction, sandbox.
+        public_passed, judge_s, cached, extraction, sandbox; program: `program_hash`, null without one.
     """
     failing = ((n, result) for n, result in enumerate(verdict.results) if result.error is not None)
     number, failed = next(failing, (None, None))
@@ -62,7 +63,13 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
         "cached": verdict.cached,
         "extraction": verdict.extraction,
         "sandbox": verdict.sandbox,
+        "program": None if verdict.code is None else program_hash(verdict.code),
     }
+
+
+def program_hash(code: str) -> str:
+    """Return a short hash, equal for equal programs."""
+    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def _shown(given: TestInput) -> str:

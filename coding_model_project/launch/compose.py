@@ -139,6 +139,13 @@ UNREADABLE = (
     "'key=\"a=b\"' or 'key=[\"a=b\"]'"
 )
 
+_OPEN = (
+    "coding.sandbox.kwargs.",
+    "coding.evaluation.extra_body.",
+    "coding.evaluation.chat_template_kwargs.",
+)
+"""Mappings whose keys are their user's."""
+
 _WORDS_TOO = ("trainer.save_freq", "trainer.test_freq")
 """Numbers that may also be words, which `checks.rules` checks."""
 
@@ -198,7 +205,7 @@ def _unknown_key(name: str, overrides: list[str]) -> str:
     for override in overrides:
         key = override.lstrip("+~").split("=")[0]
         ours = key.startswith("coding.")
-        if (override.startswith("+") and not ours) or key.startswith("coding.sandbox.kwargs."):
+        if (override.startswith("+") and not ours) or key.startswith(_OPEN):
             continue  # a key that is to be added
         if key not in known and key not in _GROUPS and not key.startswith("hydra"):
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)

@@ -7,6 +7,7 @@ balances requests over them and loads the model's weights itself.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, Self
 
 from hydra import compose, initialize_config_module
@@ -14,7 +15,14 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
-from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
+from coding_model_project.evaluation.backends.generation import (
+    Completion,
+    Messages,
+    Sampling,
+    count_reasoning,
+    reasoning_marks,
+    refuse_unknown_variables,
+)
 from coding_model_project.launch.device import count_gpus
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 from coding_model_project.verl_ext.trainers.grpo import start_ray
@@ -51,6 +59,7 @@ class VerlBackend:
         self._client: Any = None
         self._tokenizer: Any = None
         self._max_len = 0
+        self._marks: tuple[int | None, int | None] = (None, None)
         self._owns_ray = False
 
     @property
@@ -70,6 +79,7 @@ class VerlBackend:
         self._tokenizer = hf_tokenizer(self._model)
         if self._tokenizer.chat_template is None:
             raise ConfigError(f"{self._model} has no chat template: save one with its tokenizer")
+        self._marks = reasoning_marks(self._tokenizer)
         self._owns_ray = not ray.is_initialized()
         if self._owns_ray:
             start_ray(config)
@@ -89,19 +99,32 @@ class VerlBackend:
         self._client = None
         self._stop_ray()
 
+    async def check(self, sampling: Sampling) -> Sequence[str]:
+        """See `generation.Backend`. `Settings.of` refuses `stop`; vLLM has the other options."""
+        template = self._tokenizer.get_chat_template()
+        refuse_unknown_variables(template, self._model, sampling.chat_template_kwargs)
+        return ()
+
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
         """See `generation.Backend`."""
         from ray.exceptions import RayError
 
         prompt_ids = self._tokenizer.apply_chat_template(
-            messages, tokenize=True, add_generation_prompt=True, return_dict=False
+            messages,
+            tokenize=True,
+            add_generation_prompt=True,
+            return_dict=False,
+            **sampling.chat_template_kwargs,
         )
         room = self._max_len - len(prompt_ids)
         if room < 1:
             raise PromptError(
                 f"the prompt has {len(prompt_ids)} tokens and the model takes {self._max_len}"
             )
+        options = sampling.optional()
+        options.pop("chat_template_kwargs", None)  # they are in the prompt
         params = {
+            **options,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -117,12 +140,14 @@ class VerlBackend:
         if output.stop_reason != "completed":  # aborted: never an empty completion
             raise GenerationError(f"verl's rollout {output.stop_reason} a request")
         ids = output.token_ids
+        opens, closes = self._marks
         ended = bool(ids) and ids[-1] == self._tokenizer.eos_token_id
         return Completion(
             text=self._tokenizer.decode(ids, skip_special_tokens=True),
             n_tokens=len(ids),
             # verl does not tell a length from a stop: by the last token, and the room there was.
             truncated=not ended and len(ids) >= min(sampling.max_tokens, room),
+            n_reasoning_tokens=count_reasoning(prompt_ids, ids, opens=opens, closes=closes),
         )
 
     def _stop_ray(self) -> None:

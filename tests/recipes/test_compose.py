@@ -55,6 +55,16 @@ def test_a_misspelt_key_of_an_evaluation_names_the_right_one():
         compose_recipe("baseline", ["hardware=cpu", "coding.evaluation.protocl=greedy"])
 
 
+def test_fields_of_requests_and_variables_of_templates_are_the_users_own():
+    keys = ("extra_body.reasoning_effort=low", "chat_template_kwargs.enable_thinking=false")
+    config = compose_recipe(
+        "baseline", ["hardware=cpu", *(f"+coding.evaluation.{k}" for k in keys)]
+    )
+    evaluation = coding_of(config).evaluation
+    assert evaluation.extra_body == {"reasoning_effort": "low"}
+    assert evaluation.chat_template_kwargs == {"enable_thinking": False}
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_one_seed_reaches_data_sampling_and_training(recipe):
     config = compose_recipe(recipe, ["hardware=cpu", "coding.seed=7"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import Message
 
 Messages = list[Message]
@@ -14,12 +17,80 @@ Messages = list[Message]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How completions are drawn. Temperature 0 is greedy."""
+    """Options of drawing completions, the same for every back end. Temperature 0 is greedy.
+
+    An option that is None is not sent: an engine in this process leaves it out, a server has its own
+    default (vLLM's servers take the model's `generation_config.json`).
+    """
 
     n: int = 1
     temperature: float = 0.0
     max_tokens: int = 1024
+    """Longest completion in tokens, its reasoning included."""
     top_p: float = 1.0
+    top_k: int | None = None
+    """Draw from this many of the likeliest tokens; -1 draws from all."""
+    min_p: float | None = None
+    """Drop tokens less likely than this share of the likeliest token's probability."""
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    stop: tuple[str, ...] = ()
+    """Texts that end a completion, and are not part of it."""
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of the model's chat template, such as {"enable_thinking": False}."""
+
+    def __post_init__(self) -> None:
+        """Raises:
+        ConfigError: an option is out of its range; names it.
+        """
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ConfigError(
+                    f"coding.evaluation.{name}={value:g}: must be from {low:g} to {high:g}"
+                )
+        if self.top_k is not None and self.top_k < 1 and self.top_k != -1:
+            raise ConfigError(
+                f"coding.evaluation.top_k={self.top_k}: must be at least 1, or -1 for all tokens"
+            )
+        if "" in self.stop:
+            raise ConfigError("coding.evaluation.stop: an empty text would end every completion")
+
+    def optional(self) -> dict[str, Any]:
+        """Return the options beyond temperature, top_p and max_tokens that are set, by name."""
+        chosen = {name: getattr(self, name) for name in OPTIONAL}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in chosen.items()
+            if value is not None and value != () and value != {}
+        }
+
+    def described(self) -> dict[str, Any]:
+        """Return the options as a protocol's record and hash have them: those that are set."""
+        named = asdict(self)
+        return {k: v for k, v in named.items() if k not in OPTIONAL} | self.optional()
+
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("top_p", 1e-9, 1.0),
+    ("min_p", 0.0, 1.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("repetition_penalty", 1e-9, 2.0),
+)
+"""Options with the smallest and the largest value that back ends take."""
+
+OPTIONAL = (
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "stop",
+    "chat_template_kwargs",
+)
+"""Fields of `Sampling` that are sent where they are set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +101,10 @@ class Completion:
     """Ended by the token limit and not by the model."""
     n_prompt_tokens: int | None = None
     """Of what was asked, where a server says so."""
+    reasoning: str = ""
+    """Text of the reasoning where the back end gives it apart; it is not part of `text`."""
+    n_reasoning_tokens: int | None = None
+    """Of `n_tokens`, those of the reasoning; None where the back end does not count them."""
 
 
 class Backend(Protocol):
@@ -40,7 +115,7 @@ class Backend(Protocol):
 
     @property
     def identity(self) -> str:
-        """What it is, for the record.
+        """Name and version, for the record.
 
         Raises:
             ConfigError: it is not installed.
@@ -49,7 +124,7 @@ class Backend(Protocol):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the same request with the same seed gives the same completion."""
+        """True where the same request with the same seed gives the same completion."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -62,6 +137,18 @@ class Backend(Protocol):
         /,
     ) -> None: ...
 
+    async def check(self, sampling: Sampling) -> Sequence[str]:
+        """Refuse options that this back end does not honour; called once, before any completion.
+
+        Returns:
+            Notes on options that may have no effect.
+
+        Raises:
+            ConfigError: an option has no effect here; names it.
+            GenerationError: as `complete`.
+        """
+        ...
+
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
         """One completion; `sampling.n` does not apply.
 
@@ -71,3 +158,45 @@ class Backend(Protocol):
             ConfigError: it refuses this client or these settings.
         """
         ...
+
+
+def refuse_unknown_variables(template: str, model: str, kwargs: Mapping[str, Any]) -> None:
+    """Refuse variables that a chat template would pass over in silence.
+
+    Raises:
+        ConfigError: the template does not mention one; names it.
+    """
+    for name in kwargs:
+        if not re.search(rf"\b{re.escape(name)}\b", template):
+            raise ConfigError(
+                f"coding.evaluation.chat_template_kwargs: the chat template of {model} has no "
+                f"variable {name!r}, which would have no effect; remove it (--chat-template-kwargs)"
+            )
+
+
+def count_reasoning(
+    prompt_ids: Sequence[int], output_ids: Sequence[int], *, opens: int | None, closes: int | None
+) -> int | None:
+    """Count the tokens of an output's reasoning, its closing mark included.
+
+    Args:
+        prompt_ids: the prompt, which some templates end with an opened reasoning.
+        opens: the id of the token `<think>`; None if the model has no such token.
+        closes: the id of `</think>`.
+
+    Returns:
+        None if the model has no such tokens.
+    """
+    if closes is None:
+        return None
+    if closes in output_ids:
+        return list(output_ids).index(closes) + 1
+    in_prompt = [one for one in prompt_ids if one in (opens, closes)]
+    opened = opens in output_ids or bool(in_prompt and in_prompt[-1] == opens)
+    return len(output_ids) if opened and opens is not None else 0
+
+
+def reasoning_marks(tokenizer: Any) -> tuple[int | None, int | None]:
+    """Return the ids of the tokens `<think>` and `</think>`; None where the model has no such token."""
+    known = tokenizer.get_vocab()
+    return known.get("<think>"), known.get("</think>")

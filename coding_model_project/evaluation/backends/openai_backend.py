@@ -13,7 +13,7 @@ import asyncio
 import difflib
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import httpx
@@ -21,7 +21,12 @@ import orjson
 import stamina
 
 from coding_model_project.errors import ConfigError, GenerationError
-from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
+from coding_model_project.evaluation.backends.generation import (
+    OPTIONAL,
+    Completion,
+    Messages,
+    Sampling,
+)
 from coding_model_project.evaluation.backends.openai_errors import (
     Refusal,
     address_hint,
@@ -30,6 +35,7 @@ from coding_model_project.evaluation.backends.openai_errors import (
     no_such_model,
     not_found,
 )
+from coding_model_project.evaluation.backends.probes import MESSAGES, TOKENS, Reply, probe
 from coding_model_project.http import Service, announced, reason, retry_after_s
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -43,11 +49,13 @@ _SET_ELSEWHERE = {
     "seed": "coding.evaluation.send_seeds",
 }
 """Fields that `extra_body` must not hold, by the key that sets them."""
-_ONLY_LEFT_OUT = ("temperature", "top_p")
+_ONLY_LEFT_OUT = ("temperature", "top_p", *OPTIONAL)
 """Fields that the protocol sets; `extra_body` may only leave them out."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _AGAIN = frozenset({408, 409, 425, 429})
 _THIS_PROMPT = frozenset({400, 413, 422})
+_THINKING = ("enable_thinking", "thinking")
+"""Variables of chat templates that turn reasoning on and off."""
 _START_S = 20.0
 """A server that is just starting is waited for this long at most."""
 
@@ -130,20 +138,68 @@ class OpenAIBackend:
     async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
+    async def check(self, sampling: Sampling) -> Sequence[str]:
+        """See `generation.Backend`: asks a few short questions if options beyond the usual are set."""
+        draws = self._extra.get("temperature", 0) is not None
+        return await probe(self._probe, sampling, self._url, draws=draws)
+
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
         """See `generation.Backend`."""
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": messages,
-            self._limit_field: sampling.max_tokens,
+        fields = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
+            **sampling.optional(),
+            "seed": seed,
         }
-        if self._seeds:
-            body["seed"] = seed
-        body |= self._extra
-        body = {name: value for name, value in body.items() if value is not None}
-        return _completion(await self._ask("POST", "/chat/completions", body, self._retry_s))
+        body = self._body(messages, sampling.max_tokens, fields)
+        made = _completion(await self._ask("POST", "/chat/completions", body, self._retry_s))
+        self._refuse_ignored(made, sampling)
+        return made
+
+    def _body(
+        self, messages: Messages, max_tokens: int, fields: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """A request. `extra_body` goes before all fields, and null leaves one out."""
+        body = {
+            "model": self._model,
+            "messages": messages,
+            self._limit_field: max_tokens,
+            **fields,
+            **self._extra,
+        }
+        if not self._seeds:
+            body.pop("seed", None)
+        return {name: value for name, value in body.items() if value is not None}
+
+    async def _probe(self, fields: Mapping[str, Any]) -> Reply:
+        body = self._body(MESSAGES, TOKENS, fields)
+        try:
+            response = await self._send("POST", "/chat/completions", body)
+            if response.status_code != 200:
+                return Reply(status=response.status_code, text="")
+            made = _completion(_checked(response.content, completes=True))
+        except _Unanswered:  # the first real question says why, and tries again
+            return Reply(status=0, text="")
+        return Reply(status=200, text=made.reasoning + made.text)
+
+    def _refuse_ignored(self, made: Completion, sampling: Sampling) -> None:
+        """Raises:
+        ConfigError: the answer shows that the server has ignored an option; names it.
+        """
+        found = [text for text in sampling.stop if text in made.text]
+        if found and not self._extra.get("include_stop_str_in_output"):
+            raise ConfigError(
+                f"{self._url} ignores `stop`: an answer goes on after {found[0]!r}; remove "
+                "coding.evaluation.stop (--stop) or use a server that has it"
+            )
+        kwargs = sampling.chat_template_kwargs
+        off = next((name for name in _THINKING if kwargs.get(name) is False), None)
+        if off and made.reasoning.strip():
+            raise ConfigError(
+                f"{self._url} ignores `chat_template_kwargs`: an answer has reasoning although "
+                f"{off}=false; remove it (--chat-template-kwargs), or correct the server's chat "
+                "template or reasoning parser"
+            )
 
     async def _look(self) -> None:
         """Whether the server is there and serves the model, as far as it says."""
@@ -291,12 +347,18 @@ def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
 
 
 def _completion(answer: dict[str, Any]) -> Completion:
-    choice = answer["choices"][0]
+    choice, usage = answer["choices"][0], answer["usage"]
+    message = choice.get("message") or {}
+    # vLLM's field before 0.11 and DeepSeek's; vLLM's since, and OpenRouter's.
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    counted = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
     return Completion(
-        text=choice.get("message", {}).get("content") or "",
-        n_tokens=answer["usage"]["completion_tokens"],
+        text=message.get("content") or "",
+        n_tokens=usage["completion_tokens"],
         truncated=choice["finish_reason"] == "length",
-        n_prompt_tokens=answer["usage"].get("prompt_tokens"),
+        n_prompt_tokens=usage.get("prompt_tokens"),
+        reasoning=reasoning if isinstance(reasoning, str) else "",
+        n_reasoning_tokens=counted if isinstance(counted, int) else None,
     )
 
 

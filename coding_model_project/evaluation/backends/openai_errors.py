@@ -14,9 +14,11 @@ import httpx
 import orjson
 
 from coding_model_project.errors import ConfigError, PromptError
+from coding_model_project.evaluation.backends.generation import OPTIONAL
 
 _TOO_LONG = re.compile(r"context (length|window|size)|too long|prompt is too large", re.IGNORECASE)
 _NO_MODEL = re.compile(r"model\b.*\b(not (exist|found)|unknown|not supported)", re.IGNORECASE)
+_NO_TEMPLATE = re.compile(r"chat.template\b(?!_kwargs)", re.IGNORECASE)
 _PARAMETER = re.compile(
     r"(unsupported|unrecognized|unknown|unexpected|invalid|extra)\W+(\w+\W+){0,3}?"
     r"(parameter|argument|field|input|value|key)|not (supported|permitted|allowed)|is too large",
@@ -121,6 +123,11 @@ def bad_request(
     if refusal.code == "model_not_found" or _NO_MODEL.search(refusal.message):
         return no_such_model(url, model, str(refusal))
     field = _field(refusal, sent)
+    if field is None and _NO_TEMPLATE.search(refusal.message):
+        return ConfigError(
+            f"{url}: the chat template of {model} does not work ({refusal}); start the server with "
+            "the file of a template, or choose a model that has one"
+        )
     if field is None:
         return refused
     return ConfigError(f"{url} refuses `{field}` ({refusal}); {_way(field, refusal, extra)}")
@@ -149,6 +156,8 @@ def _way(field: str, refusal: Refusal, extra: Collection[str]) -> str:
         return "lower coding.evaluation.max_tokens (--max-tokens)"
     if field == "seed":
         return "set coding.evaluation.send_seeds=false (--no-send-seeds)"
+    if field in OPTIONAL:
+        return f"remove coding.evaluation.{field} (--{field.replace('_', '-')})"
     return (
         f"leave the field out with --extra-body '{{\"{field}\": null}}' "
         "(coding.evaluation.extra_body)"

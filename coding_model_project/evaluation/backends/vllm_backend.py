@@ -8,19 +8,30 @@ import logging
 import os
 import queue
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any, Self
 
 from coding_model_project.errors import ConfigError, GenerationError, PromptError
-from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
+from coding_model_project.evaluation.backends.generation import (
+    Completion,
+    Messages,
+    Sampling,
+    count_reasoning,
+    reasoning_marks,
+    refuse_unknown_variables,
+)
+
+_Made = tuple[Completion, Sequence[int]]
+"""A completion and its token ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
     prompt_ids: list[int]
     params: Any
-    answer: asyncio.Future[Completion]
+    answer: asyncio.Future[_Made]
 
 
 class VllmEngine:
@@ -108,6 +119,7 @@ class VllmBackend:
         self._engine: Any = None
         self._tokenizer: Any = None
         self._max_len = 0
+        self._marks: tuple[int | None, int | None] = (None, None)
         self._inbox: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._failed: GenerationError | None = None
@@ -132,6 +144,7 @@ class VllmBackend:
                 f"{self._model} has no chat template: save one with its tokenizer "
                 "(chat_template.jinja), which says how it is to be asked"
             )
+        self._marks = reasoning_marks(self._tokenizer)
         self._thread = threading.Thread(
             target=self._run, args=(asyncio.get_running_loop(),), name="vllm", daemon=True
         )
@@ -143,19 +156,32 @@ class VllmBackend:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
+    async def check(self, sampling: Sampling) -> Sequence[str]:
+        """See `generation.Backend`; vLLM has all options."""
+        template = self._tokenizer.get_chat_template()
+        refuse_unknown_variables(template, self._model, sampling.chat_template_kwargs)
+        return ()
+
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
         """See `generation.Backend`."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         prompt_ids = self._tokenizer.apply_chat_template(
-            messages, tokenize=True, add_generation_prompt=True, return_dict=False
+            messages,
+            tokenize=True,
+            add_generation_prompt=True,
+            return_dict=False,
+            **sampling.chat_template_kwargs,
         )
         if len(prompt_ids) >= self._max_len:
             raise PromptError(
                 f"the prompt has {len(prompt_ids)} tokens and the model takes {self._max_len}"
             )
+        options = sampling.optional()
+        options.pop("chat_template_kwargs", None)  # they are in the prompt
         params = SamplingParams(
+            **options,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             max_tokens=sampling.max_tokens,
@@ -166,7 +192,10 @@ class VllmBackend:
         self._inbox.put(_Request(prompt_ids, params, answer))
         if self._failed is not None:  # looked at after the hand-over, so that none waits for ever
             raise self._failed
-        return await answer
+        made, output_ids = await answer
+        opens, closes = self._marks
+        counted = count_reasoning(prompt_ids, output_ids, opens=opens, closes=closes)
+        return replace(made, n_reasoning_tokens=counted)
 
     # ── the engine's thread ───────────────────────────────────────────────────────────────────────
 
@@ -217,22 +246,23 @@ def _said(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _completion(output: Any) -> Completion:
+def _completion(output: Any) -> _Made:
     (best,) = output.outputs
-    return Completion(
+    made = Completion(
         text=best.text,
         n_tokens=len(best.token_ids),
         truncated=best.finish_reason == "length",
     )
+    return made, best.token_ids
 
 
-def _answer(done: list[tuple[asyncio.Future[Completion], Completion]]) -> None:
+def _answer(done: list[tuple[asyncio.Future[_Made], _Made]]) -> None:
     for answer, completion in done:
         if not answer.done():
             answer.set_result(completion)
 
 
-def _fail(answers: list[asyncio.Future[Completion]], error: GenerationError) -> None:
+def _fail(answers: list[asyncio.Future[_Made]], error: GenerationError) -> None:
     for answer in answers:
         if not answer.done():
             answer.set_exception(error)

@@ -1,6 +1,19 @@
 """Evaluations held against each other, problem by problem."""
 
 from coding_model_project.evaluation.comparison.paired import Comparison, Pair, compare
-from coding_model_project.evaluation.comparison.sides import Side, read_side, unlike
+from coding_model_project.evaluation.comparison.sides import (
+    Side,
+    read_side,
+    refuse_other_graders,
+    unlike,
+)
 
-__all__ = ["Comparison", "Pair", "Side", "compare", "read_side", "unlike"]
+__all__ = [
+    "Comparison",
+    "Pair",
+    "Side",
+    "compare",
+    "read_side",
+    "refuse_other_graders",
+    "unlike",
+]

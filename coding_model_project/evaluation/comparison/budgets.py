@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.comparison.sides import refuse_other_graders
 from coding_model_project.evaluation.results import Evaluation, Result
 from coding_model_project.evaluation.statistics.budget import first_accepted_costs
 from coding_model_project.evaluation.statistics.intervals import paired_test
@@ -46,8 +47,10 @@ def at_budgets(first: Evaluation, second: Evaluation) -> list[Point]:
     A problem whose samples are used up could not have spent more, and would count as unsolved.
 
     Raises:
-        ConfigError: they have no data set with a graded problem in common.
+        ConfigError: they have no data set with a graded problem in common, or different
+            `GRADER_VERSION`s have judged them.
     """
+    refuse_other_graders([first, second])
     points: list[Point] = []
     for name in (name for name in first.datasets() if name in second.datasets()):
         one, other = first.by_problem(name), second.by_problem(name)

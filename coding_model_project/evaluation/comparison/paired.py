@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.comparison.error_shares import ErrorShift, Groups, error_shifts
-from coding_model_project.evaluation.comparison.sides import Side
+from coding_model_project.evaluation.comparison.sides import Side, refuse_other_graders
 from coding_model_project.evaluation.results import Evaluation
 from coding_model_project.evaluation.statistics.intervals import hierarchical_interval, paired_test
 from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k
@@ -109,8 +109,10 @@ def compare(sides: Sequence[Side], *, k: int = 1) -> Comparison:
         k: of the pass@k that is compared.
 
     Raises:
-        ConfigError: no data set, or no problem with k graded samples, is in common.
+        ConfigError: no data set, or no problem with k graded samples, is in common; or different
+            `GRADER_VERSION`s have judged them.
     """
+    refuse_other_graders([one for side in sides for one in side.seeds])
     base, *others = sides
     work = [(other, name) for other in others for name in _shared(base, other)]
     pairs = [_pair(name, base, other, k, len(work)) for other, name in work]

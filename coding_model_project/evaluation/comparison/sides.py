@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.results import RUN_INFO, Evaluation, read_evaluation
+from coding_model_project.grading.base import GRADER_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,24 @@ def unlike(sides: Sequence[Side]) -> str | None:
                 f"{_difference(first, other)}"
             )
     return None
+
+
+def refuse_other_graders(evaluations: Sequence[Evaluation]) -> None:
+    """Make sure that one grader has judged all evaluations that are compared.
+
+    Raises:
+        ConfigError: two were judged by different `GRADER_VERSION`s; names them, and the way out.
+    """
+    judged = [(one, one.settings.get("grader_version")) for one in evaluations]
+    known = [(one, str(version)) for one, version in judged if version is not None]
+    for one, version in known[1:]:
+        if version != known[0][1]:
+            old = [str(e.path) for e, v in known if v != GRADER_VERSION]
+            raise ConfigError(
+                f"{known[0][0].path} was judged by grader {known[0][1]} and {one.path} by grader "
+                f"{version}, so a difference may be the grader's; judge them by today's first: python "
+                f"-m coding_model_project eval rejudge {' '.join(dict.fromkeys(old))}"
+            )
 
 
 def _difference(first: Evaluation, other: Evaluation) -> str:

@@ -24,7 +24,10 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         part of no rate; pass@k: by k, a rate as `_rate` has it, unbiased, problems resampled;
         pass_ratio: the same of the mean share of hidden tests passed, null where judging stopped
         early; accepted and errors: shares of graded samples, which sum to 1; truncated,
-        truncated_share; tokens: total, mean and per_problem; judge_s: total and per_problem;
+        truncated_share; truncated_in_reasoning: of the truncated, those without the beginning of an
+        answer; tokens: total, mean and per_problem; reasoning: samples whose reasoning is counted, its
+        tokens (total, mean of these samples, share of their tokens) and how many of these counts are
+        estimates, null where nothing is known of it; judge_s: total and per_problem;
         cached: verdicts that another sample's judging gave;
         repair: rounds (mean repairs of a sample), repaired (share accepted after one) and
         accepted_by_round (share accepted after at most 0, 1, ... repairs), null without repairs;
@@ -52,11 +55,28 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "error_types": dict(sorted(Counter(r.error for r in graded if r.error).items())),
         "truncated": sum(result.truncated for result in results),
         "truncated_share": sum(result.truncated for result in results) / max(1, len(results)),
+        "truncated_in_reasoning": sum(result.cut_in_reasoning for result in results),
+        "reasoning": _reasoning(results),
         "tokens": _cost([result.tokens for result in results], len(problems)),
         "judge_s": _cost([r.judge_s + r.repair_s for r in results], len(problems)),
         "cached": sum(bool(result.verdict.get("cached")) for result in graded),
         "repair": _repair(graded),
         "budget": curves(groups) if n_samples > 1 else None,
+    }
+
+
+def _reasoning(results: Sequence[Result]) -> dict[str, float] | None:
+    """Tokens of the reasoning, apart; None where no back end or server gave it apart or counted it."""
+    known = [(one, one.reasoning_tokens) for one in results if one.reasoning_tokens is not None]
+    total = sum(tokens for _, tokens in known)
+    if not total:
+        return None
+    return {
+        "samples": len(known),
+        "tokens": total,
+        "mean": total / len(known),
+        "share": total / max(1, sum(one.tokens for one, _ in known)),
+        "estimated": sum(one.reasoning_estimated for one, _ in known),
     }
 
 

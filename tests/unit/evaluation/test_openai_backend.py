@@ -89,6 +89,7 @@ async def test_a_request_has_what_hosted_models_want():
         ({"extra_body": {"messages": []}}, "`messages` is set by coding.evaluation.system_prompt"),
         ({"extra_body": {"n": 2}}, "`n` is set by coding.evaluation.n"),
         ({"extra_body": {"temperature": 1}}, "can only be null"),
+        ({"extra_body": {"top_k": 3}}, "`top_k` is set by coding.evaluation.top_k"),
         ({"extra_body": {"stream": True}}, "`stream` is not possible"),
         ({"key_variable": "NOBODY_SET_THIS"}, "export NOBODY_SET_THIS=KEY"),
     ],
@@ -117,7 +118,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_sent(options, 
             {"message": "Unsupported value", "param": "temperature", "code": "unsupported_value"},
             "--extra-body '{\"temperature\": null}'",
         ),
-        ("top_k", {"message": 'unknown field "top_k"'}, "correct coding.evaluation.extra_body"),
+        ("top_n", {"message": 'unknown field "top_n"'}, "correct coding.evaluation.extra_body"),
         (
             "max_tokens",
             {
@@ -130,7 +131,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_sent(options, 
 async def test_a_refused_field_is_named_with_the_way_out(field, error, says):
     server = CompletionServer(lambda *_: "", refuses={field: {"error": error}})
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:
-        await complete(server, extra_body={"top_k": 3})
+        await complete(server, extra_body={"top_n": 3})
     assert f"refuses `{field}` (HTTP 400: " in str(caught.value)
     assert len(server.asked) == 1
 

@@ -35,6 +35,9 @@ class Learner:
     async def __aexit__(self, *_):
         pass
 
+    async def check(self, sampling):
+        return ()
+
     async def complete(self, messages, sampling, seed):
         if self.fails_after is not None and len(self.asked) >= self.fails_after:
             raise GenerationError("the server is gone")

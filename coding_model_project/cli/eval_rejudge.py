@@ -1,0 +1,147 @@
+"""`eval rejudge`: stored completions by today's grader."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coding_model_project.cli.common import AsJson, DataDir, Datasets, MinTier, Workers
+from coding_model_project.errors import ConfigError
+from coding_model_project.isolation.confine import Tier
+
+if TYPE_CHECKING:
+    from coding_model_project.evaluation.rejudging.changes import Rejudged
+
+HELP = """Judge stored completions by today's grader; nothing is generated. Says what changed, and why.
+
+A run is the folder of an evaluation, or of a training with its rollouts. An evaluation gets
+today's numbers (the old ones are kept in RUN/before_rejudge/) and can be compared with those
+that today's grader has judged. A training stays as it is: RUN/rejudged.jsonl has what changed.
+
+\b
+    python -m coding_model_project eval rejudge outputs/eval/qwen outputs/eval/sft
+    python -m coding_model_project eval rejudge outputs/grpo --dry-run
+
+\b
+Causes, the first that holds:
+    no_verdict  could not be judged, then or now
+    tests       the problem has other tests
+    program     another program is found in the answer
+    unstable    the program's outcome changes from run to run
+    limits      a limit of time, memory or output decided, then or now
+    rules       the same program is judged by other rules
+    sandbox     the same rules in another sandbox
+
+Exit codes: 0 done, 2 wrong usage or a run that cannot be judged again, 3 the sandbox failed.
+"""
+
+_SHOWN = 3
+"""Changes of each cause that are printed."""
+
+
+def rejudge(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Evaluations and trainings.")
+    ],
+    dataset: Datasets = None,
+    problems: Annotated[
+        Path | None,
+        typer.Option(
+            "--problems", metavar="FILE", help="Read problems from this file of JSON lines."
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change; write nothing.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Judge by today's problems where they have changed since."),
+    ] = False,
+    workers: Workers = None,
+    min_tier: MinTier = Tier.seccomp,
+    sandbox_url: Annotated[
+        list[str] | None, typer.Option(help="Judge on this SandboxFusion server; repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
+    from coding_model_project.evaluation.rejudging.rollouts import rejudge_rollouts
+    from coding_model_project.evaluation.results import RUN_INFO
+    from coding_model_project.sandbox.sandbox_config import SandboxConfig
+
+    where: dict[str, Any] = {"name": "fusion", "urls": sandbox_url} if sandbox_url else {}
+    given = Given(
+        sandbox=SandboxConfig(workers=workers, min_tier=min_tier, **where),
+        datasets=tuple(dataset or ()),
+        data_dir=data_dir,
+        force=force,
+        dry_run=dry_run,
+    )
+    for folder in runs:
+        if not ((folder / RUN_INFO).is_file() or any(folder.glob("rollouts*.jsonl*"))):
+            raise ConfigError(
+                f"{folder}: neither an evaluation ({RUN_INFO}) nor a training with rollouts "
+                "(rollouts.jsonl): no completion is stored here"
+            )
+    found = []
+    for folder in runs:
+        if (folder / RUN_INFO).is_file():
+            one = rejudge_evaluation(folder, given, say=_say)
+        else:
+            one = rejudge_rollouts(folder, given, problems=problems)
+        found.append(one)
+        if not as_json:
+            _print(one)
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], default=str))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _print(one: Rejudged) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from coding_model_project.evaluation.rejudging.changes import shown
+
+    console = Console(highlight=False)
+    print(
+        f"{one.path}: {one.samples:,} samples judged by grader {one.grader_after} (before: "
+        f"{one.grader_before}); {len(one.changes):,} have another verdict"
+    )
+    for reason, n in one.skipped.items():
+        print(f"not judged: {n:,} {reason}")
+    for note in one.notes:
+        print(f"note: {note}")
+    rates = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("data set", "judged", "accepted before", "accepted now"):
+        rates.add_column(name, justify="left" if name == "data set" else "right")
+    for data in one.datasets:
+        total = max(1, data.judged)
+        rates.add_row(
+            data.dataset,
+            f"{data.judged:,}",
+            f"{data.accepted_before / total:.1%}",
+            f"{data.accepted_after / total:.1%}",
+        )
+    console.print(rates)
+    if not one.changes:
+        return
+    causes = Table(box=None, header_style="bold", pad_edge=False)
+    causes.add_column("cause")
+    for name in ("gained", "lost", "failed otherwise"):
+        causes.add_column(name, justify="right")
+    causes.add_column("meaning")
+    for cause, gained, lost, other in one.causes():
+        causes.add_row(str(cause), f"{gained:,}", f"{lost:,}", f"{other:,}", cause.meaning)
+    console.print(causes)
+    for line in shown(one.changes, _SHOWN):
+        print(line)

@@ -1,0 +1,155 @@
+"""The rollouts of a training judged again. What it was trained on stays as it is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.data.problems import read_problems
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.evaluation.journal import storage_errors, to_line
+from coding_model_project.evaluation.plan import Sample
+from coding_model_project.evaluation.rejudging.changes import Judgement, Rejudged, count
+from coding_model_project.evaluation.rejudging.evaluations import Given
+from coding_model_project.evaluation.rejudging.judging import Rules, Stored, judge_again
+from coding_model_project.evaluation.results import Generated
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.rewards import RewardKind
+from coding_model_project.runs.folder import RunFolder, write_json
+from coding_model_project.runs.rollouts import Rollout, read_rollouts
+from coding_model_project.types import Problem
+
+CHANGES, SUMMARY = "rejudged.jsonl", "rejudged.json"
+_BASH = "episodes in a shell, whose rooms are gone"
+
+
+def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Rejudged:
+    """Judge a training's kept samples again, and write what changed beside them.
+
+    Args:
+        problems: the file of problems, in the place of those that the run's configuration names.
+
+    Raises:
+        ConfigError: its samples, settings or problems are not at hand, or a prompt is not that of the
+            problem.
+        DataError: a file is damaged.
+        SandboxError: the sandbox failed; nothing is written.
+    """
+    run = RunFolder(folder)
+    if not run.config.is_file():
+        raise ConfigError(f"{folder}: not a run's folder (it has no config.yaml)")
+    coding = cast(DictConfig, OmegaConf.load(run.config)).get("coding", {})
+    try:
+        style, kind = PromptStyle(coding["prompt"]), RewardKind(coding["reward"]["kind"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{run.config}: it does not say how samples were asked for and judged ({error}), as in "
+            "runs of older versions"
+        ) from error
+    known = _problems(folder, problems, coding)
+    grader_before = str(run.provenance().get("grader_version", "unknown"))
+    skipped: Counter[str] = Counter()
+    stored: list[Stored] = []
+    for row in read_rollouts(folder):
+        if "replies" in row.extra:
+            skipped[_BASH] += 1
+            continue
+        problem = known.get(row.problem)
+        if problem is None:
+            raise ConfigError(
+                f"{folder}: no problem {row.problem} in the files of problems; name the file of the "
+                "training (--problems FILE)"
+            )
+        if not given.force:
+            _refuse_another_prompt(folder, row, problem)
+        stored.append(_of_row(row, problem, len(stored)))
+    if not stored:
+        why = ", ".join(f"{n} {reason}" for reason, n in skipped.items())
+        raise ConfigError(f"{folder}: no sample to judge{f' ({why})' if why else ''}")
+    rules = Rules(
+        sandbox=given.sandbox,
+        style=style,
+        stop_early=kind is RewardKind.sparse,
+        stop_on_timeout=False,
+    )
+    results, changes = judge_again(stored, rules, grader_before=grader_before)
+    after = [Judgement.of_result(result) for result in results]
+    pairs = zip(stored, after, strict=True)
+    found = Rejudged(
+        path=folder,
+        grader_before=grader_before,
+        grader_after=GRADER_VERSION,
+        samples=len(stored),
+        skipped=dict(skipped),
+        changes=tuple(changes),
+        datasets=count((one.sample.dataset, one.before, now) for one, now in pairs),
+        notes=("the training and its rollouts stay as they are",),
+        written=not given.dry_run,
+    )
+    if not given.dry_run:
+        with storage_errors(folder):
+            (folder / CHANGES).write_bytes(b"".join(map(to_line, changes)))
+            plain = json.loads(json.dumps(asdict(found), default=str))
+            write_json(folder / SUMMARY, {k: v for k, v in plain.items() if k != "changes"})
+    return found
+
+
+def _problems(folder: Path, problems: Path | None, coding: Mapping[str, Any]) -> dict[str, Problem]:
+    paths = [problems] if problems else [Path(path) for path in coding.get("problems") or ()]
+    for path in paths:
+        if not path.is_file():
+            raise ConfigError(
+                f"{folder}: its problems were in {path}, which is missing; name the file "
+                "(--problems FILE)"
+            )
+    return {one.id: one for path in paths for one in read_problems(path)}
+
+
+def _refuse_another_prompt(folder: Path, row: Rollout, problem: Problem) -> None:
+    """Raises:
+    ConfigError: the statement is not in the prompt that was answered.
+    """
+    statement, prompt = ("".join(text.split()) for text in (problem.statement, row.prompt))
+    if statement not in prompt:
+        raise ConfigError(
+            f"{folder}: the prompt of {row.problem} (step {row.step}) does not hold that problem's "
+            "statement: the problems were other ones; name the file of the training (--problems "
+            "FILE), or add --force to judge by these"
+        )
+
+
+def _of_row(row: Rollout, problem: Problem, number: int) -> Stored:
+    """A rollout as a stored completion; of an episode of repairs the last answer."""
+    try:
+        attempts = row.extra.get("attempts") or ()
+        completion = attempts[-1]["completion"] if attempts else row.completion
+        before = Judgement.of_rollout(row)
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"step {row.step}, sample {row.sample}: its verdict or answer was not kept ({error!r}), as "
+            "in runs of older versions"
+        ) from error
+    generated = Generated(
+        dataset=row.split,
+        problem=row.problem,
+        sample=number,
+        seed=0,
+        completion=completion,
+        tokens=row.tokens,
+        truncated=False,
+        seconds=0.0,
+        at=row.generated_at,
+    )
+    return Stored(
+        sample=Sample(row.split, problem, number, 0),
+        generated=generated,
+        before=before,
+        name=f"{row.sample} of step {row.step}",
+    )

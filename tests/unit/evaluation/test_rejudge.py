@@ -1,0 +1,332 @@
+"""`eval rejudge`: evaluations and rollouts judged again, what changed by cause, and what is refused."""
+
+import json
+import re
+from dataclasses import asdict
+
+import orjson
+import pytest
+
+import coding_model_project.cli as cli
+from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+from coding_model_project.data.problems import write_problems
+from coding_model_project.errors import SandboxError
+from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.rejudging.changes import NO_RECORD, Cause, Judgement, cause_of
+from coding_model_project.evaluation.rejudging.judging import Rules, judge_again
+from coding_model_project.evaluation.results import Result, read_evaluation, to_line
+from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.grading.brief import program_hash
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.runs.rollouts import Rollout
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from tests.fakes import FakeSandbox, stdin_problem
+from tests.unit.evaluation.test_evaluate import Writer
+
+N = 6
+FAKE = "tests.fakes:FakeSandbox"
+
+
+@pytest.fixture(autouse=True)
+def _judged_by_a_fake(monkeypatch):
+    """The command starts the embedded sandbox; here its programs are their own output."""
+    monkeypatch.setattr(
+        "coding_model_project.grading.judge.make_sandbox", lambda config: FakeSandbox()
+    )
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+@pytest.fixture
+def problems(tmp_path):
+    found = [
+        stdin_problem(("", str(i)), ("x", str(i)), id=f"toy/{i}", statement=str(i))
+        for i in range(N)
+    ]
+    write_problems(tmp_path / "toy.jsonl", found)
+    return tmp_path / "toy.jsonl"
+
+
+def evaluated(tmp_path, problems, name="run", seed=1):
+    """A folder of a finished evaluation."""
+    config = new_config(
+        {
+            "run_dir": str(tmp_path / name),
+            "prompt": "bare",
+            "seed": seed,
+            "sandbox": {"name": FAKE},
+        },
+        {"model": "writer", "datasets": [f"toy={problems}"], "protocol": "sampled", "n": 2},
+    )
+    settings = evaluation_settings(coding_of(config))
+    evaluate(settings, Writer(), config=config, command=["test"], say=lambda _: None)
+    return tmp_path / name
+
+
+def by_an_older_grader(folder, *edits):
+    """The same evaluation as if grader 1 had judged it.
+
+    Args:
+        edits: sample's place in results.jsonl, and fields of its result that were others.
+    """
+    info = json.loads((folder / "run_info.json").read_text())
+    info["protocol"] |= {"grader_version": "1", "hash": "of grader 1"}
+    (folder / "run_info.json").write_text(json.dumps(info))
+    rows = [orjson.loads(line) for line in (folder / "results.jsonl").open("rb")]
+    for place, fields in edits:
+        rows[place] |= fields
+    (folder / "results.jsonl").write_bytes(b"".join(to_line(Result(**row)) for row in rows))
+    return rows
+
+
+def results_of(folder):
+    return {(r.problem, r.sample): (r.passed, r.error) for r in read_evaluation(folder).results}
+
+
+def test_an_evaluation_has_the_numbers_of_todays_grader_and_keeps_the_old_ones(
+    problems, tmp_path, capsys
+):
+    run, whole = (evaluated(tmp_path, problems, name) for name in ("run", "whole"))
+    accepted = [i for i, r in enumerate(read_evaluation(run).results) if r.passed]
+    rows = by_an_older_grader(
+        run,
+        (accepted[0], {"passed": False, "error": "no_code", "program": None}),
+        (accepted[1], {"passed": False, "error": "wrong_answer"}),
+        (accepted[2], {"passed": False, "error": "timeout"}),
+        (accepted[3], {"passed": None, "ungradable": "SandboxError: down"}),
+    )
+    assert cli.main(["eval", "compare", str(run), str(whole)]) == 2
+    said = capsys.readouterr().err
+    assert f"judged by grader 1 and {whole} by grader {GRADER_VERSION}" in said
+    assert f"eval rejudge {run}" in said
+
+    assert cli.main(["eval", "rejudge", str(run), "--dry-run"]) == 0
+    dry = capsys.readouterr().out
+    assert json.loads((run / "run_info.json").read_text())["protocol"]["grader_version"] == "1"
+    assert cli.main(["eval", "rejudge", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert said == dry
+    assert f"12 samples judged by grader {GRADER_VERSION} (before: 1); 4 have another" in said
+    for cause in ("program", "rules", "limits", "no_verdict"):
+        assert re.search(rf"^{cause} +1 +0 +0 ", said, re.MULTILINE), said
+    gone = rows[accepted[0]]
+    assert f"toy {gone['problem']} sample {gone['sample']}: no_code → accepted (program)" in said
+
+    assert results_of(run) == results_of(whole)
+    now, other = (json.loads((f / "metrics.json").read_text()) for f in (run, whole))
+    assert now["toy"]["pass@k"] == other["toy"]["pass@k"]
+    assert read_evaluation(run).protocol_hash == read_evaluation(whole).protocol_hash
+    kept = run / "before_rejudge" / "1"
+    assert [orjson.loads(line) for line in (kept / "results.jsonl").open("rb")] == rows
+    history = json.loads((run / "run_info.json").read_text())["rejudged"]
+    assert [(one["grader_before"], one["changed"]) for one in history] == [("1", 4)]
+    assert cli.main(["eval", "compare", str(run), str(whole)]) == 0
+
+    capsys.readouterr()
+    assert cli.main(["eval", "rejudge", str(run), "--json"]) == 0
+    (again,) = json.loads(capsys.readouterr().out)
+    assert (again["changes"], again["samples"]) == ([], 12)
+
+
+def test_graders_are_never_mixed_even_by_force(problems, tmp_path, capsys):
+    run, whole = (evaluated(tmp_path, problems, name) for name in ("run", "whole"))
+    by_an_older_grader(run)
+    for command in (["compare", "--force"], ["budget"]):
+        assert cli.main(["eval", *command, str(run), str(whole)]) == 2
+        assert "eval rejudge" in capsys.readouterr().err
+
+
+def test_a_program_whose_outcome_changes_from_run_to_run_is_not_the_graders_doing(monkeypatch):
+    from coding_model_project.evaluation.plan import Sample
+    from coding_model_project.evaluation.rejudging.judging import Stored
+    from coding_model_project.evaluation.results import Generated
+    from coding_model_project.types import Execution, Status
+
+    runs = iter(range(10))
+    flaky = FakeSandbox(
+        answer=lambda *_: Execution(status=Status.finished, stdout=str(next(runs) % 2))
+    )
+    monkeypatch.setattr("coding_model_project.grading.judge.make_sandbox", lambda config: flaky)
+    problem = stdin_problem(("", "0"), id="toy/0")
+    stored = Stored(
+        sample=Sample("toy", problem, 0, 0),
+        generated=Generated(
+            dataset="toy", problem="toy/0", sample=0, seed=0, completion="x", tokens=1,
+            truncated=False, seconds=0.0, at=0.0,
+        ),
+        before=judgement(passed=False, error="wrong_answer", program=program_hash("x"), n_tests=1),
+        name="0",
+    )  # fmt: skip
+    rules = Rules(
+        sandbox=SandboxConfig(), style=PromptStyle.bare, stop_early=False, stop_on_timeout=True
+    )
+    _, (change,) = judge_again([stored], rules, grader_before="1")
+    assert (change.before, change.after) == ("wrong_answer", "accepted")
+    assert change.cause is Cause.unstable
+
+
+def judgement(**fields):
+    plain = {
+        "passed": True,
+        "error": None,
+        "program": "p",
+        "extraction": "fence",
+        "n_tests": 2,
+        "sandbox": "s",
+    }
+    return Judgement(**(plain | fields))
+
+
+FAILED = {"passed": False, "error": "wrong_answer"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "graders", "cause"),
+    [
+        ({"passed": None}, {}, "12", "no_verdict"),
+        (FAILED | {"n_tests": 3}, {}, "12", "tests"),
+        (FAILED | {"program": None}, {}, "12", "program"),
+        (FAILED | {"program": NO_RECORD}, {}, "12", "rules"),
+        (FAILED | {"program": NO_RECORD, "extraction": "bare"}, {}, "12", "program"),
+        ({"passed": False, "error": "timeout"}, {}, "12", "limits"),
+        (FAILED, {}, "12", "rules"),
+        (FAILED, {"sandbox": "other"}, "11", "sandbox"),
+        (FAILED, {}, "11", "unstable"),
+    ],
+)
+def test_the_cause_is_the_first_that_holds(before, after, graders, cause):
+    found = cause_of(judgement(**before), judgement(**after), graders=(graders[0], graders[1]))
+    assert found == cause
+    assert found.meaning
+
+
+def test_an_outage_changes_no_verdict(problems, tmp_path, monkeypatch, capsys):
+    run = evaluated(tmp_path, problems)
+    before = (run / "results.jsonl").read_bytes()
+    down = FakeSandbox(failures=10_000)
+    monkeypatch.setattr("coding_model_project.grading.judge.make_sandbox", lambda config: down)
+    assert cli.main(["eval", "rejudge", str(run)]) == SandboxError.exit_code
+    assert "nothing was written, run the same command again" in capsys.readouterr().err
+    assert (run / "results.jsonl").read_bytes() == before
+
+
+# ── what cannot be judged again ───────────────────────────────────────────────────────────────────
+
+
+def refused(capsys, *arguments):
+    capsys.readouterr()
+    assert cli.main(["eval", "rejudge", *map(str, arguments)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_problems_that_have_changed_are_refused_or_forced(problems, tmp_path, capsys):
+    run = evaluated(tmp_path, problems)
+    text = problems.read_text()
+    problems.write_text(text.replace('"statement":"5"', '"statement":"five"'))
+    assert "the problems of toy are not those that were evaluated" in refused(capsys, run)
+    assert cli.main(["eval", "rejudge", str(run), "--force"]) == 0
+    assert "judged by today's, because of --force" in capsys.readouterr().out
+    problems.unlink()
+    assert "toy.jsonl" in refused(capsys, run)
+    (tmp_path / "moved.jsonl").write_text(text)
+    moved = f"toy={tmp_path / 'moved.jsonl'}"
+    assert cli.main(["eval", "rejudge", str(run), "--dataset", moved, "--force"]) == 0
+
+
+def test_runs_without_what_it_takes_are_refused_in_one_line(problems, tmp_path, capsys):
+    run = evaluated(tmp_path, problems)
+    assert "no completion is stored here" in refused(capsys, tmp_path)
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").unlink()
+    assert "--dataset toy=PATH" in refused(capsys, run)
+    (run / "config.yaml").write_text(config)
+    info = json.loads((run / "run_info.json").read_text())
+    older = info | {"protocol": {"name": "greedy", "hash": "1"}}
+    (run / "run_info.json").write_text(json.dumps(older))
+    assert "its protocol does not say how" in refused(capsys, run)
+    (run / "run_info.json").write_text(json.dumps(info))
+    (run / "completions.jsonl").unlink()
+    assert "it has no completions.jsonl" in refused(capsys, run)
+
+
+# ── rollouts of trainings ─────────────────────────────────────────────────────────────────────────
+
+
+def rollout(number, completion, error, **fields):
+    plain = {
+        "step": 1,
+        "attempt": 1,
+        "split": "train",
+        "problem": f"toy/{number}",
+        "sample": f"s{number}",
+        "prompt": f"user {number} assistant",
+        "completion": completion,
+        "tokens": 3,
+        "reward": 0.0,
+        "reward_parts": {},
+        "verdict": {
+            "error": error,
+            "n_tests": 2,
+            "extraction": "bare",
+            "program": program_hash(completion),
+        },
+        "generated_at": 1.0,
+        "graded_at": 2.0,
+    }
+    return Rollout(**(plain | fields))
+
+
+def trained(tmp_path, problems, *rows):
+    folder = tmp_path / "grpo"
+    folder.mkdir()
+    keys = f"prompt: bare, problems: ['{problems}'], reward: {{kind: dense}}"
+    (folder / "config.yaml").write_text(f"coding: {{{keys}}}\n")
+    (folder / "run.json").write_text(json.dumps({"grader_version": "1"}))
+    lines = b"".join(orjson.dumps(asdict(row)) + b"\n" for row in rows)
+    (folder / "rollouts.jsonl").write_bytes(lines)
+    return folder
+
+
+def test_a_trainings_rollouts_are_judged_and_stay_as_they_are(problems, tmp_path, capsys):
+    repaired = {"extra": {"attempts": [{"completion": "no"}, {"completion": "2"}]}}
+    in_a_shell = {"extra": {"ending": "done", "replies": []}}
+    run = trained(
+        tmp_path,
+        problems,
+        rollout(0, "0", None),
+        rollout(1, "1", "wrong_answer"),
+        rollout(2, "no, told of a test, 2", "wrong_answer", **repaired),
+        rollout(3, "wrong", None, split="validation"),
+        rollout(4, "…", None, **in_a_shell),
+    )
+    before = (run / "rollouts.jsonl").read_bytes()
+    assert cli.main(["eval", "rejudge", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "4 samples judged by grader" in said
+    assert "not judged: 1 episodes in a shell" in said
+    assert re.search(r"^train +3 +33.3% +100.0%$", said, re.MULTILINE), said
+    assert re.search(r"^validation +1 +100.0% +0.0%$", said, re.MULTILINE), said
+    assert (run / "rollouts.jsonl").read_bytes() == before
+    changes = [json.loads(line) for line in (run / "rejudged.jsonl").open()]
+    assert {(one["problem"], one["before"], one["after"]) for one in changes} == {
+        ("toy/1", "wrong_answer", "accepted"),
+        ("toy/2", "wrong_answer", "accepted"),
+        ("toy/3", "accepted", "wrong_answer"),
+    }
+    assert json.loads((run / "rejudged.json").read_text())["grader_before"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"prompt": "user another question"}, "the prompt of toy/1 (step 1) does not hold"),
+        ({"problem": "toy/77"}, "no problem toy/77 in the files of problems"),
+        ({"verdict": {}}, "its verdict or answer was not kept"),
+    ],
+)
+def test_rollouts_that_do_not_fit_are_refused_by_name(row, says, problems, tmp_path, capsys):
+    run = trained(tmp_path, problems, rollout(1, "1", None, **row))
+    code = cli.main(["eval", "rejudge", str(run)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert code in (2, 3)
+    assert says in line
