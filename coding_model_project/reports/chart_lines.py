@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -45,7 +46,9 @@ def chart_lines(
         ),
         "validation": _clustered(validation, StepTally.accepted_rates) or _validation(metrics),
         "evaluations": _evaluated(evaluations),
+        "accepted_by_source": _by_source(train, StepTally.accepted_rates),
         "reward": _clustered(train, StepTally.rewards, dict(series(metrics, "critic/score/mean"))),
+        "reward_by_source": _by_source(train, StepTally.rewards),
         "loss": _logged(metrics, {"train": "train/loss", "validation": "val/loss"}),
         "parts": _parts(train),
         "length": _lengths(train) or _logged(metrics, {"": "response_length/mean"}),
@@ -88,6 +91,23 @@ def _clustered(
             low=[bounds.get(number, unknown)[0] for number in numbers] if bounds else None,
             high=[bounds.get(number, unknown)[1] for number in numbers] if bounds else None,
         )
+    ]
+
+
+def _by_source(
+    steps: Mapping[int, StepTally], per_problem: Callable[[StepTally], list[float]]
+) -> list[Line]:
+    """A line per data source; none for a run on one source, whose line `_clustered` has drawn."""
+    found: dict[str, dict[int, StepTally]] = {}
+    for number, step in steps.items():
+        for source, tally in step.by_source().items():
+            found.setdefault(source, {})[number] = tally
+    if len(found) < 2:
+        return []
+    return [
+        replace(line, label=source)
+        for source, tallies in sorted(found.items())
+        for line in _clustered(tallies, per_problem)
     ]
 
 

@@ -38,7 +38,8 @@ class RunData:
     """Label and text of the run's header."""
     n_rollouts: int
     lines: Mapping[str, Sequence[Line]] = field(default_factory=dict)
-    """By chart: accepted, validation, evaluations, reward, loss, parts, length, infra, public."""
+    """By chart: accepted, accepted_by_source, validation, evaluations, reward, reward_by_source, loss,
+    parts, length, infra, public."""
     stacks: Mapping[str, Stack] = field(default_factory=dict)
     """By chart: errors (shares) and times (seconds)."""
 

@@ -43,6 +43,10 @@ _LINES = {
         title="Accepted, training", percent=True, band="95% interval",
         note=_MEAN.format("share of accepted samples"),
     ),
+    "accepted_by_source": Kind(
+        title="Accepted, by source", percent=True, band="95% interval",
+        note="The problems of each data set by themselves; intervals as above.",
+    ),
     "validation": Kind(
         title="Accepted, validation", percent=True, band="95% interval",
         note="As for training, on problems that are not trained on.",
@@ -52,6 +56,10 @@ _LINES = {
         note="pass@1 of checkpoints that `watch` evaluated; 95% bootstrap interval, problems resampled.",
     ),
     "reward": Kind(title="Mean reward", band="95% interval", note=_MEAN.format("mean reward")),
+    "reward_by_source": Kind(
+        title="Mean reward, by source", band="95% interval",
+        note="The problems of each data set by themselves; intervals as above.",
+    ),
     "loss": Kind(
         title="Loss", from_zero=False,
         note="Supervised training: loss per batch, and on the validation set.",
@@ -72,6 +80,8 @@ _LINES = {
         note="Share of samples lost to the infrastructure. They are not scored.",
     ),
 }  # fmt: skip
+_OF_SEVERAL_SOURCES = frozenset({"accepted_by_source", "reward_by_source"})
+"""Charts that a run on one data source does without."""
 _STACKS = {
     "errors": Kind(
         title="Verdicts", percent=True,
@@ -101,7 +111,7 @@ def run_charts(
     for name, kind in _LINES.items():
         if curves := list(_run_curves(runs, name)):
             first.append(line_chart(name, kind, curves))
-        else:
+        elif name not in _OF_SEVERAL_SOURCES:
             missing.append(kind.title)
     rows = [first]
     for name, kind in _STACKS.items():

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coding_model_project.data.training.rows import source_of
 from coding_model_project.runs.rollouts import Rollout
 from coding_model_project.types import ErrorType
 
@@ -65,6 +66,13 @@ class StepTally:
     def rewards(self) -> list[float]:
         """Mean reward per problem."""
         return [group.reward / group.n for group in self.groups.values()]
+
+    def by_source(self) -> dict[str, StepTally]:
+        """The groups of each data source, without the other sums."""
+        tallies: dict[str, StepTally] = {}
+        for problem, group in self.groups.items():
+            tallies.setdefault(source_of(problem), StepTally()).groups[problem] = group
+        return tallies
 
 
 @dataclass(slots=True)

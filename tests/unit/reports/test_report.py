@@ -61,6 +61,18 @@ def test_rates_are_means_over_problems():
     assert reward.values == [pytest.approx((1.0 + 0.0) / 2)]
 
 
+def test_sources_of_a_mixed_run_have_lines_of_their_own():
+    rows = [{"problem": "sums/1"}, {"problem": "sums/2", "reward": 0.0, **failed()}]
+    alone = chart_lines(tally_of(*rows), {})
+    assert not {"accepted_by_source", "reward_by_source"} & alone.keys()
+    rows += [{"problem": "code/1", "step": 2, "reward": 0.25, **failed()}]
+    mixed = chart_lines(tally_of(*rows), {})
+    shown = {line.label: (line.steps, line.values) for line in mixed["accepted_by_source"]}
+    assert shown == {"code": ([2], [0.0]), "sums": ([1], [0.5])}
+    assert [line.values for line in mixed["reward_by_source"]] == [[0.25], [0.5]]
+    assert mixed["accepted_by_source"][1].low == [0.0]
+
+
 def test_no_interval_from_one_problem():
     [line] = chart_lines(tally_of({}, failed()), {})["accepted"]
     assert (line.values, line.low, line.high) == ([0.5], [None], [None])
