@@ -102,6 +102,11 @@ def main() -> None:
     listening = socket.socket(fileno=int(sys.argv[1]))
     for name in filter(None, sys.argv[2].split(",")):
         importlib.import_module(name)
+    with contextlib.suppress(ImportError):
+        import setproctitle
+
+        # It finds the memory of the command line now; not in a forked process, whose environment is new.
+        setproctitle.setproctitle(setproctitle.getproctitle())
     gc.collect()
     gc.freeze()  # a collection in a forked process would write to, and so copy, all it shares
     while True:

@@ -6,9 +6,11 @@ import contextlib
 import os
 import re
 import signal
+import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -41,10 +43,10 @@ def train(config: DictConfig) -> None:
         SandboxError: the service that is to judge is not there; before Ray starts.
         TrainingError: a worker died, a weight sync failed, or the judge is out of order.
     """
-    check_grpo(config)
-    check_service(coding_of(config).sandbox)
     with forkserver.running() if _forks_workers(config) else contextlib.nullcontext() as python:
-        _train(config, python)
+        check_grpo(config)
+        check_service(coding_of(config).sandbox)
+        _train(plain(config), python)
 
 
 def _choose_loop(config: DictConfig) -> None:
@@ -57,29 +59,77 @@ def _choose_loop(config: DictConfig) -> None:
 
 
 def _forks_workers(config: DictConfig) -> bool:
-    """Whether all workers will be of a session that is started here, on this host alone.
+    """Return true if all workers will be of a session that is started here, on this host alone.
 
     Not with an accelerator: what is imported may touch the device, which was not tried.
     """
-    import ray
-
     elsewhere = config.ray_kwargs.ray_init.get("address") or os.environ.get("RAY_ADDRESS")
-    return config.trainer.device == "cpu" and not elsewhere and not ray.is_initialized()
+    return config.trainer.device == "cpu" and not elsewhere and not _in_session()
+
+
+def _in_session() -> bool:
+    """Return true in a Ray session that somebody else started, and ends."""
+    return "ray" in sys.modules and sys.modules["ray"].is_initialized()
 
 
 def _train(config: DictConfig, python: str | None) -> None:
-    import ray
+    """Train in a Ray session.
 
+    Args:
+        config: as `plain` gives it.
+        python: what workers are run with; None for this interpreter. Where they are forked, this process
+            never imports verl: Ray starts while the server imports it, and a first worker does the rest.
+    """
+    _choose_loop(config)
+    run = RunFolder(Path(config.coding.run_dir))
+    fatal = run.log_dir(len(run.attempts())) / FATAL
+    joined = _in_session()
+    if python is None:
+        _check_by_verl(config)
+        if not joined:
+            start_ray(config)
+    else:
+        _set_determinism(config)
+        _init_ray(config, _with_python(_asked_environment(config), python))
+
+    import ray
+    from ray.exceptions import RayError
+
+    try:
+        if python is None:
+            _run_trainer(config)
+        else:
+            in_worker: Any = ray.remote(num_cpus=0, max_retries=0)(_check_and_run)
+            ray.get(in_worker.remote(config))
+    except RayError as error:
+        traceback.clear_frames(error.__traceback__)  # they hold the run's actors, which would stay
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, ConfigError):
+            raise ConfigError(str(cause)) from error
+        raise TrainingError(_reason(fatal, error) + full_disk(run.path)) from error
+    finally:
+        if not joined:
+            ray.shutdown()
+
+
+def _check_and_run(config: DictConfig) -> None:
+    """Do what `_train` leaves to a worker of its session."""
+    _check_by_verl(config)
+    _run_trainer(config, {"env_vars": _environment(config)["env_vars"]})
+
+
+def _check_by_verl(config: DictConfig) -> None:
+    """Have verl check its configuration.
+
+    Raises:
+        ConfigError: verl refuses it, or lacks the CPU platform.
+    """
     check_cpu_plugin()
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
-    from ray.exceptions import RayError
-    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    config = plain(config)
-    _choose_loop(config)
     try:
         validate_config(
             config=config,
@@ -90,6 +140,17 @@ def _train(config: DictConfig, python: str | None) -> None:
         raise ConfigError(
             f"verl refuses the configuration: {' '.join(str(error).split())}"
         ) from error
+
+
+def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = None) -> None:
+    """Run verl's trainer to its end in the session that this process is in.
+
+    Args:
+        environment: Ray's runtime environment of the trainer and all that it starts; None for that of the
+            session.
+    """
+    import ray
+    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 
     runner: Any = TaskRunnerV1
     plain_runner = runner.__ray_metadata__.modified_class  # the class under @ray.remote
@@ -105,43 +166,56 @@ def _train(config: DictConfig, python: str | None) -> None:
             prepare_loggers(config)
             super().run(config)
 
-    run = RunFolder(Path(config.coding.run_dir))
-    fatal = run.log_dir(len(run.attempts())) / FATAL
-    joined = ray.is_initialized()  # a session that somebody else started, and ends
-    if not joined:
-        start_ray(config, python)
-    try:
-        run_ppo(config, task_runner_class=ray.remote(CodingTaskRunner))
-    except RayError as error:
-        traceback.clear_frames(error.__traceback__)  # they hold the run's actors, which would stay
-        raise TrainingError(_reason(fatal, error) + full_disk(run.path)) from error
-    finally:
-        if not joined:
-            ray.shutdown()
+    remote: Any = ray.remote(CodingTaskRunner)
+    run_ppo(config, remote.options(runtime_env=environment) if environment else remote)
 
 
 def start_ray(config: DictConfig, python: str | None = None) -> None:
-    """Start or join Ray as verl would, but keep this process's own answer to SIGTERM: Ray sets its own.
+    """Start or join Ray as verl would.
 
     Args:
         config: as `plain` gives it.
         python: what workers are run with (`forkserver.running`); None for this interpreter.
     """
-    import ray
+    _init_ray(config, _with_python(_environment(config), python))
+
+
+def _with_python(environment: Mapping[str, Any], python: str | None) -> dict[str, Any]:
+    """Return an environment whose workers are run with `python`, if it does not say with what."""
+    return {**environment, "py_executable": environment.get("py_executable") or python}
+
+
+def _environment(config: DictConfig) -> dict[str, Any]:
+    """Return the runtime environment that verl has Ray's workers in, with what the user asks for."""
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
-    rollout = config.actor_rollout_ref.rollout
-    if rollout.full_determinism:  # must be known before Ray starts its workers
-        os.environ["VERL_FULL_DETERMINISM"] = "1"
-        os.environ["PYTHONHASHSEED"] = str(rollout.seed)
+    _set_determinism(config)  # which verl passes on
     environment = OmegaConf.create(get_ppo_ray_runtime_env(config))
     environment.setdefault("env_vars", {})["TRANSFER_QUEUE_ENABLE"] = "1"
+    merged = OmegaConf.merge(environment, _asked_environment(config))
+    return cast("dict[str, Any]", OmegaConf.to_container(merged))
+
+
+def _asked_environment(config: DictConfig) -> dict[str, Any]:
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
-    environment = OmegaConf.merge(environment, options.get("runtime_env") or {})
-    if OmegaConf.select(environment, "py_executable") is None:
-        environment.py_executable = python
+    return options.get("runtime_env") or {}
+
+
+def _set_determinism(config: DictConfig) -> None:
+    """Set what a run with `full_determinism` has in its environment before Ray starts its workers."""
+    rollout = config.actor_rollout_ref.rollout
+    if rollout.full_determinism:
+        os.environ["VERL_FULL_DETERMINISM"] = "1"
+        os.environ["PYTHONHASHSEED"] = str(rollout.seed)
+
+
+def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
+    """Start or join Ray, but keep this process's own answer to SIGTERM: Ray sets its own."""
+    import ray
+
+    options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     handler = signal.getsignal(signal.SIGTERM)
-    ray.init(**options | {"runtime_env": OmegaConf.to_container(environment)})
+    ray.init(**options | {"runtime_env": dict(environment)})
     signal.signal(signal.SIGTERM, handler)
 
 
