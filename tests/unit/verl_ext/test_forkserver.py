@@ -54,7 +54,7 @@ def started(python: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def said(process: subprocess.Popen[str]) -> dict[str, object]:
+def said(process: subprocess.Popen[str]) -> Any:
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
 
