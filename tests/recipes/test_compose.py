@@ -9,6 +9,7 @@ from coding_model_project.configs.reference import presets
 from coding_model_project.configs.typed import coding_of, evaluation_settings
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import GREEDY
+from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
 
 pytestmark = pytest.mark.slow
@@ -26,6 +27,18 @@ def test_composes_and_resolves(recipe, hardware):
     bare = hardware == "cpu" and recipe != "harbor"
     assert resolved["coding"]["prompt"] == ("bare" if bare else "fenced")
     assert resolved["data"]["train_files"].startswith(resolved["coding"]["data_dir"])
+
+
+def test_code_golf_on_harbor_tasks_composes_for_several_nodes():
+    config = composed("grpo", "hardware=gpu_multi", "experiment=golf", "coding.dataset=tinygolf")
+    check_values(config)
+    gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    rollout = config.actor_rollout_ref.rollout
+    assert config.data.train_batch_size * rollout.n % gpus == 0
+    assert gpus % rollout.tensor_model_parallel_size == 0
+    assert config.actor_rollout_ref.model.path == "Qwen/Qwen3-8B"
+    assert config.data.apply_chat_template_kwargs == {"enable_thinking": False}
+    assert config.coding.reward.shaping.length_weight > 0
 
 
 @pytest.mark.parametrize("hardware", PROFILES)
@@ -205,9 +218,13 @@ def test_presets_are_not_for_sft():
 
 
 @pytest.mark.verl
-@pytest.mark.parametrize("hardware", PROFILES)
 @pytest.mark.parametrize(
-    ("recipe", "preset"), [*(("grpo", preset) for preset in PRESETS), ("repair", "none")]
+    ("hardware", "recipe", "preset"),
+    [
+        *((hardware, "grpo", preset) for hardware in PROFILES for preset in PRESETS),
+        *((hardware, "repair", "none") for hardware in PROFILES),
+        ("gpu_multi", "grpo", "golf"),
+    ],
 )
 def test_verl_validates(hardware, recipe, preset, cpu_platform):
     from verl.trainer.config import AlgoConfig
