@@ -39,7 +39,7 @@ def train(config: DictConfig) -> None:
     """Train until `ppo_trainer.total_training_steps`, resuming from the last checkpoint if there is one.
 
     Raises:
-        ConfigError: batches that do not work out, or verl refuses the configuration; before Ray starts.
+        ConfigError: batches that do not work out, before Ray starts; or verl refuses the configuration.
         SandboxError: the service that is to judge is not there; before Ray starts.
         TrainingError: a worker died, a weight sync failed, or the judge is out of order.
     """
