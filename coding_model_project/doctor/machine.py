@@ -22,7 +22,7 @@ from coding_model_project.runs import provenance
 from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.tiers import strongest, why_not
 
-MEMORY_GB = {"cpu": 9, "gpu_1x": 48, "gpu_8x": 200}
+MEMORY_GB = {"cpu": 9, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
 """GiB that GRPO's hardware profiles need free, their coding.min_memory_gb (a test compares)."""
 
 OBJECT_STORE_MB = 500

@@ -61,7 +61,18 @@ def packages() -> list[Finding]:
     if not can_train():
         found = "not installed; judging, data and evaluation need none of it"
         return [problem("training", found, how_to_install(gpu=kind() == "gpu"))]
-    return [_package(name, pinned) for name, pinned in PINNED[kind()].items()]
+    found = [_package(name, pinned) for name, pinned in PINNED[kind()].items()]
+    return [*found, _flash_attn()] if kind() == "gpu" else found
+
+
+def _flash_attn() -> Finding:
+    if built := version("flash-attn"):
+        return ok("flash-attn", built)
+    remedy = (
+        "build it as requirements/gpu.txt says, or train with "
+        "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"
+    )
+    return warning("flash-attn", "not installed; verl trains with it by default", remedy)
 
 
 def _package(name: str, pinned: str) -> Finding:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from coding_model_project.runs import provenance
+
 CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
@@ -37,7 +39,7 @@ _OTHER_ENGINES = ("torchtitan", "veomni", "automodel", "mindspeed", "megatron")
 def count_gpus() -> int:
     """GPUs the NVIDIA driver shows on this host, without importing torch."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    devices = len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    devices = len(provenance.gpus())
     if visible is None:
         return devices
     return min(devices, len([d for d in visible.split(",") if d.strip() not in ("", "-1")]))

@@ -66,11 +66,17 @@ def hardware() -> dict[str, Any]:
     }
 
 
-def gpus() -> list[str]:
-    """Names of the NVIDIA GPUs the driver shows, without importing torch."""
-    files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+def gpus(
+    driver: Path = Path("/proc/driver/nvidia/gpus"), devices: Path = Path("/dev")
+) -> list[str]:
+    """Return the names of this host's NVIDIA GPUs, without importing torch.
+
+    Where a container's runtime shows no `driver`, each device file stands for a GPU without a name.
+    """
+    files = sorted(driver.glob("*/information"))
     lines = [line for file in files for line in file.read_text().splitlines()]
-    return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+    return names or ["NVIDIA GPU"] * len(list(devices.glob("nvidia[0-9]*")))
 
 
 @functools.cache

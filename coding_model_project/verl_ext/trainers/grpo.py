@@ -19,6 +19,7 @@ from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.grading.judge import check_service
 from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.checks import check_grpo
+from coding_model_project.launch.checks.machine_checks import check_attention, check_cpus
 from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.launch.device import log_into
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
@@ -39,12 +40,15 @@ def train(config: DictConfig) -> None:
     """Train until `ppo_trainer.total_training_steps`, resuming from the last checkpoint if there is one.
 
     Raises:
-        ConfigError: batches that do not work out, before Ray starts; or verl refuses the configuration.
+        ConfigError: batches that do not work out, or a machine that cannot run it, before Ray starts; or
+            verl refuses the configuration.
         SandboxError: the service that is to judge is not there; before Ray starts.
         TrainingError: a worker died, a weight sync failed, or the judge is out of order.
     """
     with forkserver.running() if _forks_workers(config) else contextlib.nullcontext() as python:
         check_grpo(config)
+        check_cpus(config)
+        check_attention(config, "actor_rollout_ref.model")
         check_service(coding_of(config).sandbox)
         _train(plain(config), python)
 
