@@ -1,0 +1,133 @@
+"""Evaluations as a model card's results: the `model-index` block that the Hugging Face hub reads.
+
+The fields are those of huggingface.co/docs/hub/model-cards: a task, a data set, and its metrics. The
+interval, the number of samples and what could not be judged stand in a metric's `args`, which are free.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from coding_model_project.data.loaders import find
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.evaluation.results import METRICS, Evaluation, read_evaluation
+
+TASK = "text-generation"
+
+
+def model_index(runs: Sequence[Path], name: str | None = None) -> dict[str, Any]:
+    """Return the `model-index` of a model's evaluations.
+
+    Evaluations of one data set by one protocol are its seeds: the value is their mean, and `args` has
+    their standard deviation in the place of an interval.
+
+    Args:
+        name: of the model; by default the last part of the evaluated model's.
+
+    Raises:
+        ConfigError: the runs are of several models and no name is given, or two have the same seed.
+        DataError: a run is no finished evaluation.
+    """
+    from huggingface_hub import EvalResult, ModelCardData
+
+    read = [(read_evaluation(run), _metrics(run)) for run in runs]
+    models = sorted({evaluation.model for evaluation, _ in read})
+    if name is None and len(models) > 1:
+        raise ConfigError(
+            f"eval export: the runs are of several models ({', '.join(models)}): --name MODEL"
+        )
+    results = [
+        EvalResult(
+            task_type=TASK,
+            dataset_type=_hub(dataset) or dataset,
+            dataset_name=dataset,
+            dataset_args=_data(seeds[0][0], dataset),
+            metric_type=f"pass@{k}",
+            metric_value=round(100 * fmean(_values(seeds, k)), 2),
+            metric_name=f"pass@{k}, %",
+            metric_args=_how(seeds, k),
+        )
+        for dataset, seeds in _by_set(read)
+        for k in sorted(seeds[0][1]["pass@k"], key=int)
+    ]
+    shown = name or Path(models[0]).name
+    card = ModelCardData(model_name=shown, eval_results=results)
+    return {"model-index": card.to_dict()["model-index"]}
+
+
+Seed = tuple[Evaluation, Mapping[str, Any]]
+"""An evaluation, and its metrics of one data set."""
+
+
+def _by_set(
+    read: Sequence[tuple[Evaluation, Mapping[str, Any]]],
+) -> list[tuple[str, list[Seed]]]:
+    groups: dict[tuple[str, str, str], list[Seed]] = {}
+    for evaluation, metrics in read:
+        for dataset, measured in metrics.items():
+            version = _data(evaluation, dataset).get("version", "")
+            seeds = groups.setdefault((dataset, version, evaluation.protocol_hash), [])
+            if any(other.seed == evaluation.seed for other, _ in seeds):
+                raise ConfigError(
+                    f"eval export: {dataset} with seed {evaluation.seed} is there twice; give one of "
+                    f"{seeds[0][0].path}, {evaluation.path}"
+                )
+            seeds.append((evaluation, measured))
+    return [(dataset, seeds) for (dataset, _, _), seeds in groups.items()]
+
+
+def _metrics(run: Path) -> Mapping[str, Any]:
+    try:
+        return json.loads((run / METRICS).read_text())
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{run}: the evaluation is not finished; the same command goes on with it"
+        ) from error
+    except ValueError as error:
+        raise DataError(f"{run / METRICS}: damaged ({error})") from error
+
+
+def _hub(dataset: str) -> str | None:
+    """The repository that a data set is published in, if it is a known one."""
+    found = find(dataset)
+    return found[0].published.hub if found else None
+
+
+def _data(evaluation: Evaluation, dataset: str) -> dict[str, Any]:
+    data: Any = evaluation.settings["data"]
+    kept = ("version", "origin", "problems", "set_aside")
+    return {key: data[dataset][key] for key in kept if key in data[dataset]}
+
+
+def _values(seeds: Sequence[Seed], k: str) -> list[float]:
+    return [measured["pass@k"][k]["value"] for _, measured in seeds]
+
+
+def _how(seeds: Sequence[Seed], k: str) -> dict[str, Any]:
+    """How sure a value is, and what it was measured by. Shares are in percent, as the value is."""
+    evaluation, measured = seeds[0]
+    values = _values(seeds, k)
+    if len(seeds) > 1:
+        sure: dict[str, Any] = {
+            "seeds": sorted(evaluation.seed for evaluation, _ in seeds),
+            "std": round(100 * stdev(values), 2),
+        }
+    else:
+        one = measured["pass@k"][k]
+        sure = {"seeds": [evaluation.seed]}
+        if one["low"] is not None:
+            bounds = [round(100 * one["low"], 2), round(100 * one["high"], 2)]
+            sure["interval"] = "95% bootstrap over problems"
+            sure["low"], sure["high"] = bounds
+    return {
+        **sure,
+        "samples": sum(of["samples"] for _, of in seeds),
+        "could_not_be_judged": sum(of["ungradable"] for _, of in seeds),
+        "protocol": evaluation.protocol,
+        "protocol_hash": evaluation.protocol_hash,
+        "grader_version": evaluation.settings.get("grader_version"),
+    }
