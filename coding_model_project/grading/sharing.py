@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 
 from coding_model_project.types import Asserts, Call, Isolation, Plain, Test, TestInput
 
@@ -44,23 +45,38 @@ def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
 
 
 class _Given:
-    """All values that a process was given, at every depth, and the words they are written in."""
+    """All values that a process was given, at every depth, and the words they are written in.
+
+    An answer is looked up word by word and leaf by leaf until one was never given. Only what was given
+    whole, in whatever order, is searched for: marking takes time in proportion to the inputs.
+    """
 
     def __init__(self) -> None:
         self._values: set[object] = set()
-        self._texts: list[str | bytes] = []
-        self._in_words: list[str] = []
+        self._leaves: set[object] = set()
+        self._texts = _Texts()
+        self._bytes: list[bytes] = []
+        self._words: set[str] = set()
+        self._neighbours: set[tuple[str, str]] = set()
+        self._in_words = _Texts()
         self._characters = 0
 
     def add(self, given: Plain) -> None:
         for value in _inner_values(given):
-            if isinstance(value, str | bytes):
-                self._texts.append(value)
+            if not isinstance(value, _CONTAINERS):
+                self._leaves.add(value)
+            if isinstance(value, str):
+                self._texts.add(value)
+            elif isinstance(value, bytes):
+                self._bytes.append(value)
             else:
                 self._values.add(_key(value))
-        words = f" {' '.join(_words(given))} "
-        self._in_words.append(words)
-        self._characters += len(words)
+        words = list(_words(given))
+        self._words.update(words)
+        self._neighbours.update(pairwise(words))
+        in_words = f" {' '.join(words)} "
+        self._in_words.add(in_words)
+        self._characters += len(in_words)
 
     def holds(self, expected: Plain, is_guessed: Callable[[Plain], bool]) -> bool:
         """Return true if an answer is among them and not easily guessed, or if they are too many.
@@ -71,13 +87,57 @@ class _Given:
             return True
         if is_guessed(expected):
             return False
-        words = " ".join(_words(expected))
-        if not is_guessed(words) and any(f" {words} " in one for one in self._in_words):
+        if self._holds_words(expected, is_guessed):
             return True
-        if isinstance(expected, str | bytes):
-            part = expected.strip()
-            return any(type(one) is type(part) and part in one for one in self._texts)  # type: ignore[operator]
-        return _key(expected) in self._values
+        if isinstance(expected, str):
+            return expected.strip() in self._texts
+        if isinstance(expected, bytes):
+            return any(expected.strip() in one for one in self._bytes)
+        inside = (one for one in _inner_values(expected) if not isinstance(one, _CONTAINERS))
+        return all(leaf in self._leaves for leaf in inside) and _key(expected) in self._values
+
+    def _holds_words(self, expected: Plain, is_guessed: Callable[[Plain], bool]) -> bool:
+        words: list[str] = []
+        for word in _words(expected):
+            if word not in self._words or (words and (words[-1], word) not in self._neighbours):
+                return False
+            words.append(word)
+        text = " ".join(words)
+        return not is_guessed(text) and f" {text} " in self._in_words
+
+
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+_BETWEEN = "\0"
+_GRAM = 3
+
+
+class _Texts:
+    """Texts that are searched as one, after a look at the shortest parts of all of them.
+
+    Joined pieces double in length, so that a text is copied few times.
+    """
+
+    def __init__(self) -> None:
+        self._all: set[str] = set()
+        self._joined: list[str] = []
+        self._parts: set[str] = set()
+
+    def add(self, text: str) -> None:
+        if text in self._all:
+            return
+        self._all.add(text)
+        self._parts.update(text[at : at + _GRAM] for at in range(len(text) - _GRAM + 1))
+        self._joined.append(text)
+        while len(self._joined) > 1 and len(self._joined[-2]) <= len(self._joined[-1]):
+            last = self._joined.pop()
+            self._joined[-1] += _BETWEEN + last
+
+    def __contains__(self, part: str) -> bool:
+        """Return true if a text holds the part."""
+        if any(part[at : at + _GRAM] not in self._parts for at in range(len(part) - _GRAM + 1)):
+            return False
+        among = self._all if _BETWEEN in part else self._joined
+        return any(part in one for one in among)
 
 
 def _inner_values(value: Plain) -> Iterator[Plain]:
@@ -103,7 +163,7 @@ def _words(value: Plain) -> Iterator[str]:
         match one:
             case str() | bytes():
                 text = one if isinstance(one, str) else one.decode("latin-1")
-                yield from map(_word, _WORD.findall(text))
+                yield from (_word(found[0]) for found in _WORD.finditer(text))
             case int():
                 few = one.bit_length() <= _DECIMAL_BITS
                 yield str(int(one)) if few else hex(one)
