@@ -194,7 +194,8 @@ class Problem:
     tests: tuple[Test, ...]
     limits: Limits = field(default_factory=Limits)
     comparison: str = "tokens"
-    """The rule for standard output (`grading.compare`), or "checker". Values of calls compare as data."""
+    """The rule for standard output (`grading.compare`), or "checker", or one for values of calls
+    (`grading.value_rules`), which else compare as data."""
     atol: float = 1e-6
     """Absolute tolerance of floats, in tokens of standard output and in values of calls."""
     rtol: float = 1e-6
@@ -215,6 +216,9 @@ class Problem:
     """The final answer of a maths problem, which has no tests."""
     instructions: tuple[Instruction, ...] = ()
     """The rules of an instruction-following problem, which has no tests."""
+    base_tests: int | None = None
+    """The number of hidden tests, from the first, that have a score of their own beside that of all:
+    EvalPlus extends a benchmark's own tests, and reports both."""
 
     @classmethod
     def simple(
@@ -353,6 +357,8 @@ class Verdict:
     judge_s: float = 0.0
     """Wall seconds of judging; 0 for a cached verdict."""
     cached: bool = False
+    base_tests: int | None = None
+    """As of `Problem`."""
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; its trial is the one result."""
 
@@ -371,6 +377,15 @@ class Verdict:
             and len(self.results) == self.n_tests > 0
             and all(result.error is None for result in self.results)
         )
+
+    @property
+    def base_passed(self) -> bool | None:
+        """True if the first `base_tests` tests ran and passed; None for a problem that has none."""
+        if self.base_tests is None:
+            return None
+        first = self.results[: self.base_tests]
+        complete = self.code is not None and len(first) == self.base_tests
+        return complete and all(result.error is None for result in first)
 
     @property
     def pass_fraction(self) -> float:

@@ -30,6 +30,7 @@ class Role(StrEnum):
 TEST_ONLY = frozenset(
     {
         "humaneval",
+        "mbpp_plus",
         "livecodebench",
         "math500",
         "ifeval",
@@ -77,6 +78,8 @@ EVALUATION_SETS = (
     "humaneval",
     "mbpp_reg",
     "mbpp_test",
+    "humaneval_plus",
+    "mbpp_plus",
     "codecontests_valid",
     "codecontests_test",
     "livecodebench",

@@ -106,7 +106,16 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         task=_optional(row, "task", str, "a folder", _EXAMPLES[GradedBy.harbor]),
         answer=_answer(row),
         instructions=_instructions(row.get("instructions", ())),
+        base_tests=_base_tests(row),
     )
+
+
+def _base_tests(row: Mapping[str, Any]) -> int | None:
+    right = '"base_tests": 3'
+    value = _optional(row, "base_tests", int, "a whole number or null", right)
+    if value is not None and value < 1:
+        fail(f"field 'base_tests': {value}", f"expected a number of at least 1; write {right}")
+    return value
 
 
 def missing_field(

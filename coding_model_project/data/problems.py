@@ -8,7 +8,7 @@
      "isolation": "per_test",
      "entry_point": "solve", "language": "python",
      "checker": {"source": "…", "language": "python", "protocol": "testlib"},
-     "difficulty": 2, "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"]}
+     "difficulty": 2, "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"], "base_tests": 1}
     {"id": "tasks/17", "split": "train", "statement": "…", "grader": "harbor", "task": "tasks/17"}
     {"id": "sums/1", "split": "train", "statement": "…", "grader": "math", "answer": "42"}
     {"id": "rules/1", "split": "train", "statement": "…", "grader": "instructions",
@@ -119,6 +119,7 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         "tags": problem.tags,
         "gold": problem.gold,
         "bad": problem.bad,
+        **({} if problem.base_tests is None else {"base_tests": problem.base_tests}),
         **_judged_by_to_json(problem),
     }
 

@@ -35,6 +35,10 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
             f"{found['judge_s']['total']:,.1f}",
             *((_reasoning(found.get("reasoning")),) if reasons else ()),
         )
+    for name, found in metrics.items():
+        if base := found.get("base"):
+            rates = (rate_text(base.get(str(k))) for k in shown)
+            table.add_row(f"{name}, its own tests only", *rates)
     errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]
     return "\n".join([table_text(table), *errors])
 

@@ -123,6 +123,7 @@ def _digest(problem: Problem) -> bytes:
         tests,
         problem.task,
         problem.answer,
+        problem.base_tests,
         [(one.kind, dict(one.arguments)) for one in problem.instructions],
     ]
     return hashlib.sha256(codec.dumps(content)).digest()

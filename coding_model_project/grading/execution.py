@@ -10,10 +10,11 @@ from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading import checker
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
-from coding_model_project.grading.compare import Tolerance, output_rule, same_output, same_value
+from coding_model_project.grading.compare import Tolerance, output_rule, same_output
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.sharing import inputs_of
+from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,
@@ -110,6 +111,7 @@ class ExecutionGrader:
             grader_version=GRADER_VERSION,
             isolation=problem.isolation,
             public=self._public,
+            base_tests=None if self._public else problem.base_tests,
             judge_s=judge_s,
         )
 
@@ -207,8 +209,9 @@ def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestR
                 str(test.expected), execution.stdout, problem.comparison, tolerance
             )
             got: object = execution.stdout
-        case Call():
-            right = same_value(test.expected, execution.value, tolerance)
+        case Call(args=args):
+            accepts = value_rule(problem.comparison)
+            right = accepts(args, test.expected, execution.value, tolerance)
             got = execution.value
         case Asserts():  # only the tests' own word, in full, is a pass: else the line that failed
             right, got = execution.value is True, execution.value
@@ -232,7 +235,8 @@ def _rule(test: Test, problem: Problem) -> str:
         case Stdin():
             return Tolerance.of(problem).named("tokens")
         case Call():
-            return Tolerance.of(problem).named("value")
+            rule = problem.comparison if problem.comparison in VALUE_RULES else "value"
+            return Tolerance.of(problem).named(rule)
         case Asserts():
             return "asserts"
 
@@ -246,7 +250,7 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
     tests = problem.public_tests if public else problem.hidden_tests
     if not tests:
         raise DataError(f"problem {problem.id} has no {'public' if public else 'hidden'} tests")
-    if problem.comparison != checker.CHECKER:
+    if problem.comparison != checker.CHECKER and problem.comparison not in VALUE_RULES:
         output_rule(problem.comparison)
     if (problem.comparison == checker.CHECKER) is (problem.checker is None):
         raise DataError(
@@ -254,6 +258,11 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
             f"{'without' if problem.checker is None else 'with'} one and {problem.comparison!r}"
         )
     for number, test in enumerate(tests):
+        if problem.comparison in VALUE_RULES and not isinstance(test.input, Call):
+            raise DataError(
+                f"problem {problem.id}, test {number}: comparison={problem.comparison!r}: compares "
+                "values of calls, and this test calls nothing"
+            )
         if problem.checker is not None and not isinstance(test.input, Stdin):
             raise DataError(f"problem {problem.id}, test {number}: a checker judges outputs only")
         if isinstance(test.input, Stdin) and not isinstance(test.expected, str):

@@ -18,6 +18,7 @@ from coding_model_project.data.loaders import (
     codecontests_plus,
     codeforces,
     deepcoder,
+    evalplus,
     humaneval,
     instructions,
     kodcode,
@@ -95,6 +96,7 @@ LOADERS: dict[str, Loader] = {
     "eurus": verl_rows.LOADER,
     "gsm8k": maths.GSM8K,
     "humaneval": humaneval.LOADER,
+    "humaneval_plus": evalplus.HUMANEVAL_PLUS,
     "if_multi": instructions.IF_MULTI,
     "ifbench": instructions.IFBENCH,
     "ifeval": instructions.IFEVAL,
@@ -104,6 +106,7 @@ LOADERS: dict[str, Loader] = {
     "math": maths.MATH_LIGHTEVAL,
     "math500": maths.MATH_500,
     "mbpp": mbpp.FULL,
+    "mbpp_plus": evalplus.MBPP_PLUS,
     "mbpp_reg": mbpp.REGRESSION,
     "mbpp_sanitized": mbpp.SANITIZED,
     "synthetic_1": synthetic_1.LOADER,
@@ -239,5 +242,7 @@ def _capped(problem: Problem, max_tests: int) -> Problem:
     hidden = problem.hidden_tests
     if len(hidden) <= max_tests:
         return problem
-    kept: tuple[Test, ...] = tuple(hidden[i * len(hidden) // max_tests] for i in range(max_tests))
-    return replace(problem, tests=(*problem.public_tests, *kept))
+    numbers = [i * len(hidden) // max_tests for i in range(max_tests)]
+    kept: tuple[Test, ...] = tuple(hidden[number] for number in numbers)
+    base = problem.base_tests and sum(number < problem.base_tests for number in numbers)
+    return replace(problem, tests=(*problem.public_tests, *kept), base_tests=base or None)

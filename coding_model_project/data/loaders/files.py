@@ -6,6 +6,7 @@ import glob
 import gzip
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -57,9 +58,12 @@ def _json_lines(path: Path) -> Iterator[Located]:
         raise DataError(f"{path}:{number + 1}: the gzip file is damaged or cut: {error}") from error
 
 
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+
+
 def _parse(line: bytes, where: str) -> dict[str, object]:
     try:
-        row = orjson.loads(line)
+        row = _lenient(line, where) if _LONG_NUMBER.search(line) else orjson.loads(line)
     except ValueError:
         row = _lenient(line, where)
     if not isinstance(row, dict):
@@ -68,7 +72,8 @@ def _parse(line: bytes, where: str) -> dict[str, object]:
 
 
 def _lenient(line: bytes, where: str) -> object:
-    """As Python's own reader: it takes NaN and integers beyond 64 bits, which orjson refuses."""
+    """As Python's own reader: it takes NaN, which orjson refuses, and integers beyond 64 bits, which
+    orjson makes floats of."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:

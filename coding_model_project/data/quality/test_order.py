@@ -119,4 +119,5 @@ def _ordered(problem: Problem, order: TestOrder | None) -> Problem:
         raise ConfigError(
             f"--tests: {problem.id} has other tests than those the order was made for; make it again"
         )
-    return replace(problem, tests=(*problem.public_tests, *(hidden[n] for n in order.tests)))
+    tests = (*problem.public_tests, *(hidden[n] for n in order.tests))
+    return replace(problem, tests=tests, base_tests=None)  # the base tests are no longer the first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from coding_model_project.evaluation.results import Metrics, Result
@@ -22,6 +23,8 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         problems, samples, graded, ungradable, refused: counts (refused: prompts too long for the
         model, part of ungradable); problems_ungradable: those without any graded sample, which are
         part of no rate; pass@k: by k, a rate as `_rate` has it, unbiased, problems resampled;
+        base: the same pass@k by the benchmark's own tests alone (`Problem.base_tests`), absent where no
+        problem has such;
         pass_ratio: the same of the mean share of hidden tests passed, null where judging stopped
         early; accepted and errors: shares of graded samples, which sum to 1; truncated,
         truncated_share; truncated_in_reasoning: of the truncated, those without the beginning of an
@@ -49,6 +52,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "refused": sum((result.ungradable or "").startswith("PromptError") for result in results),
         "problems_ungradable": len(problems) - len(groups),
         "pass@k": {str(k): rate for k in ks if (rate := _pass_rate(groups, k)) is not None},
+        **_base(groups, ks),
         "pass_ratio": _pass_ratio(groups),
         "accepted": sum(bool(result.passed) for result in graded) / total,
         "errors": {str(group): errors[str(group)] / total for group in ERROR_GROUPS},
@@ -107,6 +111,18 @@ def _pass_rate(groups: Sequence[Sequence[Result]], k: int) -> dict[str, float] |
         if len(group) >= k
     ]
     return _rate(rates) if rates else None
+
+
+def _base(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
+    """The rates by the tests that `Problem.base_tests` counts; nothing where no problem does."""
+    by_base = [
+        [replace(one, passed=one.verdict["base_passed"]) for one in group]
+        for group in groups
+        if all("base_passed" in one.verdict for one in group)
+    ]
+    if not by_base:
+        return {}
+    return {"base": {str(k): rate for k in ks if (rate := _pass_rate(by_base, k)) is not None}}
 
 
 def _pass_ratio(groups: Sequence[Sequence[Result]]) -> dict[str, float] | None:

@@ -63,5 +63,5 @@ def test_every_set_says_what_it_is(entry):
     assert entry.tests
     assert entry.roles
     assert entry.licence
-    assert entry.hub or entry.status in (catalogue.GENERATED, catalogue.BY_PATH)
+    assert entry.hub or entry.files or entry.status in (catalogue.GENERATED, catalogue.BY_PATH)
     assert "|" not in entry.uses + entry.tests + entry.licence

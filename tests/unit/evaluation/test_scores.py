@@ -4,6 +4,7 @@ import pytest
 
 from coding_model_project.evaluation.results import Result
 from coding_model_project.evaluation.statistics.scores import dataset_metrics
+from coding_model_project.evaluation.tables import metrics_table
 
 
 def result(problem, sample, passed, **changes):
@@ -86,3 +87,18 @@ def test_nothing_accepted_and_nothing_graded():
     ungraded = dataset_metrics([result("a", 0, None)], ks=(1,))
     assert ungraded["pass@k"] == {}
     assert ungraded["budget"] is None
+
+
+def test_a_benchmark_with_further_tests_has_the_score_of_its_own_beside():
+    verdicts = [(True, True), (False, True), (False, False), (False, True)]
+    results = [
+        result(f"p{n}", 0, passed, verdict={"base_passed": base})
+        for n, (passed, base) in enumerate(verdicts)
+    ]
+    found = dataset_metrics(results, ks=(1,))
+    assert (found["pass@k"]["1"]["value"], found["base"]["1"]["value"]) == (0.25, 0.75)
+    (line,) = (
+        one for one in metrics_table({"plus": found}, (1,)).splitlines() if "own tests" in one
+    )
+    assert "75.0%" in line
+    assert "base" not in dataset_metrics([result("p", 0, True)], ks=(1,))

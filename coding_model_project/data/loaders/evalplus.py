@@ -1,0 +1,128 @@
+"""HumanEval+ and MBPP+: EvalPlus's inputs for the two benchmarks. Test only.
+
+A row has inputs and a solution, no outputs: the expected values are what the solution returns
+(`evalplus_expected`). The first tests are the benchmark's own (`Problem.base_tests`), and values compare
+as EvalPlus compares them (`grading.value_rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from coding_model_project.data.loaders.base import (
+    Part,
+    Place,
+    Published,
+    Row,
+    SetAside,
+    ToProblem,
+    Trail,
+    Unusable,
+    number,
+    text,
+)
+from coding_model_project.data.loaders.evalplus_arguments import typed
+from coding_model_project.data.loaders.evalplus_expected import NOT_NONE, with_expected
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.types import Call, Limits, Plain, Problem, Test
+
+LIMITS = Limits(cpu_s=10.0, wall_s=30.0, memory_mb=2048, output_kb=16_384)
+
+_COMPARISONS = {
+    "HumanEval/32": "evalplus_root",
+    "Mbpp/164": "evalplus_any_value",
+    "Mbpp/295": "evalplus_or_zero",
+    "Mbpp/558": "evalplus_digits",
+    "Mbpp/581": "evalplus_pyramid",
+    **{f"Mbpp/{n}": "evalplus_set" for n in (2, 7, 111, 140, 232, 249, 579, 769)},
+}
+"""Of tasks with several right values; see `grading.value_rules`."""
+
+_NOT_NONE = {"check_str", "text_match_three", "text_starta_endb"}
+"""Functions of MBPP+ that may return a match where the author's does: it is no data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalPlusLoader:
+    """See `base.Loader`. Runs the solutions that no cached expected values belong to, in the sandbox."""
+
+    table: TableLoader
+
+    @property
+    def published(self) -> Published:
+        return self.table.published
+
+    def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
+        """See `base.Loader.items`.
+
+        Raises:
+            SandboxError: the sandbox that runs the solutions failed.
+        """
+        part = self.published.parts[0]
+        items = self.table.items(place, trail)
+        return with_expected(self.published.name, items, trail, part.n_rows or 0)
+
+
+def _humaneval(row: Row, _part: Part, _index: int) -> Problem:
+    return _problem("humaneval_plus", row, _inputs(row, "base_input"), _inputs(row, "plus_input"))
+
+
+def _mbpp(row: Row, _part: Part, _index: int) -> Problem:
+    task, function = text(row, "task_id"), text(row, "entry_point")
+    base, plus = (
+        typed(task, text(row, "assertion"), function, _inputs(row, side))
+        for side in ("base_input", "plus_input")
+    )
+    return _problem("mbpp_plus", row, base, plus)
+
+
+def _problem(source: str, row: Row, base: list[list[Plain]], plus: list[list[Plain]]) -> Problem:
+    task, function = text(row, "task_id"), text(row, "entry_point")
+    prompt = text(row, "prompt")
+    comparison = _COMPARISONS.get(task, "evalplus")
+    if source == "mbpp_plus" and function in _NOT_NONE:
+        comparison = NOT_NONE
+    return Problem(
+        id=f"{source}/{task.split('/')[-1]}",
+        split="test",
+        statement=prompt,
+        tests=tuple(Test(Call(function, tuple(args))) for args in (*base, *plus)),
+        base_tests=len(base),
+        limits=LIMITS,
+        comparison=comparison,
+        atol=number(row, "atol") or 0.0,
+        rtol=1e-7,
+        entry_point=function,
+        gold=(prompt + text(row, "canonical_solution"),),
+    )
+
+
+def _inputs(row: Mapping[str, object], field: str) -> list[list[Plain]]:
+    value = row.get(field)
+    if value == {}:  # MBPP 793 has no further inputs
+        return []
+    if not isinstance(value, list) or not all(isinstance(args, list) for args in value):
+        raise Unusable(f"field '{field}' is not a list of lists of arguments")
+    return value
+
+
+def _loader(
+    name: str, files: tuple[str, ...], n_rows: int, to_problem: ToProblem
+) -> EvalPlusLoader:
+    shared = ("task_id", "prompt", "entry_point", "canonical_solution")
+    own = ("assertion",) if name == "mbpp_plus" else ()
+    published = Published(
+        name=name,
+        licence="Apache-2.0",
+        fields=(*shared, *own, "base_input", "plus_input", "atol"),
+        parts=(Part(split="test", files=files, n_rows=n_rows),),
+        tests="calls",
+    )
+    return EvalPlusLoader(table=TableLoader(published=published, to_problem=to_problem))
+
+
+HUMANEVAL_PLUS = _loader(
+    "humaneval_plus", ("HumanEvalPlus.jsonl.gz", "HumanEvalPlus*.jsonl*"), 164, _humaneval
+)
+MBPP_PLUS = _loader("mbpp_plus", ("MbppPlus.jsonl.gz", "MbppPlus*.jsonl*"), 378, _mbpp)

@@ -1,0 +1,117 @@
+"""Arguments of MBPP+ with the types that JSON lacks: tuples, sets, complex numbers.
+
+A row's assertions call the function with arguments as its authors wrote them. A list of a row's input
+that stands where all assertions have a tuple is a tuple, at every depth; the same for sets, and for
+numbers that are kept as text. So all but nine of the 378 tasks get the types that EvalPlus gives them
+(`mbpp_deserialize_inputs` of evalplus 0.3.1); the nine have an example of their own here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from coding_model_project.data.loaders.base import Unusable
+from coding_model_project.types import Plain
+
+_AT_ANY_DEPTH: Any = reduce(lambda inner, _: (inner,), range(50), (0,))
+
+_EXAMPLES: dict[str, list[Any]] = {
+    "Mbpp/98": [[0]],
+    "Mbpp/104": [[[""]]],
+    "Mbpp/124": [0.0, 0j],
+    "Mbpp/140": [[[0]]],
+    "Mbpp/145": [[0]],
+    "Mbpp/252": [0j],
+    "Mbpp/580": [_AT_ANY_DEPTH],
+    "Mbpp/596": [([0],)],
+    "Mbpp/791": [_AT_ANY_DEPTH],
+}
+"""Arguments in the place of the assertions', whose types differ from those that EvalPlus calls with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Types:
+    """The types of values that stand at one place, and of those inside them."""
+
+    kinds: frozenset[type]
+    inner: _Types | None
+
+    @classmethod
+    def of(cls, values: Iterable[Any]) -> _Types | None:
+        """Those of all examples at a place; None without any."""
+        kinds, inside = set(), []
+        for value in values:
+            kinds.add(type(value))
+            if isinstance(value, dict):
+                inside += value.values()
+            elif isinstance(value, list | tuple | set):
+                inside += value
+        return cls(frozenset(kinds), cls.of(inside)) if kinds else None
+
+
+def typed(
+    task: str, assertions: str, function: str, inputs: Sequence[Sequence[Plain]]
+) -> list[list[Plain]]:
+    """Return the inputs of a task with the types that its function is called with.
+
+    Raises:
+        Unusable: the assertions do not call the function.
+    """
+    example = _EXAMPLES.get(task)
+    calls = [example] if example is not None else _calls(assertions, function)
+    n = max(map(len, calls))
+    types = [_Types.of(call[i] for call in calls if i < len(call)) for i in range(n)]
+    return [
+        [_typed(arg, types[i] if i < n else None) for i, arg in enumerate(args)] for args in inputs
+    ]
+
+
+def _calls(assertions: str, function: str) -> list[list[Any]]:
+    """The arguments of each call of a function."""
+    try:
+        calls = [
+            [_value(arg) for arg in node.args]
+            for node in ast.walk(ast.parse(assertions))
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == function
+        ]
+    except SyntaxError as error:
+        raise Unusable(f"field 'assertion' does not parse: {error}") from error
+    if not calls:
+        raise Unusable(f"field 'assertion': no call of {function}")
+    return calls
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+        make = {"set": set, "tuple": tuple, "list": list}.get(node.func.id)
+        if make is not None:
+            return make(_value(node.args[0]))
+    try:
+        return ast.literal_eval(node)
+    except ValueError:  # such as 14*14: no container, which is all that matters
+        return None
+
+
+def _typed(value: Any, types: _Types | None) -> Any:
+    if types is None:
+        return value
+    match value:
+        case list():
+            items = [_typed(item, types.inner) for item in value]
+            if set in types.kinds:  # {} is a dict, and stands for the empty set where both are
+                return set(items) if items or dict not in types.kinds else {}
+            return tuple(items) if tuple in types.kinds and list not in types.kinds else items
+        case dict():
+            return {key: _typed(item, types.inner) for key, item in value.items()}
+        case str() if str not in types.kinds and complex in types.kinds:
+            return complex(value)
+        case str() if str not in types.kinds and float in types.kinds:
+            return float(value)
+        case _:
+            return value

@@ -1,0 +1,206 @@
+"""Expected values of tests that have none: what the problem's own solution returns, run in the sandbox.
+
+They are kept in the user's cache folder, a file per problem that is named by the content it was made of:
+the program, the function, its arguments and the interpreter. So an interrupted run loses at most the
+problems that were being computed. A damaged file is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import zlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from coding_model_project import codec
+from coding_model_project.background import Background
+from coding_model_project.data.loaders.base import SetAside, Trail
+from coding_model_project.plain import Opaque
+from coding_model_project.progress import Advance, progress_bar
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.sandbox.embedded.languages.binaries import cache_folder
+from coding_model_project.types import Call, Execution, Limits, Problem, Program, Status
+
+LIMITS = Limits(cpu_s=120.0, wall_s=300.0, memory_mb=4096, output_kb=65_536)
+"""Of a solution, which is trusted to end."""
+
+NOT_NONE = "evalplus_not_none"
+"""The comparison that needs of a value only that there is one."""
+
+_FORMAT = b"expected 1"
+_DIGEST = 32
+
+
+_ALL = """
+def _expected_values(inputs):
+    return [{function}(*arguments) for arguments in inputs]
+"""
+"""All calls in one process, as the publisher makes them. The solution is trusted not to mind."""
+
+
+def with_expected(
+    name: str, items: Iterator[Problem | SetAside], trail: Trail, total: int
+) -> Iterator[Problem | SetAside]:
+    """Give the problems of a data set their expected values.
+
+    An input is left out, and noted, if its value is too large to be judged within `Problem.limits`.
+
+    Args:
+        total: the number of problems, for the progress bar, which appears once one is computed.
+
+    Raises:
+        SandboxError: the sandbox failed.
+    """
+    at_once = len(os.sched_getaffinity(0))
+    solver = Background(_opened)
+    done = 0
+    with ExitStack() as stack:
+        stack.callback(solver.close)
+        advance: Advance | None = None
+        while batch := list(islice(items, at_once)):
+            known = {item.id: _known(item) for item in batch if isinstance(item, Problem)}
+            unknown = [
+                item for item in batch if isinstance(item, Problem) and known[item.id] is None
+            ]
+            if unknown:
+                if advance is None:
+                    bar = progress_bar(f"{name}: expected values", max(total, done), done)
+                    advance = stack.enter_context(bar)
+                found = solver.run(lambda one, of=unknown: _all(one, of))
+                known |= {item.id: values for item, values in zip(unknown, found, strict=True)}
+            for item in batch:
+                done += 1
+                if advance is not None:
+                    advance()
+                values = known[item.id] if isinstance(item, Problem) else None
+                if isinstance(item, SetAside) or values is None:
+                    yield item
+                elif isinstance(values, str):
+                    yield SetAside(where=item.id, reason=values)
+                else:
+                    yield _with(item, values, trail)
+
+
+_Values = list[Any]
+"""Of each input, its value in a list; an empty one if that is too large."""
+
+_TOO_LARGE = (Status.memory_limit, Status.output_limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Solver:
+    sandbox: EmbeddedSandbox
+
+    async def expected(self, problem: Problem) -> _Values | str:
+        """The values of a problem's solution, which are kept for later; or why there are none."""
+        values = await self._at_once(problem) or await self._one_by_one(problem)
+        if isinstance(values, str):
+            return values
+        most = problem.limits.output_kb << 10
+        values = [one if len(codec.dumps(one)) < most else [] for one in values]
+        if problem.comparison == NOT_NONE:
+            values = [[one[0] is not None] for one in values if one]
+        if _has_opaque(values):
+            return "its solution returns what is no plain data"
+        _keep(_path(problem), values)
+        return values
+
+    async def _at_once(self, problem: Problem) -> _Values | None:
+        program = problem.gold[0] + _ALL.format(function=problem.entry_point)
+        arguments: list[Any] = [
+            list(test.input.args) for test in problem.tests if isinstance(test.input, Call)
+        ]
+        call = Call("_expected_values", (arguments,))
+        (execution,) = await self.sandbox.run(Program(source=program), [call], LIMITS)
+        value = execution.value
+        if execution.status is Status.finished and isinstance(value, list):
+            return [[one] for one in value]
+        return None
+
+    async def _one_by_one(self, problem: Problem) -> _Values | str:
+        inputs = [test.input for test in problem.tests]
+        executions = await self.sandbox.run(Program(source=problem.gold[0]), inputs, LIMITS)
+        for number, one in enumerate(executions):
+            if one.status not in (Status.finished, *_TOO_LARGE):
+                return f"its solution fails on input {number}: {_last_line(one)}"
+        return [[one.value] if one.status is Status.finished else [] for one in executions]
+
+
+@asynccontextmanager
+async def _opened() -> AsyncIterator[_Solver]:
+    async with EmbeddedSandbox(share_processes=True) as sandbox:
+        yield _Solver(sandbox)
+
+
+async def _all(solver: _Solver, problems: Sequence[Problem]) -> list[_Values | str]:
+    return list(await asyncio.gather(*map(solver.expected, problems)))
+
+
+def _last_line(execution: Execution) -> str:
+    lines = execution.stderr_tail.strip().splitlines()
+    return f"{execution.status}: {lines[-1][:200]}" if lines else str(execution.status)
+
+
+def _has_opaque(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_has_opaque(one) for pair in value.items() for one in pair)
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_opaque, value))
+    return isinstance(value, Opaque)
+
+
+def _with(problem: Problem, values: _Values, trail: Trail) -> Problem:
+    n_left_out = sum(not one for one in values)
+    if n_left_out:
+        trail.notes.append(
+            f"{problem.id}: {n_left_out} of {len(values)} inputs left out: their values take more than "
+            f"{problem.limits.output_kb >> 10} MB"
+        )
+    pairs = list(zip(problem.tests, values, strict=True))
+    base = sum(bool(one) for _, one in pairs[: problem.base_tests])
+    tests = tuple(replace(test, expected=one[0]) for test, one in pairs if one)
+    return replace(problem, tests=tests, base_tests=base)
+
+
+# ── the cache ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _path(problem: Problem) -> Path:
+    made_of = hashlib.sha256(_FORMAT)
+    made_of.update(f"{sys.version_info[:3]} {problem.comparison}\0{problem.gold[0]}".encode())
+    for test in problem.tests:
+        assert isinstance(test.input, Call)
+        made_of.update(codec.dumps([test.input.function, test.input.args]))
+    return cache_folder() / "expected" / f"{made_of.hexdigest()[:32]}.z"
+
+
+def _known(problem: Problem) -> _Values | None:
+    """The values that were kept; None if none were, or if the file is damaged."""
+    try:
+        content = _path(problem).read_bytes()
+        digest, packed = content[:_DIGEST], content[_DIGEST:]
+        if hashlib.sha256(packed).digest() != digest:
+            return None
+        values = codec.loads(zlib.decompress(packed))
+    except (OSError, ValueError, zlib.error):
+        return None
+    return values if isinstance(values, list) and len(values) == len(problem.tests) else None
+
+
+def _keep(path: Path, values: _Values) -> None:
+    """Write values atomically. Without room for them they are computed again the next time."""
+    packed = zlib.compress(codec.dumps(values), 6)
+    partial = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        partial.write_bytes(hashlib.sha256(packed).digest() + packed)
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
