@@ -59,6 +59,7 @@ soak: setup
 	@$(BIN)/python -m tests.soak.verdicts
 	@$(BIN)/python -m tests.soak.fast_path
 	@$(BIN)/python -m tests.soak.humaneval_x
+	@$(BIN)/python -m tests.soak.publishers $(PUBLISHERS)
 	@$(BIN)/python -m tests.soak.judge_faults
 	@$(BIN)/python -m tests.soak.harbor_trials
 	@$(BIN)/python -m tests.soak.inspect_tasks
