@@ -22,7 +22,8 @@ runs of one data set and protocol are seeds: their mean is the value.
 def export(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Evaluations of a model.")],
     name: Annotated[
-        str | None, typer.Option(help="The model's name; by default its path's last part.")
+        str | None,
+        typer.Option(help="Call the model this; by default the last part of its path."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
 ) -> None:

@@ -78,7 +78,6 @@ EVALUATION_SETS = (
     "humaneval",
     "mbpp_reg",
     "mbpp_test",
-    "humaneval_plus",
     "mbpp_plus",
     "codecontests_valid",
     "codecontests_test",
@@ -86,7 +85,8 @@ EVALUATION_SETS = (
     "gsm8k_test",
     "math500",
 )
-"""Sets that `data dedup` compares a training set with, as far as they are at hand."""
+"""Sets that `data dedup` compares a training set with, as far as they are at hand. HumanEval+ has
+HumanEval's prompts."""
 
 
 def role(source: str, split: str = "") -> Role:

@@ -28,6 +28,7 @@ from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.judge import GraderByProblem
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.grading.maths.final_answer import final_answer
+from coding_model_project.grading.value_rules import VALUE_RULES
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import GradedBy, Limits, Problem, Verdict
 
@@ -310,7 +311,9 @@ def _compared_with_itself(problem: Problem) -> bool:
 
 
 def _mutable(problem: Problem) -> bool:
-    return problem.graded_by is GradedBy.tests and problem.comparison != CHECKER
+    """Return true if a second opinion knows the rule by which a mutant is accepted."""
+    known = problem.comparison != CHECKER and problem.comparison not in VALUE_RULES
+    return problem.graded_by is GradedBy.tests and known
 
 
 def mutant_limits(limits: Limits, slowest_s: float) -> Limits:
