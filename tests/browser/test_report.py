@@ -141,8 +141,10 @@ def test_charts_are_drawn(page):
     titles = [figure.text for figure in page.all("figure h3")]
     assert titles == [
         "Accepted, training",
+        "Accepted, by source",
         "Accepted, validation",
         "Mean reward",
+        "Mean reward, by source",
         "Reward parts",
         "Response length",
         "Public tests passed, hidden failed",

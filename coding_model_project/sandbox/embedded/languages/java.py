@@ -26,7 +26,10 @@ from coding_model_project.types import Limits, Status
 _OLDEST = 17
 _CLASSES, _PRODUCT = ".classes", "program.jar"
 _STACK_MB = 64
-"""What judges give. The machine takes some four times as much to unwind a stack that overflows."""
+"""What judges give."""
+_UNWINDING_MB = 4 * _STACK_MB
+"""What the machine takes to unwind a stack of compiled frames that overflows, measured with OpenJDK 17: the
+program is to end with StackOverflowError, not by the memory limit."""
 _THREADS_STACK_KB = 1024
 """For threads that the program starts without a size, as the machine would give them."""
 _LEAST_HEAP_MB = 8
@@ -111,7 +114,7 @@ class Java:
                 _PRODUCT,
                 names.main,
             ],
-            overhead_mb=_MACHINE_MB + _STACK_MB,
+            overhead_mb=_MACHINE_MB + _STACK_MB + _UNWINDING_MB,
             maker=self.maker,
         )
 
