@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from verl.workers.rollout import base
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from coding_model_project.verl_ext.cluster.forkserver import spawn_from_here
+from coding_model_project.verl_ext.cluster.names import job_of_cluster
 
 
 def load_replica() -> type:
@@ -17,6 +20,8 @@ def load_replica() -> type:
     class CPUvLLMHttpServer(vLLMHttpServer):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
+            # The processes forked next name the socket that they take new weights from after it.
+            os.environ["VERL_RAY_JOB_ID"] = job_of_cluster()
             spawn_from_here()  # vLLM's own two processes
 
         def _get_worker_extension_cls(self) -> str:
@@ -32,3 +37,4 @@ def load_replica() -> type:
 
 def register() -> None:
     RolloutReplicaRegistry.register("vllm", load_replica)
+    base._ROLLOUT_REGISTRY["vllm", "async"] = f"{__package__}.weights.CPUServerAdapter"

@@ -28,8 +28,8 @@ _CLASSES, _PRODUCT = ".classes", "program.jar"
 _STACK_MB = 64
 """What judges give."""
 _UNWINDING_MB = 4 * _STACK_MB
-"""What the machine takes to unwind a stack of compiled frames that overflows, measured with OpenJDK 17: the
-program is to end with StackOverflowError, not by the memory limit."""
+"""What the machine takes to unwind a stack of compiled frames that overflows, measured with OpenJDK 17:
+the program is to end with StackOverflowError, not by the memory limit."""
 _THREADS_STACK_KB = 1024
 """For threads that the program starts without a size, as the machine would give them."""
 _LEAST_HEAP_MB = 8
