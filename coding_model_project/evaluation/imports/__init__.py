@@ -1,0 +1,1 @@
+"""Samples that other tools generated, as evaluations of ours."""

@@ -1,0 +1,264 @@
+"""From another tool's samples to an evaluation's folder: each sample is put to its problem."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from omegaconf import DictConfig
+
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
+from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.imports.formats import Answer, Format, read_samples
+from coding_model_project.evaluation.journal import storage_errors, to_line
+from coding_model_project.evaluation.plan import DataSet, sample_seed
+from coding_model_project.evaluation.results import COMPLETIONS, Generated, Metrics
+from coding_model_project.evaluation.settings import Settings
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.types import GradedBy, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Answers of one file, each with its problem."""
+
+    path: Path
+    format: Format
+    data: DataSet
+    answers: Mapping[str, Sequence[Answer]]
+    """By the problem's id, in the order of the file; as many of each."""
+
+    @property
+    def n(self) -> int:
+        """Samples of each problem."""
+        return len(next(iter(self.answers.values())))
+
+    @property
+    def style(self) -> PromptStyle:
+        """Where the program is looked for: `bare` if the tool has made one of each answer."""
+        made = all(
+            one.graded_by is GradedBy.tests and _program(one, answer) is not None
+            for one in self.data.problems
+            for answer in self.answers[one.id]
+        )
+        return PromptStyle.bare if made else PromptStyle.fenced
+
+
+def match(path: Path, data: DataSet, format: Format | None = None) -> Samples:
+    """Read a file of samples and find the problem of each.
+
+    Raises:
+        ConfigError: no such file, or of no known tool.
+        DataError: a sample's problem is not in the data set, or a problem has fewer samples than others.
+    """
+    found, answers = read_samples(path, format)
+    finder = _Finder(data)
+    by_problem: dict[str, list[Answer]] = {one.id: [] for one in data.problems}
+    for answer in answers:
+        by_problem[finder.problem_of(answer)].append(answer)
+    if without := [name for name, of in by_problem.items() if not of]:
+        raise DataError(
+            f"{path}: {len(without)} of {len(by_problem)} problems of {data.name} have no sample, first "
+            f"{without[0]}; name the data set that was sampled, or add --limit N for its first N"
+        )
+    usual, _ = Counter(map(len, by_problem.values())).most_common(1)[0]
+    for name, of in by_problem.items():
+        if len(of) != usual:
+            raise DataError(
+                f"{path}: {name} has {len(of)} samples, other problems {usual}; pass@k needs as many of "
+                "each"
+            )
+    return Samples(path=path, format=found, data=data, answers=by_problem)
+
+
+class _Finder:
+    """Finds the problem that a sample answers."""
+
+    def __init__(self, data: DataSet) -> None:
+        self._data = data
+        self._ids = {one.id for one in data.problems}
+        self._by_number: dict[str, list[str]] = {}
+        self._statements: dict[str, list[str]] = {}
+        self._found: dict[tuple[str, ...], str | None] = {}
+        for one in data.problems:
+            self._by_number.setdefault(_number(one.id), []).append(one.id)
+            self._statements.setdefault(_squeezed(one.statement), []).append(one.id)
+
+    def problem_of(self, answer: Answer) -> str:
+        found = self._by_name(answer.task) if answer.task is not None else None
+        if found is None and answer.texts:
+            found = self._by_text(answer)
+        if found is None:
+            named = repr(answer.task) if answer.task is not None else "the problem of its prompt"
+            raise DataError(
+                f"{answer.place}: {named} is not in {self._data.name} ({len(self._ids)} problems such as "
+                f"{self._data.problems[0].id}); name the data set that was sampled"
+            )
+        return found
+
+    def _by_name(self, task: str) -> str | None:
+        """`HumanEval/3` is humaneval_plus/3: the same number, and one's name begins with the other's."""
+        if task in self._ids:
+            return task
+        asked = _letters(task)
+        fitting = [
+            one
+            for one in self._by_number.get(_number(task), ())
+            if _letters(one).startswith(asked) or asked.startswith(_letters(one))
+        ]
+        return fitting[0] if asked and len(fitting) == 1 else None
+
+    def _by_text(self, answer: Answer) -> str | None:
+        """The longest statement that one of the texts contains, but for white space.
+
+        Raises:
+            DataError: two problems have it.
+        """
+        if answer.texts not in self._found:
+            self._found[answer.texts] = self._search(answer)
+        return self._found[answer.texts]
+
+    def _search(self, answer: Answer) -> str | None:
+        texts = [_squeezed(text) for text in answer.texts]
+        exact = [text for text in texts if text in self._statements]
+        inside = exact or [one for one in self._statements if any(one in text for text in texts)]
+        if not inside:
+            return None
+        names = self._statements[max(inside, key=len)]
+        if len(names) > 1:
+            raise DataError(f"{answer.place}: {names[0]} and {names[1]} have the same statement")
+        return names[0]
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _number(name: str) -> str:
+    """Return the last number of a name: 3 of HumanEval/3."""
+    numbers = re.findall(r"\d+", name)
+    return str(int(numbers[-1])) if numbers else name
+
+
+def _letters(name: str) -> str:
+    """Return the letters before the last number, in lower case."""
+    return re.sub(r"[\W\d_]+", "", name.rpartition("/")[0] or name).lower()
+
+
+def judge_samples(
+    samples: Samples,
+    settings: Settings,
+    *,
+    config: DictConfig,
+    command: Sequence[str],
+    say: Callable[[str], None],
+) -> Metrics:
+    """Judge another tool's samples and write an evaluation's folder, or go on with one.
+
+    Args:
+        settings: of the evaluation, with the samples' `n` and `style`.
+        config: where they come from, for the record.
+
+    Returns:
+        The content of metrics.json.
+
+    Raises:
+        ConfigError: the folder has another evaluation.
+        SandboxError, StorageError: as `evaluate`; what was judged is kept.
+    """
+    lines = b"".join(map(to_line, _generated(samples, settings.seed)))
+    with storage_errors(settings.run_dir):
+        _put(settings.run_dir / COMPLETIONS, lines)
+    # Never equal to one of ours: how the other tool asked is not known.
+    protocol = replace(settings.protocol, name=f"{samples.format} samples")
+    digest = hashlib.sha256(samples.path.read_bytes()).hexdigest()[:16]
+    backend = _Imported(f"{samples.format}: {samples.path.name}, sha256 {digest}")
+    say(f"note: {samples.path} does not say how many tokens were generated; they count as 0")
+    return evaluate(
+        replace(settings, protocol=protocol), backend, config=config, command=command, say=say
+    )
+
+
+def _program(problem: Problem, answer: Answer) -> str | None:
+    """Return the program that the tool has made of an answer, or that the answer completes."""
+    if answer.continues:
+        return problem.statement + answer.text if _is_code(problem.statement) else None
+    return answer.program
+
+
+def _is_code(statement: str) -> bool:
+    """True for a statement that a completion goes on from, as HumanEval's: code up to a body."""
+    try:
+        compile(f"{statement.rstrip()}\n    pass\n", "statement", "exec")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _generated(samples: Samples, seed: int) -> Iterator[Generated]:
+    name, as_program = samples.data.name, samples.style is PromptStyle.bare
+    for problem in samples.data.problems:
+        for number, answer in enumerate(samples.answers[problem.id]):
+            program = _program(problem, answer) if as_program else None
+            yield Generated(
+                dataset=name,
+                problem=problem.id,
+                sample=number,
+                seed=sample_seed(seed, (name, problem.id, number)),
+                completion=answer.text if program is None else program,
+                tokens=0,
+                truncated=False,
+                seconds=0.0,
+                at=0.0,
+            )
+
+
+def _put(path: Path, lines: bytes) -> None:
+    """Raises:
+    ConfigError: other completions are there.
+    """
+    if path.exists():
+        if path.read_bytes() != lines:
+            raise ConfigError(
+                f"{path.parent}: has other completions; choose another folder (--out)"
+            )
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(lines)
+    partial.replace(path)
+
+
+class _Imported:
+    """Stands where a model would: all completions are there already."""
+
+    concurrency = 1
+    repeatable = False
+
+    def __init__(self, identity: str) -> None:
+        self.identity = identity
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        pass
+
+    async def check(self, sampling: Sampling) -> Sequence[str]:
+        return ()
+
+    async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
+        raise ConfigError("imported samples cannot be generated: a sample of the file is missing")

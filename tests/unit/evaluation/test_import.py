@@ -1,0 +1,146 @@
+"""`eval import`: samples of other tools become evaluations; those that do not fit are refused."""
+
+import json
+
+import pytest
+
+import coding_model_project.cli as cli
+from coding_model_project.data.problems import write_problems
+from coding_model_project.evaluation.results import read_evaluation
+from coding_model_project.types import Call, Problem, Test
+
+BODY = "    return x + {}\n"
+
+
+@pytest.fixture
+def problems(tmp_path):
+    """Functions to complete, as HumanEval's."""
+    write_problems(
+        tmp_path / "toy.jsonl",
+        [
+            Problem(
+                id=f"toy/{i}",
+                statement=statement(i),
+                split="test",
+                tests=(Test(Call(f"add_{i}", (1,)), expected=1 + i),),
+            )
+            for i in range(3)
+        ],
+    )
+    return tmp_path / "toy.jsonl"
+
+
+def statement(i):
+    return f'def add_{i}(x):\n    """Add {i}."""\n'
+
+
+def imported(tmp_path, problems, rows, *more, name="run"):
+    (tmp_path / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["eval", "import", str(tmp_path / "samples.jsonl"), "--dataset", f"toy={problems}"]
+    return cli.main([*words, "--model", "theirs", "--out", str(tmp_path / name), *more])
+
+
+def accepted(folder):
+    return {(one.problem, one.sample): one.passed for one in read_evaluation(folder).results}
+
+
+def lm_eval_row(i, *answers, **more):
+    return {
+        "doc_id": i,
+        "doc": {"prompt": statement(i), "n": i},
+        "target": "",
+        "arguments": {
+            "gen_args_0": {"arg_0": f"Complete:\n{statement(i)}", "arg_1": {"until": []}}
+        },
+        "resps": [list(answers)],
+        "filtered_resps": [[statement(i) + one for one in answers]],
+        **more,
+    }
+
+
+RIGHT_BUT_FIRST = {("toy/0", 0): False, ("toy/1", 0): True, ("toy/2", 0): True}
+FORMS = {
+    "whole programs": [
+        {"task_id": f"Toy/{i}", "solution": f"def add_{i}(x):\n" + BODY.format(i or 9)}
+        for i in range(3)
+    ],
+    "completions of the prompt": [
+        {"task_id": f"toy/{i}", "completion": BODY.format(i or 9)} for i in (2, 0, 1)
+    ],
+    "lm-eval's log": [lm_eval_row(i, BODY.format(i or 9)) for i in range(3)],
+    "lm-eval's log of two filters": [
+        lm_eval_row(i, BODY.format(i or 9), filter=name)
+        for name in ("first", "other")
+        for i in range(3)
+    ],
+    "verl's rollouts": [
+        {
+            "input": f"user\n{statement(i)}\nassistant\n",
+            "output": f"So:\n```python\ndef add_{i}(x):\n{BODY.format(i or 9)}```\n",
+            "score": 0.0,
+            "step": 10,
+        }
+        for i in range(3)
+    ],
+}
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("form", FORMS)
+def test_the_samples_are_judged_by_their_problems(form, problems, tmp_path):
+    assert imported(tmp_path, problems, FORMS[form]) == 0
+    assert accepted(tmp_path / "run") == RIGHT_BUT_FIRST
+
+
+@pytest.mark.sandbox
+def test_it_is_compared_with_its_like_and_rejudged(problems, tmp_path, capsys):
+    rows = [lm_eval_row(i, BODY.format(i), BODY.format(9)) for i in range(3)]
+    assert imported(tmp_path, problems, rows, "--temperature", "0.8") == 0
+    assert imported(tmp_path, problems, rows, "--temperature", "0.8", name="other") == 0
+    runs = [str(tmp_path / "run"), str(tmp_path / "other")]
+    assert cli.main(["eval", "compare", *runs]) == 0
+    assert cli.main(["eval", "rejudge", *runs]) == 0
+    assert "0 have another verdict" in capsys.readouterr().out
+
+
+def evalplus_rows(*numbers):
+    return [{"task_id": f"toy/{i}", "solution": "pass"} for i in numbers]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (evalplus_rows(0, 1), "1 of 3 problems of toy have no sample, first toy/2"),
+        (evalplus_rows(0, 1, 2, 7), "'toy/7' is not in toy"),
+        ([{"task_id": "HumanEval/0", "solution": ""}], "'HumanEval/0' is not in toy"),
+        (evalplus_rows(0, 1, 2, 2), "toy/2 has 2 samples, other problems 1"),
+        (evalplus_rows(0, 0, 1, 1, 2, 2), "add --temperature T"),
+        ([{"input": "def add_x", "output": ""}], "the problem of its prompt is not in toy"),
+        ([{"question": "?", "answer": "!"}], "answer, question are of no known tool"),
+        ([["a list"]], "line 1: not a JSON object"),
+        ([], "no sample is in it"),
+    ],
+    ids=[
+        "problems without samples",
+        "another problem",
+        "another data set",
+        "unequal numbers",
+        "drawn how",
+        "another prompt",
+        "another tool",
+        "no object",
+        "nothing",
+    ],
+)
+def test_samples_that_do_not_fit_are_refused_in_a_line(rows, said, problems, tmp_path, capsys):
+    assert imported(tmp_path, problems, rows) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.sandbox
+def test_other_samples_do_not_go_into_the_same_folder(problems, tmp_path, capsys):
+    assert imported(tmp_path, problems, evalplus_rows(0, 1, 2)) == 0
+    assert imported(tmp_path, problems, FORMS["whole programs"]) == 2
+    assert "has other completions" in capsys.readouterr().err
