@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import DataDir, Limit, MaxTests, MinTier, Seed, Workers
+from coding_model_project.cli.common import (
+    DataDir,
+    Limit,
+    MaxTests,
+    MinTier,
+    NeededDatasets,
+    Seed,
+    Workers,
+)
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.imports.formats import Format
 from coding_model_project.isolation.confine import Tier
@@ -35,13 +43,7 @@ sandbox failed.
 
 def import_(
     samples: Annotated[Path, typer.Argument(metavar="SAMPLES", help="The file of samples.")],
-    dataset: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME[=PATH]",
-            help="Judge by this data set, which was sampled: a name, or its file, folder or URL.",
-        ),
-    ],
+    dataset: NeededDatasets,
     model: Annotated[str, typer.Option(help="Call the model that was sampled this.")],
     out: Annotated[Path, typer.Option(help="Write results to this folder, or resume it.")],
     format: Annotated[
@@ -67,7 +69,11 @@ def import_(
     from coding_model_project.evaluation.plan import load_datasets
     from coding_model_project.runs.provenance import command_line
 
-    (data,) = load_datasets([dataset], data_dir=data_dir, limit=limit, max_tests=max_tests)
+    if len(dataset) > 1:
+        raise ConfigError(
+            f"--dataset {dataset[1]}: a file of samples is of one data set; import each"
+        )
+    (data,) = load_datasets(dataset, data_dir=data_dir, limit=limit, max_tests=max_tests)
     found = match(samples, data, format)
     if found.n > 1 and temperature is None:
         raise ConfigError(
@@ -83,7 +89,7 @@ def import_(
         },
         {
             "model": model,
-            "datasets": [dataset],
+            "datasets": dataset,
             "data_dir": str(data_dir) if data_dir else None,
             "n": found.n,
             "temperature": temperature,

