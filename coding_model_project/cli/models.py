@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -51,26 +50,48 @@ def serve(
     name: Annotated[
         str | None, typer.Option(help="Name the model so for clients. [default: as on its card]")
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Serve each newer checkpoint of --latest in its turn, and wait for the first one.",
+        ),
+    ] = False,
 ) -> None:
     """Serve a checkpoint by vLLM's OpenAI-compatible server, until Ctrl-C.
+
+    With --follow the model has two names: the run's, which stays, and the checkpoint's. Requests are
+    refused for the time that vLLM takes to start with a newer one.
 
     What this command does not know is handed on to `vllm serve`: --max-model-len 4096.
     """
     from coding_model_project.handover import export as exporting
+    from coding_model_project.handover import serving
     from coding_model_project.launch.device import count_gpus, prepare_environment
 
     if (checkpoint is None) == (latest is None):
         raise ConfigError("serve: name a checkpoint, or a run by --latest RUN")
-    found = exporting.latest(latest) if latest else exporting.source(checkpoint or Path())
-    model = found.model
-    if not found.is_merged:
-        model = exporting.export(found, found.default_out, [], print)
+    if follow and latest is None:
+        raise ConfigError("serve: --follow goes with --latest RUN")
     on_cpu = count_gpus() == 0
     prepare_environment("cpu" if on_cpu else "cuda")
+
+    def command(model: Path, names: list[str]) -> list[str]:
+        return serving.server_command(
+            model, names, host=host, port=port, on_cpu=on_cpu, more=context.args
+        )
+
+    if follow and latest is not None:
+        stays = name or latest.resolve().name
+        print(f"model {stays} at http://{host}:{port}/v1", flush=True)
+        serving.follow(latest, lambda model, of: command(model, [stays, of.name]), say=_say)
+    found = exporting.latest(latest) if latest else exporting.source(checkpoint or Path())
+    model = serving.model_of(found, print)
     served = name or found.name
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
-    command += ["--host", host, "--port", str(port), "--served-model-name", served]
-    if on_cpu:  # vLLM's CPU build refuses seeds where a prompt is read in parts
-        command += ["--no-enable-chunked-prefill", "--enforce-eager"]
     print(f"serving {model} as {served} at http://{host}:{port}/v1; Ctrl-C ends it", flush=True)
-    os.execv(sys.executable, [*command, *context.args])
+    words = command(model, [served])
+    os.execv(words[0], words)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,5 +1,7 @@
 """A model exported, served by vLLM, and evaluated by Phase 0 through the server."""
 
+import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,6 +12,9 @@ import urllib.request
 
 import psutil
 import pytest
+
+from coding_model_project.runs.checkpoints import write_manifest
+from tests.synthetic_runs import write_run
 
 pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -67,3 +72,36 @@ def test_exported_served_and_evaluated_and_nothing_stays(world, tmp_path):
     assert "| problems | pass@1 0.0%" in card  # a random model writes no program
     assert "8 (0 ungradable)" in card
     assert "asked a server for `mine`" in card
+
+
+def add_checkpoint(run, step, model):
+    checkpoint = run / "checkpoints" / f"global_step_{step}"
+    shutil.copytree(model, checkpoint / "actor" / "huggingface")
+    write_manifest(checkpoint)
+
+
+def test_a_newer_checkpoint_takes_the_place_of_the_one_served(world, tmp_path):
+    run = write_run(tmp_path / "grpo", metrics={1: {"judge/accepted": 0.5}})
+    port = free_port()
+    options = ["--latest", run, "--follow", "--port", str(port), "--max-model-len", "192"]
+    server = subprocess.Popen([*COMMAND, "serve", *options, "--dtype", "float32"])
+    url = f"http://127.0.0.1:{port}/v1/models"
+
+    def names():
+        return {one["id"] for one in json.loads(wait_for(url, server))["data"]}
+
+    try:
+        time.sleep(3)
+        assert server.poll() is None, "it waits for the first checkpoint"
+        for step in (1, 2):
+            add_checkpoint(run, step, world.root / "model")
+            while (now := names()) != {"grpo", f"grpo_step_{step}"}:
+                assert step == 2, now
+                time.sleep(0.5)
+        below = psutil.Process(server.pid).children(recursive=True)
+        server.send_signal(signal.SIGINT)
+        server.wait(60)
+    finally:
+        server.kill()
+    _, left = psutil.wait_procs(below, timeout=10)
+    assert not left

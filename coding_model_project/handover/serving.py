@@ -1,0 +1,101 @@
+"""A model behind vLLM's OpenAI-compatible server, and a training's newest checkpoint after another."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.handover.export import Say, Source, export, latest
+
+_POLL_S = 2.0
+_STOP_S = 30.0
+
+
+def model_of(source: Source, say: Say) -> Path:
+    """The folder that vLLM loads; shards are merged into the run's `exports/` first.
+
+    Raises:
+        CheckpointError: they could not be merged.
+    """
+    return source.model if source.is_merged else export(source, source.default_out, [], say)
+
+
+def server_command(
+    model: Path, names: Sequence[str], *, host: str, port: int, on_cpu: bool, more: Sequence[str]
+) -> list[str]:
+    """The command that serves a model under some names.
+
+    Args:
+        more: options of `vllm serve`.
+    """
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
+    command += ["--host", host, "--port", str(port), "--served-model-name", *names]
+    if on_cpu:  # vLLM's CPU build refuses seeds where a prompt is read in parts
+        command += ["--no-enable-chunked-prefill", "--enforce-eager"]
+    return [*command, *more]
+
+
+def follow(run: Path, command: Callable[[Path, Source], list[str]], *, say: Say) -> NoReturn:
+    """Serve a training's newest checkpoint until this process is interrupted or the server ends.
+
+    A newer checkpoint takes the place of the one that is served: it is merged first, then the server is
+    ended and started anew. Requests are refused while vLLM starts.
+
+    Args:
+        command: of a server, by the model's folder and where it is from.
+
+    Raises:
+        ConfigError: there is no such run.
+        SystemExit: the server ended by itself, with its exit code.
+    """
+    if not run.is_dir():
+        raise ConfigError(f"--latest={run}: no such folder")
+    signal.signal(signal.SIGTERM, _interrupt)
+    server: subprocess.Popen[bytes] | None = None
+    served: Source | None = None
+    try:
+        while True:
+            newest = _newest(run)
+            if newest is None and served is None:
+                say(f"{run}: waiting for its first checkpoint")
+            while newest is None or (served is not None and newest.key == served.key):
+                time.sleep(_POLL_S)
+                if server is not None and (code := server.poll()) is not None:
+                    raise SystemExit(code)
+                newest = _newest(run)
+            model = model_of(newest, say)
+            if server is not None:
+                _end(server)
+            say(f"serving {newest.name}; a newer checkpoint will take its place, Ctrl-C ends it")
+            server = subprocess.Popen(command(model, newest), start_new_session=True)
+            served = newest
+    finally:
+        if server is not None:
+            _end(server)
+
+
+def _newest(run: Path) -> Source | None:
+    try:
+        return latest(run)
+    except ConfigError:
+        return None
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """End a server; its own processes go with it."""
+    server.terminate()
+    try:
+        server.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
