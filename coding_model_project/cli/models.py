@@ -69,6 +69,11 @@ def serve(
     from coding_model_project.handover import serving
     from coding_model_project.launch.device import count_gpus, prepare_environment
 
+    more = context.args
+    if str(checkpoint).startswith("-"):  # an option of `vllm serve`, where no checkpoint is named
+        if latest is None:
+            raise ConfigError(f"serve: name the checkpoint before {checkpoint}")
+        checkpoint, more = None, [str(checkpoint), *more]
     if (checkpoint is None) == (latest is None):
         raise ConfigError("serve: name a checkpoint, or a run by --latest RUN")
     if follow and latest is None:
@@ -77,9 +82,7 @@ def serve(
     prepare_environment("cpu" if on_cpu else "cuda")
 
     def command(model: Path, names: list[str]) -> list[str]:
-        return serving.server_command(
-            model, names, host=host, port=port, on_cpu=on_cpu, more=context.args
-        )
+        return serving.server_command(model, names, host=host, port=port, on_cpu=on_cpu, more=more)
 
     if follow and latest is not None:
         stays = name or latest.resolve().name

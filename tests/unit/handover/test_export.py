@@ -99,3 +99,15 @@ def test_what_is_no_model_or_would_overwrite_one_is_said_in_one_line(run, tmp_pa
     assert not (tmp_path / "out").exists()
     assert cli.main(["serve"]) == 2
     assert cli.main(["serve", "--latest", str(tmp_path / "empty")]) == 2
+
+
+def test_serving_no_checkpoint_is_refused_in_a_line(tmp_path, capsys):
+    for words, said in [
+        (["--max-model-len", "192"], "name the checkpoint before --max-model-len"),
+        (["--follow", str(tmp_path)], "--follow goes with --latest"),
+        (["--latest", str(tmp_path), "--max-model-len", "192"], "no checkpoint that is written"),
+        (["--latest", str(tmp_path / "none"), "--follow"], "no such folder"),
+    ]:
+        assert cli.main(["serve", *words]) == 2
+        (line,) = [one for one in capsys.readouterr().err.splitlines() if one]
+        assert said in line
