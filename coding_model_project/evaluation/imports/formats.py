@@ -88,9 +88,15 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         raise DataError(f"{path}: no sample is in it")
     found = format or _format_of(rows[0], path)
     try:
-        return found, list(_READERS[found](path, rows))
+        answers = list(_READERS[found](path, rows))
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: not as {found} writes its samples ({error!r})") from error
+    for answer in answers:
+        if not all(
+            isinstance(one, str) for one in (answer.text, answer.program or "", *answer.texts)
+        ):
+            raise DataError(f"{answer.place}: its prompt or answer is not a text")
+    return found, answers
 
 
 def _row(line: bytes, place: str) -> Row:

@@ -172,6 +172,8 @@ def evalplus_rows(*numbers):
         ([{"input": "def add_x", "output": ""}], "the problem of its prompt is not in toy"),
         ([{"question": "?", "answer": "!"}], "answer, question are of no known tool"),
         ([["a list"]], "line 1: not a JSON object"),
+        ([{"task_id": "toy/0", "solution": 5}], "line 1: its prompt or answer is not a text"),
+        ([{"input": [], "output": "x"}], "line 1: its prompt or answer is not a text"),
         ([], "no sample is in it"),
     ],
     ids=[
@@ -183,6 +185,8 @@ def evalplus_rows(*numbers):
         "another prompt",
         "another tool",
         "no object",
+        "no text",
+        "a conversation",
         "nothing",
     ],
 )
