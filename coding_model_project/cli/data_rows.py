@@ -53,10 +53,18 @@ def rows(
         int | None, typer.Option(help="Write N training rows of the mixture.", min=1)
     ] = None,
     order: Annotated[
-        Path | None, typer.Option(help="Order training rows by this file of ids: a curriculum.")
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Order training rows by a file of ids, or one per source; repeatable, URLs too.",
+        ),
     ] = None,
     rates: Annotated[
-        Path | None, typer.Option(help="Keep training rows by these pass rates, from `data rates`.")
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep training rows by these pass rates, from `data rates`; URLs too.",
+        ),
     ] = None,
     min_rate: Annotated[
         float, typer.Option(help="Keep problems passed at least so often.", min=0.0, max=1.0)
@@ -69,7 +77,11 @@ def rows(
     ] = None,
     tokenizer: Tokenizer = None,
     tests: Annotated[
-        Path | None, typer.Option(help="Train by these tests only, as `data select-tests` chose.")
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Train by these tests only, as `data select-tests` chose; URLs too.",
+        ),
     ] = None,
     seed: Seed = 0,
     data_dir: DataDir = None,
@@ -94,8 +106,6 @@ def rows(
 
     if (max_prompt_tokens is None) != (tokenizer is None):
         raise ConfigError("--max-prompt-tokens and --tokenizer go together")
-    if order is not None and mixture is not None:
-        raise ConfigError("--order and --mixture: a curriculum names its rows itself; give one")
     if rates is None and (min_rate > 0 or max_rate < 1):
         raise ConfigError("--min-rate, --max-rate: give the measured rates too, as --rates FILE")
     if tests is not None and use is not Use.train:
@@ -106,7 +116,7 @@ def rows(
         use=Role(use),
         mixture=mixing.parse_mixture(mixture) if mixture else None,
         size=size,
-        order=tuple(mixing.read_order(order)) if order else None,
+        order=tuple(id for file in order for id in mixing.read_order(file)) if order else None,
         rates=Rates(read_rates(rates), min_rate, max_rate) if rates else None,
         max_prompt_tokens=max_prompt_tokens,
         tests=read_orders(tests) if tests else None,
@@ -136,3 +146,5 @@ def rows(
         print(f"{out / name}.parquet: {n_rows} rows")
     for reason, count_out in written.left_out.items():
         print(f"left out: {count_out} ({reason})")
+    if order:
+        print("a training keeps this order with data.shuffle=false")

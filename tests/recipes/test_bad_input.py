@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from coding_model_project.data.problems import write_problems
+from coding_model_project.data.training.rows import rl_rows, write_rows
+from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.program import RECIPES
 from coding_model_project.types import Instruction, Problem, Stdin, Test
 from tests import fresh
@@ -132,6 +134,16 @@ def test_code_golf_without_a_reference_is_refused(own_files, tmp_path):
     (line,) = result.stderr.splitlines()
     assert "coding.reward.shaping.length_weight" in line
     assert "reference solution" in line
+
+
+def test_prompts_of_another_style_than_the_run_are_refused(own_files, tmp_path):
+    rows = rl_rows([MINE] * 40, PromptStyle.fenced)
+    write_rows(tmp_path / "train.parquet", rows, trains=True)
+    result = run(*own_files, cwd=tmp_path)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert "coding.prompt=bare" in line
+    assert "--prompt bare" in line
 
 
 def test_rates_of_another_data_set_are_refused(own_files, tmp_path):

@@ -29,6 +29,15 @@ def cache_dir() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "coding_model_project" / "data"
 
 
+def on_disk(path: str | Path) -> Path:
+    """The file itself, or a copy of what is behind a URL.
+
+    Raises:
+        ConfigError: what is behind the URL cannot be read.
+    """
+    return local_copy(str(path)) if is_url(path) else Path(path)
+
+
 def local_copy(url: str, cache: Path | None = None) -> Path:
     """A copy of the object behind a URL; made once for each of its versions.
 

@@ -23,7 +23,7 @@ from coding_model_project.data.loaders.base import (
     renamed,
 )
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.remote import hub_revision, hub_rows, is_url, local_copy
+from coding_model_project.data.loaders.remote import hub_revision, hub_rows, on_disk
 from coding_model_project.errors import ConfigError, DataError, DownloadError
 from coding_model_project.types import GradedBy, Problem
 
@@ -62,7 +62,7 @@ class TableLoader:
         """See `base.Loader.items`."""
         wanted = self.only_split or (split_word(place.split) if place.split else None)
         if place.path is not None:
-            sources = [(self._part_of(place.path, wanted), [_local(place.path)])]
+            sources = [(self._part_of(place.path, wanted), [on_disk(place.path)])]
         else:
             sources = self._found(place.data_dir, wanted)
         if not sources:
@@ -223,10 +223,6 @@ class _Counted:
 
 def _may_hold(part: Part, wanted: str | None) -> bool:
     return wanted is None or part.split in (None, wanted)
-
-
-def _local(path: str | Path) -> Path:
-    return local_copy(str(path)) if is_url(path) else Path(path)
 
 
 def matching(data_dir: Path, part: Part, published: Published) -> list[Path]:

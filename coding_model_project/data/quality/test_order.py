@@ -15,6 +15,7 @@ from pathlib import Path
 
 import orjson
 
+from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem
@@ -84,16 +85,17 @@ def write_orders(path: Path, orders: Iterable[TestOrder]) -> None:
     partial.replace(path)
 
 
-def read_orders(path: Path) -> dict[str, TestOrder]:
+def read_orders(path: str | Path) -> dict[str, TestOrder]:
     """Orders by problem.
 
     Raises:
         ConfigError: the file is missing or not of orders; names the line.
     """
-    if not path.is_file():
+    local = on_disk(path)
+    if not local.is_file():
         raise ConfigError(f"--tests: {path}: no such file; `data select-tests` writes one")
     orders = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(local.read_bytes().splitlines(), 1):
         try:
             row = orjson.loads(line)
             orders[row["id"]] = TestOrder(**row | {"tests": tuple(row["tests"])})

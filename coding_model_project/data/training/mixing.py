@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from coding_model_project.data.training.rows import source
+from coding_model_project.data.loaders.remote import on_disk
+from coding_model_project.data.training.rows import source, source_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.types import Problem
@@ -46,9 +48,63 @@ def mixed(
     Raises:
         ConfigError: a source has no weight, or a weighted one has no problems.
     """
+    by_source = _by_source(problems)
+    rng = random.Random(seed)
+    chosen = []
+    for name, n in _shares(by_source, weights, size).items():
+        chosen += _drawn(by_source[name], n, rng)
+    return chosen
+
+
+def mixed_in_order(
+    problems: Sequence[Problem],
+    weights: Mapping[str, float],
+    size: int | None,
+    seed: int,
+    ids: Sequence[str],
+) -> list[Problem]:
+    """Problems in shares by the weight of their source, which hold in each part of the list.
+
+    Each source is in its own order.
+
+    Args:
+        size: as in `mixed`; a source's order begins anew once it is used up.
+        ids: the orders of the sources, one after the other or mixed. A source of which no problem is
+            named is shuffled.
+
+    Raises:
+        ConfigError: an id is unknown, a source has no weight, or a weighted one has no problems.
+    """
+    by_source = _by_source(problems)
+    for name, members in _by_source(ordered(problems, ids, "the order file")).items():
+        by_source[name] = members
+    shares = _shares(by_source, weights, size)
+    rng = random.Random(seed)
+    left = {}
+    for name, n in shares.items():
+        named = any(source_of(one) == name for one in ids)
+        members = by_source[name]
+        left[name] = itertools.cycle(members) if named else iter(_drawn(members, n, rng))
+    taken = dict.fromkeys(shares, 0)
+    chosen = []
+    for _ in range(sum(shares.values())):
+        name = min(shares, key=lambda one: (taken[one] + 0.5) / shares[one] if shares[one] else 2)
+        taken[name] += 1
+        chosen.append(next(left[name]))
+    return chosen
+
+
+def _by_source(problems: Sequence[Problem]) -> dict[str, list[Problem]]:
     by_source: dict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         by_source[source(problem)].append(problem)
+    return by_source
+
+
+def _shares(
+    by_source: Mapping[str, Sequence[Problem]], weights: Mapping[str, float], size: int | None
+) -> dict[str, int]:
+    """The number of problems of each source that has a weight."""
     unknown = by_source.keys() ^ weights.keys()
     if unknown:
         name = sorted(unknown)[0]
@@ -58,11 +114,7 @@ def mixed(
     total = sum(used.values())
     if size is None:
         size = int(min(len(by_source[name]) * total / weight for name, weight in used.items()))
-    rng = random.Random(seed)
-    chosen = []
-    for name in sorted(used):
-        chosen += _drawn(by_source[name], round(size * used[name] / total), rng)
-    return chosen
+    return {name: round(size * used[name] / total) for name in sorted(used)}
 
 
 def _drawn(problems: Sequence[Problem], n: int, rng: random.Random) -> list[Problem]:
@@ -78,16 +130,17 @@ def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
     return random.Random(seed).sample(problems, len(problems))
 
 
-def read_order(path: Path) -> list[str]:
-    """Ids of a curriculum, one a line, as text or as JSON objects with "id".
+def read_order(path: str | Path) -> list[str]:
+    """Ids of a curriculum, one a line, as text or as JSON objects with "id"; of a file or a URL.
 
     Raises:
         ConfigError: a line is neither, or the file is missing.
     """
-    if not path.is_file():
+    local = on_disk(path)
+    if not local.is_file():
         raise ConfigError(f"--order: {path}: no such file")
     ids = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(local.read_text().splitlines(), 1):
         if not line.strip():
             continue
         if not line.lstrip().startswith("{"):

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
 from coding_model_project.types import Problem
@@ -50,7 +51,7 @@ def write_rates(path: Path, rates: Sequence[Rate]) -> None:
     partial.replace(path)
 
 
-def read_rates(path: Path) -> dict[str, float]:
+def read_rates(path: str | Path) -> dict[str, float]:
     """Read the pass rate of each problem by its id.
 
     Raises:
@@ -59,14 +60,14 @@ def read_rates(path: Path) -> dict[str, float]:
     return {name: passed / judged for name, (passed, judged) in read_samples(path).items()}
 
 
-def read_samples(path: Path) -> dict[str, tuple[float, float]]:
+def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
     """Read the samples that passed and those that were judged, by problem.
 
     Raises:
         ConfigError: the file is missing or no file of rates.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = on_disk(path).read_text("utf-8").splitlines()
     except OSError as error:
         raise ConfigError(f"--rates: {path}: {error.strerror}; `data rates` writes one") from error
     rates = {}

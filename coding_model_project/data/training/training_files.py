@@ -117,7 +117,7 @@ def write_training_files(
             left_out |= out_of
         n_before = len(files["train"])
         files["train"] = _arranged(files["train"], plan)
-        what = "not in the order" if plan.order is not None else "beyond its share of the mixture"
+        what = "beyond its share of the mixture" if plan.mixture else "not in the order"
         left_out[what] = n_before - len({problem.id for problem in files["train"]})
         files["train"] = ordered(files["train"], plan.tests or {})
     counts = {}
@@ -167,6 +167,8 @@ def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]
 
 
 def _arranged(problems: Sequence[Problem], plan: Plan) -> list[Problem]:
+    if plan.order is not None and plan.mixture is not None:
+        return mixing.mixed_in_order(problems, plan.mixture, plan.size, plan.seed, plan.order)
     if plan.order is not None:
         return mixing.ordered(problems, plan.order, "the order file")
     if plan.mixture is not None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from pathlib import Path
 
 from omegaconf import DictConfig
 
 from coding_model_project.data.problems import read_problems
 from coding_model_project.data.training.rates import read_samples
 from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.prompts import PromptStyle, request
 from coding_model_project.types import GradedBy, Problem
+
+_FIRST_ROWS = 64
 
 
 def readable(paths: Iterable[str]) -> list[Problem]:
@@ -36,9 +38,12 @@ def check(config: DictConfig, problems: Sequence[Problem], train_files: Sequence
     Raises:
         ConfigError: names the key and the way out.
     """
-    named = _named(train_files, {problem.id for problem in problems})
+    by_id = {problem.id: problem for problem in problems}
+    named = _named(train_files, by_id.keys())
+    if config.coding.prompt == PromptStyle.bare:
+        _check_prompts(train_files, config.data.prompt_key, by_id)
     if (given := config.coding.training.rates) is not None:
-        _check_rates(Path(given), named)
+        _check_rates(given, named)
     if config.coding.reward.shaping.length_weight:
         _check_references([problem for problem in problems if problem.id in named])
 
@@ -93,7 +98,36 @@ def _named(paths: Sequence[str], known: AbstractSet[str]) -> set[str]:
     return all_named
 
 
-def _check_rates(path: Path, named: AbstractSet[str]) -> None:
+def _check_prompts(paths: Sequence[str], key: str, problems: Mapping[str, Problem]) -> None:
+    """Make sure that no prompt asks for a fence where the whole completion is taken for the program.
+
+    The first rows tell: a file is written in one style.
+
+    Args:
+        key: the column of the prompts, which verl reports if it is missing.
+
+    Raises:
+        ConfigError: names the file and both ways out.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for path in paths:
+        if not path.endswith(".parquet") or key not in pq.read_schema(path).names:
+            continue
+        batches = pq.ParquetFile(path).iter_batches(_FIRST_ROWS, columns=[key, "reward_model"])
+        for row in next(batches, pa.RecordBatch.from_pylist([])).to_pylist():
+            problem = problems[str(row["reward_model"]["ground_truth"])]
+            asked = row[key][-1]["content"] if row[key] else ""
+            if (end := request(problem)) and isinstance(asked, str) and asked.endswith(end):
+                raise ConfigError(
+                    f"coding.prompt=bare: the prompts of {path} ask for a fenced block, and nearly every "
+                    "reward would be 0: make the rows by `data rows --prompt bare`, or set "
+                    "coding.prompt=fenced"
+                )
+
+
+def _check_rates(path: str, named: AbstractSet[str]) -> None:
     """Make sure that measured rates are of these training rows.
 
     Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
@@ -63,7 +62,7 @@ def with_sampler(loader: StatefulDataLoader, config: DictConfig) -> tuple[Any, O
         ids,
         seed=config.data.seed,
         apart=config.data.train_batch_size,
-        rates=read_samples(Path(given)) if given else None,
+        rates=read_samples(given) if given else None,
     )
     sampler = OnlineSampler(draws, len(ids))
     return StatefulDataLoader(

@@ -10,6 +10,7 @@ from coding_model_project import cli
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.training.mixing import (
     mixed,
+    mixed_in_order,
     ordered,
     parse_mixture,
     read_order,
@@ -39,6 +40,7 @@ def problem(name, split="train", **fields):
 
 MINE = [problem(f"mine/{n}") for n in range(8)]
 MBPP = [problem(f"mbpp/{n}") for n in range(700, 704)]
+YOURS = [problem(f"yours/{n}") for n in range(4)]
 
 
 def ids(path):
@@ -152,6 +154,47 @@ def test_a_curriculum_is_kept_as_it_is(tmp_path):
     (tmp_path / "o.txt").write_text('mine/5\n{"name": 1}\n')
     with pytest.raises(ConfigError, match=r"o\.txt:2"):
         read_order(tmp_path / "o.txt")
+
+
+def test_each_source_of_a_mixture_keeps_its_order(tmp_path):
+    ids_given = ["mine/5", "mine/2", "mine/1", "mbpp/702", "mbpp/700"]
+    chosen = mixed_in_order([*MINE, *MBPP], {"mine": 2, "mbpp": 1}, 9, 0, ids_given)
+    named = [p.id for p in chosen]
+    assert [i for i in named if i.startswith("mine")] == ["mine/5", "mine/2", "mine/1"] * 2
+    assert [i for i in named if i.startswith("mbpp")] == ["mbpp/702", "mbpp/700", "mbpp/702"]
+    shares = [i.split("/")[0] for i in named]
+    assert all(shares[at : at + 3].count("mbpp") == 1 for at in (0, 3, 6)), "mixed in each part"
+    only_mine = mixed_in_order([*MINE, *MBPP], {"mine": 1, "mbpp": 1}, 4, 0, ["mine/3", "mine/1"])
+    assert [p.id for p in only_mine if p.id.startswith("mine")] == ["mine/3", "mine/1"]
+    assert len({p.id for p in only_mine if p.id.startswith("mbpp")}) == 2, "shuffled, each once"
+    with pytest.raises(ConfigError, match="mine/99"):
+        mixed_in_order(MINE, {"mine": 1}, None, 0, ["mine/99"])
+
+
+def test_orders_of_sources_from_an_object_store(tmp_path, monkeypatch, capsys):
+    import fsspec
+
+    monkeypatch.setenv("CODING_DATA_CACHE", str(tmp_path / "cache"))
+    files = fsspec.filesystem("memory")
+    for name, problems in (("mine", MINE), ("yours", YOURS)):
+        write_problems(tmp_path / f"{name}.jsonl", problems)
+        files.pipe(f"/bucket/{name}.jsonl", (tmp_path / f"{name}.jsonl").read_bytes())
+    files.pipe("/bucket/mine.order", b"mine/5\nmine/2\n")
+    files.pipe("/bucket/yours.order", b"yours/1\nyours/3\n")
+    rates = "".join(f'{{"id": "{p.id}", "rate": 0.5}}\n' for p in [*MINE, *YOURS])
+    files.pipe("/bucket/rates.jsonl", rates.encode())
+    command = (
+        "data rows mine=memory://bucket/mine.jsonl yours=memory://bucket/yours.jsonl "
+        "--order memory://bucket/mine.order --order memory://bucket/yours.order "
+        "--rates memory://bucket/rates.jsonl --max-rate 0.9 "
+        f"--mixture mine=1,yours=1 --size 4 --out {tmp_path / 'out'}"
+    )
+    assert cli.main(command.split()) == 0
+    assert "data.shuffle=false" in capsys.readouterr().out
+    named = ids(tmp_path / "out" / "rl_train.parquet")
+    assert named == ["mine/5", "yours/1", "mine/2", "yours/3"]
+    assert cli.main([*command.split()[:-4], "--order", "memory://bucket/none", "--out", "x"]) == 2
+    assert "memory://bucket/none" in capsys.readouterr().err
 
 
 def test_long_prompts_are_left_out_and_counted(tmp_path):
