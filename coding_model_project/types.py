@@ -159,6 +159,26 @@ class Instruction:
     """Arguments of the kind, such as {"num_words": 300}."""
 
 
+class Predicted(StrEnum):
+    """The side of `f(input) == output` that a completion fills in."""
+
+    output = "output"
+    """The value that the function returns."""
+    input = "input"
+    """Any input for which it returns the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """A function `f` and a value that it returns; a completion predicts the value or an input."""
+
+    of: Predicted
+    program: str
+    """The source that defines `f`."""
+    output: Plain
+    """The value, compared by Python's `==`."""
+
+
 class GradedBy(StrEnum):
     """The grader of a problem (`Problem.graded_by`)."""
 
@@ -168,6 +188,8 @@ class GradedBy(StrEnum):
     """Compares the final answer of a completion with `Problem.answer`."""
     instructions = "instructions"
     """Checks a completion against `Problem.instructions`."""
+    prediction = "prediction"
+    """Compares what a completion predicts of a function with `Problem.prediction`."""
     harbor = "harbor"
     """Runs the verifier of the Harbor task `Problem.task`."""
 
@@ -183,7 +205,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A task with what judges it: tests, or one of a Harbor task, an answer and instructions.
+    """A task with what judges it: tests, a Harbor task, an answer, instructions or a prediction.
 
     `id` is "source/number"; `gold` and `bad` are solutions known to pass and to fail.
     """
@@ -207,6 +229,8 @@ class Problem:
     entry_point: str | None = None
     language: str = "python"
     difficulty: int | None = None
+    date: str | None = None
+    """The day of its publication, such as "2024-08-01"."""
     tags: tuple[str, ...] = ()
     gold: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
@@ -216,6 +240,8 @@ class Problem:
     """The final answer of a maths problem, which has no tests."""
     instructions: tuple[Instruction, ...] = ()
     """The rules of an instruction-following problem, which has no tests."""
+    prediction: Prediction | None = None
+    """The prediction to make about a function, for a problem without tests."""
     base_tests: int | None = None
     """The number of hidden tests, from the first, that have a score of their own beside that of all:
     EvalPlus extends a benchmark's own tests, and reports both."""
@@ -267,6 +293,8 @@ class Problem:
             return GradedBy.harbor
         if self.answer is not None:
             return GradedBy.math
+        if self.prediction is not None:
+            return GradedBy.prediction
         return GradedBy.instructions if self.instructions else GradedBy.tests
 
     @property

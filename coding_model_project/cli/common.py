@@ -103,6 +103,9 @@ Rootfs = Annotated[
 MinTier = Annotated[Tier, typer.Option(help="Refuse weaker isolation.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Host = Annotated[str, typer.Option(help="Listen on this address.")]
+FreePort = Annotated[
+    int, typer.Option("--port", help="Listen on this port; 0 takes a free one.", min=0, max=65535)
+]
 
 
 Every = Annotated[float, typer.Option(help="Look every N seconds.", min=0.1)]

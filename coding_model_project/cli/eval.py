@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli import eval_export, eval_import, eval_rejudge, eval_run
+from coding_model_project.cli import eval_export, eval_import, eval_latest, eval_rejudge, eval_run
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Evaluate models, and compare evaluations.")
 app.command("run", help=eval_run.HELP)(eval_run.run)
+app.command(
+    "latest",
+    help=eval_latest.HELP,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(eval_latest.latest)
 app.command("rejudge", help=eval_rejudge.HELP)(eval_rejudge.rejudge)
 app.command("import", help=eval_import.HELP)(eval_import.import_)
 app.command("export", help=eval_export.HELP)(eval_export.export)

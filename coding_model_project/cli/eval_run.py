@@ -157,6 +157,21 @@ def run(
     send_seeds: Annotated[
         bool, typer.Option(help="Send the server a seed per sample; some refuse the field.")
     ] = True,
+    from_date: Annotated[
+        Text,
+        typer.Option("--from", metavar="DAY", help="Use only problems published from this day on."),
+    ] = None,
+    to_date: Annotated[
+        Text,
+        typer.Option("--to", metavar="DAY", help="Use only problems published up to this day."),
+    ] = None,
+    cutoff: Annotated[
+        Text,
+        typer.Option(
+            metavar="DAY",
+            help="Report problems from before and after the end of the model's training data apart.",
+        ),
+    ] = None,
     limit: Limit = None,
     max_tests: MaxTests = None,
     stop_early: Annotated[
@@ -255,6 +270,9 @@ def run(
             "timeout_s": timeout_s,
             "retry_s": retry_s,
             "concurrency": concurrency,
+            "from_date": from_date,
+            "to_date": to_date,
+            "cutoff": cutoff,
             "limit": limit,
             "max_tests": max_tests,
             "repair_rounds": repair_rounds,

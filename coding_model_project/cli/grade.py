@@ -174,7 +174,7 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
                 load_task(Path(problem.task))
             elif problem.instructions:
                 check_instructions([problem])
-            elif problem.answer is None:
+            elif problem.asks_for_code:
                 checked_tests(problem, public=False)
         except UngradableError as error:
             raise ConfigError(f"{source}: {problem.id}: {error}") from error

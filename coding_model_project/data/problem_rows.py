@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from datetime import date
 from typing import Any, NoReturn, TypeVar
 
 from coding_model_project.data.problem_values import Malformed, fail, kind, value_of
@@ -22,6 +23,8 @@ from coding_model_project.types import (
     Instruction,
     Isolation,
     Limits,
+    Predicted,
+    Prediction,
     Problem,
     Protocol,
     Stdin,
@@ -37,6 +40,7 @@ JUDGED_BY = {
     GradedBy.harbor: "task",
     GradedBy.math: "answer",
     GradedBy.instructions: "instructions",
+    GradedBy.prediction: "prediction",
 }
 """The field that each grader judges by."""
 
@@ -45,6 +49,9 @@ _EXAMPLES = {
     GradedBy.harbor: '"task": "tasks/17"',
     GradedBy.math: '"answer": "42"',
     GradedBy.instructions: '"instructions": [{"kind": "punctuation:no_comma", "arguments": {}}]',
+    GradedBy.prediction: (
+        '"prediction": {"of": "output", "program": "def f(x): return [x]", "output": [1]}'
+    ),
 }
 """An example of each grader's field."""
 
@@ -100,14 +107,25 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         entry_point=_optional(row, "entry_point", str, "text or null", '"entry_point": "add"'),
         language=_text(row, "language", "python", "python" if grader in _RUN else "text"),
         difficulty=_optional(row, "difficulty", int, "a whole number or null", '"difficulty": 2'),
+        date=_date(row),
         tags=_texts(row, "tags", "lists"),
         gold=_texts(row, "gold", "def add(a, b): ..."),
         bad=_texts(row, "bad", "def add(a, b): ..."),
         task=_optional(row, "task", str, "a folder", _EXAMPLES[GradedBy.harbor]),
         answer=_answer(row),
         instructions=_instructions(row.get("instructions", ())),
+        prediction=_prediction(row.get("prediction")),
         base_tests=_base_tests(row),
     )
+
+
+def _date(row: Mapping[str, Any]) -> str | None:
+    right = '"date": "2024-08-01"'
+    value = _optional(row, "date", str, "a day or null", right)
+    try:
+        return None if value is None else date.fromisoformat(value).isoformat()
+    except ValueError:
+        fail(f"field 'date': {value!r}", f"expected a day; write {right}")
 
 
 def _base_tests(row: Mapping[str, Any]) -> int | None:
@@ -344,3 +362,21 @@ def _instructions(value: Any) -> tuple[Instruction, ...]:
             _expect(f"{field}.arguments", "an object", arguments, right)
         found.append(Instruction(kind, {str(name): one for name, one in arguments.items()}))
     return tuple(found)
+
+
+def _prediction(value: Any) -> Prediction | None:
+    if value is None:
+        return None
+    right = _EXAMPLES[GradedBy.prediction]
+    names = {field.name for field in fields(Prediction)}
+    if not isinstance(value, Mapping) or value.keys() != names:
+        _expect("prediction", f"an object with {', '.join(sorted(names))}", value, right)
+    if value["of"] not in tuple(Predicted):
+        fail(f"field 'prediction.of': {value['of']!r}", f"expected {' or '.join(Predicted)}")
+    if not isinstance(value["program"], str):
+        _expect("prediction.program", "text", value["program"], right)
+    return Prediction(
+        of=Predicted(value["of"]),
+        program=value["program"],
+        output=value_of(value["output"], "prediction.output"),
+    )

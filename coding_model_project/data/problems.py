@@ -8,15 +8,18 @@
      "isolation": "per_test",
      "entry_point": "solve", "language": "python",
      "checker": {"source": "…", "language": "python", "protocol": "testlib"},
-     "difficulty": 2, "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"], "base_tests": 1}
+     "difficulty": 2, "date": "2024-08-01", "tags": ["lists"], "gold": ["def solve…"], "bad": ["…"],
+     "base_tests": 1}
     {"id": "tasks/17", "split": "train", "statement": "…", "grader": "harbor", "task": "tasks/17"}
     {"id": "sums/1", "split": "train", "statement": "…", "grader": "math", "answer": "42"}
     {"id": "rules/1", "split": "train", "statement": "…", "grader": "instructions",
      "instructions": [{"kind": "punctuation:no_comma", "arguments": {}}]}
+    {"id": "calls/1", "split": "train", "statement": "…", "grader": "prediction",
+     "prediction": {"of": "output", "program": "def f(x): …", "output": [1, 2]}}
 
 Only id, split, statement and what the grader judges by are required: tests; the folder of a Harbor task,
-relative to the file; a final answer; or instructions. Arguments and expected values are plain JSON;
-what JSON lacks (tuples, sets, keys that are not text) is in `codec`'s form.
+relative to the file; a final answer; instructions; or a prediction. Arguments and expected values are
+plain JSON; what JSON lacks (tuples, sets, keys that are not text) is in `codec`'s form.
 """
 
 from __future__ import annotations
@@ -116,6 +119,7 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
         "entry_point": problem.entry_point,
         "language": problem.language,
         "difficulty": problem.difficulty,
+        **({} if problem.date is None else {"date": problem.date}),
         "tags": problem.tags,
         "gold": problem.gold,
         "bad": problem.bad,
@@ -137,6 +141,17 @@ def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
         case GradedBy.instructions:
             rules = [{"kind": one.kind, "arguments": one.arguments} for one in problem.instructions]
             return {"grader": grader, "instructions": rules}
+        case GradedBy.prediction:
+            asked = problem.prediction
+            assert asked is not None
+            return {
+                "grader": grader,
+                "prediction": {
+                    "of": asked.of,
+                    "program": asked.program,
+                    "output": to_json(asked.output),
+                },
+            }
 
 
 def _tolerance_to_json(problem: Problem) -> dict[str, float]:

@@ -32,8 +32,7 @@ from coding_model_project.evaluation.results import (
 )
 from coding_model_project.evaluation.runner import Known, Runner, read_known
 from coding_model_project.evaluation.settings import Settings
-from coding_model_project.evaluation.tables import budget_table, metrics_table
-from coding_model_project.extras import NotInstalledError
+from coding_model_project.evaluation.tables import budget_table, metrics_table, months_table
 from coding_model_project.grading.judge import make_sandbox, open_judge
 from coding_model_project.grading.observation import can_repair
 from coding_model_project.runs.folder import (
@@ -84,6 +83,7 @@ def evaluate(
             data_dir=settings.data_dir,
             limit=settings.limit,
             max_tests=settings.max_tests,
+            window=settings.window,
         )
         versions = {f"data set {data.name}": data.version for data in datasets}
         inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}
@@ -112,10 +112,7 @@ def evaluate(
             raise
         end_attempt(run.path, attempt)
         with storage_errors(run.path):
-            try:
-                outputs.write_report(run.path)  # which says how the run ended
-            except NotInstalledError as error:
-                say(f"no {outputs.REPORT}: {error}")
+            outputs.write_report(run.path)  # which says how the run ended
     say(f"written to {run.path}")
     return metrics
 
@@ -148,13 +145,16 @@ async def _evaluate(
     by_key = with_completions(folder, read_rows(folder / RESULTS, Result))
     judged = [(sample, *by_key[sample.key]) for sample in planned]
     with storage_errors(folder):
-        metrics = outputs.write_metrics(folder, [one[2] for one in judged], datasets, protocol)
+        results = [one[2] for one in judged]
+        metrics = outputs.write_metrics(folder, results, datasets, protocol, settings.cutoff)
         outputs.write_rollouts(folder, judged, protocol)
         outputs.write_qa_logs(folder, judged, protocol)
         outputs.write_summary(folder, metrics, judged)
     if settings.wandb:
         outputs.log_to_wandb(folder, metrics, judged, protocol, info)
     say(metrics_table(metrics, protocol.ks))
+    for table in months_table(metrics):
+        say(table)
     for note in outputs.truncation_notes(metrics, protocol):
         say(f"note: {note}")
     if protocol.name == BUDGET.name:
@@ -252,6 +252,7 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
             for data in datasets
         },
         "profile": settings.profile,
+        "cutoff": settings.cutoff,
         "backend": backend.identity,
         "repeatable": backend.repeatable,
         "shard": None if shard.of == 1 else f"{shard.number}/{shard.of}",

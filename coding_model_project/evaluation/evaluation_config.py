@@ -106,6 +106,15 @@ class EvaluationConfig:
         "Judge a program until its first failing test only: much faster where problems have many slow "
         "tests, but there is no pass ratio.",
     )
+    from_date: str | None = key(
+        None, "Only problems published on this day or later: `2024-08-01`. null: all."
+    )
+    to_date: str | None = key(None, "Only problems published on this day or earlier. null: all.")
+    cutoff: str | None = key(
+        None,
+        "The end of the model's training data, as a day: rates of problems from before it and from then "
+        "on are reported apart. null: they are not.",
+    )
     limit: int | None = key(None, "Only the first problems of each data set.", unit="problems")
     max_tests: int | None = key(
         None, "Judge by at most this many hidden tests of each problem.", unit="tests"

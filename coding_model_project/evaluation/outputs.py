@@ -15,6 +15,7 @@ import orjson
 from coding_model_project.evaluation.plan import DataSet, Sample
 from coding_model_project.evaluation.protocols import EvalProtocol
 from coding_model_project.evaluation.results import METRICS, Generated, Metrics, Result
+from coding_model_project.evaluation.statistics.parts import part_metrics
 from coding_model_project.evaluation.statistics.scores import dataset_metrics
 from coding_model_project.grading.prompts import solve_messages
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
@@ -23,6 +24,8 @@ from coding_model_project.runs.summary import summarise
 from coding_model_project.types import Problem
 
 REPORT = "report.html"
+UNGRADABLE = "ungradable"
+"""In the place of an error type, where a sample has no verdict."""
 N_LOGGED = 4
 """Samples of each problem in qa_logs/."""
 N_TABLE = 2_000
@@ -32,17 +35,26 @@ Judged = tuple[Sample, Generated, Result]
 
 
 def write_metrics(
-    folder: Path, results: Sequence[Result], datasets: Sequence[DataSet], protocol: EvalProtocol
+    folder: Path,
+    results: Sequence[Result],
+    datasets: Sequence[DataSet],
+    protocol: EvalProtocol,
+    cutoff: str | None = None,
 ) -> Metrics:
     """metrics.json, and the same figures in metrics.jsonl, by which `runs` and the report know them.
 
+    Args:
+        cutoff: as of `parts.part_metrics`.
+
     Returns:
-        The content of metrics.json: metrics by data set, as `scores.dataset_metrics` has them.
+        The content of metrics.json: metrics by data set, as `scores.dataset_metrics` and
+        `parts.part_metrics` have them.
     """
-    by_name = {data.name: [r for r in results if r.dataset == data.name] for data in datasets}
-    metrics: dict[str, Any] = {
-        name: dataset_metrics(found, protocol.ks) for name, found in by_name.items() if found
-    }
+    metrics: dict[str, Any] = {}
+    for data in datasets:
+        if found := [result for result in results if result.dataset == data.name]:
+            parts = part_metrics(found, data.problems, protocol.ks, cutoff)
+            metrics[data.name] = dataset_metrics(found, protocol.ks) | parts
     write_json(folder / METRICS, metrics)
     line = {"step": 0, "data": _logged(metrics, protocol)}
     write_text(folder / "metrics.jsonl", json.dumps(line) + "\n")
@@ -95,22 +107,25 @@ def write_rollouts(folder: Path, judged: Sequence[Judged], protocol: EvalProtoco
     """rollouts.jsonl, which the report reads; made anew, so that no sample is in it twice."""
     partial = folder / "rollouts.jsonl.partial"
     with partial.open("wb") as file:
-        for one in judged:
-            file.write(orjson.dumps(_rollout(*one, protocol)) + b"\n")
+        for sample, generated, result in judged:
+            prompt = prompt_text(sample.problem, protocol)
+            file.write(orjson.dumps(rollout_of(generated, result, prompt=prompt)) + b"\n")
     partial.replace(folder / "rollouts.jsonl")
 
 
-def _rollout(
-    sample: Sample, generated: Generated, result: Result, protocol: EvalProtocol
-) -> Rollout:
-    verdict = dict(result.verdict) or {"error": "ungradable", "detail": result.ungradable}
+def rollout_of(generated: Generated, result: Result, *, prompt: str) -> Rollout:
+    """A judged sample as the line that the report reads."""
+    if result.ungradable is None:
+        verdict = {"error": result.error, **result.verdict}
+    else:
+        verdict = {"error": UNGRADABLE, "detail": result.ungradable}
     return Rollout(
         step=0,
         attempt=1,
-        split=sample.dataset,
-        problem=sample.problem.id,
-        sample=str(sample.number),
-        prompt=prompt_text(sample.problem, protocol),
+        split=result.dataset,
+        problem=result.problem,
+        sample=str(result.sample),
+        prompt=prompt,
         completion=generated.completion,
         tokens=generated.tokens,
         reward=float(bool(result.passed)),

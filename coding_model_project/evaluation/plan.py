@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coding_model_project.data.loaders import given_set, load
+from coding_model_project.data.loaders import Loaded, given_set, load
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.dates import Window
 from coding_model_project.evaluation.protocols import data_version
 from coding_model_project.evaluation.results import Key
 from coding_model_project.types import Problem
@@ -65,17 +66,23 @@ class Shard:
 
 
 def load_datasets(
-    words: Sequence[str], *, data_dir: Path | None, limit: int | None, max_tests: int | None
+    words: Sequence[str],
+    *,
+    data_dir: Path | None,
+    limit: int | None,
+    max_tests: int | None,
+    window: Window | None = None,
 ) -> tuple[DataSet, ...]:
     """Read data sets.
 
     Args:
         words: each a name, NAME=PATH or the path of a file.
-        limit: only the first problems of each.
+        limit: only the first problems of each, in the window.
         max_tests: at most so many hidden tests of each problem.
+        window: only problems published in it.
 
     Raises:
-        ConfigError: none is named, one is not to be found, or twice there.
+        ConfigError: none is named, one is not to be found, twice there, or has nothing in the window.
         DataError: a file is damaged.
     """
     if not words:
@@ -85,15 +92,14 @@ def load_datasets(
         name, path = given_set(word)
         if name in found:
             raise ConfigError(f"{name}: named twice; a path may have another name (NAME=PATH)")
-        found[name] = _load(name, path, data_dir, limit, max_tests)
+        loaded = load(name, path=path, data_dir=data_dir, max_tests=max_tests)
+        found[name] = _chosen(loaded, window or Window(), limit)
     return tuple(found.values())
 
 
-def _load(
-    name: str, path: str | None, data_dir: Path | None, limit: int | None, max_tests: int | None
-) -> DataSet:
-    loaded = load(name, path=path, data_dir=data_dir, max_tests=max_tests)
-    problems = loaded.problems[:limit]
+def _chosen(loaded: Loaded, window: Window, limit: int | None) -> DataSet:
+    name = loaded.name
+    problems = window.cut(loaded.problems, name)[:limit]
     if not problems:
         reason = f": {loaded.set_aside[0].reason}" if loaded.set_aside else ""
         raise ConfigError(f"{name}: no problem can be used ({loaded.origin}){reason}")

@@ -227,6 +227,22 @@ def read_evaluation(path: Path) -> Evaluation:
         raise DataError(f"{path / RUN_INFO}: damaged ({error!r})") from error
 
 
+def read_metrics(run: Path) -> Metrics:
+    """Read the metrics.json of an evaluation.
+
+    Raises:
+        DataError: the evaluation is not finished, or the file is damaged.
+    """
+    try:
+        return json.loads((run / METRICS).read_text())
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{run}: the evaluation is not finished; the same command goes on with it"
+        ) from error
+    except ValueError as error:
+        raise DataError(f"{run / METRICS}: damaged ({error})") from error
+
+
 def _once(results: tuple[Result, ...], path: Path) -> tuple[Result, ...]:
     """Raises:
     DataError: a sample is there twice, and would count twice.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.backends.generation import Backend
+from coding_model_project.evaluation.dates import Window, day
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig, EvaluationMode
 from coding_model_project.evaluation.plan import Shard
 from coding_model_project.evaluation.profiles import with_profile
@@ -24,6 +25,10 @@ class Settings:
     seed: int
     datasets: tuple[str, ...]
     data_dir: Path | None
+    window: Window
+    """Of the days on which problems were published."""
+    cutoff: str | None
+    """The end of the model's training data."""
     limit: int | None
     max_tests: int | None
     protocol: EvalProtocol
@@ -79,6 +84,8 @@ class Settings:
             seed=seed,
             datasets=tuple(asked.datasets),
             data_dir=Path(asked.data_dir) if asked.data_dir else None,
+            window=Window.parse(asked.from_date, asked.to_date),
+            cutoff=day(asked.cutoff, "cutoff"),
             limit=asked.limit,
             max_tests=asked.max_tests,
             protocol=protocol(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from coding_model_project.evaluation.statistics.parts import AFTER, BEFORE
 from coding_model_project.evaluation.statistics.scores import rate_text
 
 _WIDTH = 160
@@ -39,8 +40,39 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
         if base := found.get("base"):
             rates = (rate_text(base.get(str(k))) for k in shown)
             table.add_row(f"{name}, its own tests only", *rates)
+        for part, of_part in _parts(found):
+            table.add_row(f"{name}, {part}", *(rate_text(of_part.get(str(k))) for k in shown))
     errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]
     return "\n".join([table_text(table), *errors])
+
+
+def _parts(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Parts of a data set, by their titles, with their pass@k."""
+    for level, rates in found.get("by_difficulty", {}).items():
+        yield f"difficulty {level}", rates
+    if cutoff := found.get("cutoff"):
+        for side in (BEFORE, AFTER):
+            if side in cutoff:
+                yield f"{side} {cutoff['day']}", cutoff[side]
+
+
+def months_table(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """A table of pass@1 by month for each data set whose problems have dates."""
+    for name, found in metrics.items():
+        by_month = found.get("by_month", {})
+        if not by_month:
+            continue
+        cutoff = found.get("cutoff", {}).get("day", "")
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        table.add_column("published")
+        table.add_column("problems", justify="right")
+        table.add_column("pass@1", justify="right")
+        table.add_column("")
+        for month, rates in by_month.items():
+            mark = f"cut-off {cutoff}" if cutoff.startswith(month) else ""
+            rate = rates["1"]
+            table.add_row(month, f"{rate['problems']:,}", rate_text(rate), mark)
+        yield f"{name} by month:\n{table_text(table)}"
 
 
 def budget_table(metrics: Mapping[str, Any]) -> str:

@@ -123,6 +123,7 @@ def _digest(problem: Problem) -> bytes:
         tests,
         problem.task,
         problem.answer,
+        problem.prediction and asdict(problem.prediction),
         problem.base_tests,
         [(one.kind, dict(one.arguments)) for one in problem.instructions],
     ]

@@ -121,6 +121,10 @@ class GraderByProblem:
                     from coding_model_project.grading.instructions.grader import InstructionsGrader
 
                     grader = InstructionsGrader()
+                case GradedBy.prediction:
+                    from coding_model_project.grading.predictions.grader import PredictionGrader
+
+                    grader = PredictionGrader(self._execution)
             self._others[by] = grader
             await self._stack.enter_async_context(grader)
         return self._others[by]

@@ -24,7 +24,7 @@ def request(problem: Problem) -> str:
     match problem.graded_by:
         case GradedBy.math:
             return "\n\nReason step by step, and put the final answer in \\boxed{}."
-        case GradedBy.instructions:
+        case GradedBy.instructions | GradedBy.prediction:
             return ""  # the statement says all
         case GradedBy.tests | GradedBy.harbor:
             return f"\n\nAnswer with one ```{problem.language} code block that holds the whole program."

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.extract import Rule, is_one_block
 from coding_model_project.grading.maths.final_answer import AnswerRule
+from coding_model_project.grading.predictions.answer import PredictionRule
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import LengthBonus, RewardConfig
 from coding_model_project.grading.rewards import RewardKind
@@ -112,6 +113,8 @@ def well_formed(problem: Problem, verdict: Verdict, answer: Answer, style: Promp
         return verdict.extraction == AnswerRule.boxed
     if problem.graded_by is GradedBy.instructions:
         return False  # its form is what it is judged by
+    if problem.graded_by is GradedBy.prediction:
+        return verdict.extraction == PredictionRule.tagged
     if style is PromptStyle.bare:
         return verdict.extraction == Rule.bare_text
     return is_one_block(answer.completion, language=problem.language)

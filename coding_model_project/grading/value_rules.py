@@ -1,8 +1,8 @@
-"""Rules by which the values of calls are compared, by a problem's `comparison`: those of EvalPlus.
+"""Rules by which the values of calls are compared, by a problem's `comparison`.
 
-All other comparisons compare values as data (`grading.compare.same_value`). EvalPlus's problems expect
-the value of their author's solution, as Python's `==` has it (`True` is 1, a list is no tuple). Floats
-get a tolerance, and 16 problems have several right values:
+Comparisons that are not listed here compare values as data (`grading.compare.same_value`). `equal` is
+Python's `==`, in which `True` is 1 and a list is no tuple. EvalPlus's problems expect the value of their
+author's solution, by the same rule. Floats get a tolerance, and 16 problems have several right values:
 
 evalplus            `==`, else numbers of the same type within atol + 1e-7 of the expected. A problem
                     without a tolerance has 1e-6 where a float is expected, or a list or tuple of them
@@ -45,7 +45,7 @@ def _as_data(_arguments: Arguments, expected: Any, got: Any, tolerance: Toleranc
     return same_value(expected, got, tolerance)
 
 
-def _equal(_arguments: Arguments, expected: Any, got: Any, _atol: float) -> bool:
+def _equal(_arguments: Arguments, expected: Any, got: Any, _atol: object) -> bool:
     return bool(got == expected)
 
 
@@ -129,6 +129,7 @@ def _is_number(value: Any) -> bool:
 
 
 VALUE_RULES: dict[str, ValueRule] = {
+    "equal": _equal,
     "evalplus": _evalplus(_equal),
     "evalplus_set": _evalplus(_same_items),
     "evalplus_not_none": _evalplus(_not_none),

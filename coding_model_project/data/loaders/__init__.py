@@ -17,6 +17,7 @@ from coding_model_project.data.loaders import (
     codecontests,
     codecontests_plus,
     codeforces,
+    cruxeval,
     deepcoder,
     evalplus,
     humaneval,
@@ -92,6 +93,8 @@ LOADERS: dict[str, Loader] = {
         for size in codecontests_plus.SIZES
     },
     "codeforces": codeforces.LOADER,
+    "cruxeval_i": cruxeval.INPUT,
+    "cruxeval_o": cruxeval.OUTPUT,
     "deepcoder": deepcoder.LOADER,
     "eurus": verl_rows.LOADER,
     "gsm8k": maths.GSM8K,

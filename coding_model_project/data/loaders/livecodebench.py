@@ -38,7 +38,8 @@ def problem(row: Row, _part: Part, _index: int) -> Problem:
         limits=Limits(cpu_s=10.0, wall_s=30.0, memory_mb=1024, output_kb=16_384),
         entry_point=function,
         difficulty=_DIFFICULTIES.get(str(row.get("difficulty")).lower()),
-        tags=tuple(str(row[key]) for key in ("platform", "contest_date") if row.get(key)),
+        date=str(row["contest_date"])[:10] if row.get("contest_date") else None,
+        tags=(str(row["platform"]),) if row.get("platform") else (),
     )
 
 

@@ -29,7 +29,7 @@ from coding_model_project.data.loaders.cases import (
     stdin_tests,
 )
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.remote import is_url, local_copy
+from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.data.loaders.table import UNKNOWN_SPLIT, split_word
 from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY, missing_field, problem_of
 from coding_model_project.data.problem_values import Malformed
@@ -38,7 +38,10 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.types import Asserts, GradedBy, Problem, Test
 
 NEEDED = ("statement", "tests")
-_GRADERS = {JUDGED_BY[grader]: grader for grader in (GradedBy.math, GradedBy.instructions)}
+_GRADERS = {
+    JUDGED_BY[grader]: grader
+    for grader in (GradedBy.math, GradedBy.instructions, GradedBy.prediction)
+}
 """Fields that stand in the place of tests, each with its grader."""
 
 
@@ -76,7 +79,7 @@ class MappedLoader:
             known = ", ".join(FIELDS)
             raise ConfigError(f"--map {unknown[0]}=…: no such field; a problem has {known}")
         assert place.path is not None
-        path = local_copy(str(place.path)) if is_url(place.path) else Path(place.path)
+        path = on_disk(place.path)
         trail.origins.append(str(place.path))
         split = place.split or _split_of(path)
         for number, (where, found) in enumerate(read_rows(path), 1):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.remote import is_url, local_copy
+from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.data.loaders.table import split_word
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError
@@ -47,7 +47,7 @@ class OwnLoader:
             raise ConfigError(
                 f"{self.name}: give its file of problems: {self.name}=PATH, or --path PATH"
             )
-        path = local_copy(str(place.path)) if is_url(place.path) else Path(place.path)
+        path = on_disk(place.path)
         trail.origins.append(str(place.path))
         for where, row in read_rows(path):
             problem = from_file(problem_from_json(row, where), path)

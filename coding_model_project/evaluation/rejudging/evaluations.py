@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation import outputs
+from coding_model_project.evaluation.dates import Window
 from coding_model_project.evaluation.journal import storage_errors, to_line
 from coding_model_project.evaluation.plan import DataSet, Sample, load_datasets
 from coding_model_project.evaluation.protocols import EvalProtocol
@@ -28,7 +29,6 @@ from coding_model_project.evaluation.results import (
     read_evaluation,
     with_completions,
 )
-from coding_model_project.extras import NotInstalledError
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.runs.folder import RunFolder, sole_writer, write_json
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -87,7 +87,7 @@ def rejudge_evaluation(folder: Path, given: Given, *, say: Callable[[str], None]
         if not given.dry_run:
             with storage_errors(folder):
                 _write(folder, info, protocol, datasets, stored, results, changes)
-            _report(folder, say)
+            outputs.write_report(folder)
     after = [Judgement.of_result(result) for result in results]
     rows = [(one.sample.dataset, one.before, now) for one, now in zip(stored, after, strict=True)]
     return Rejudged(
@@ -137,6 +137,7 @@ def _datasets(
         data_dir=given.data_dir or (Path(recorded) if recorded else None),
         limit=asked.get("limit"),
         max_tests=asked.get("max_tests"),
+        window=Window.parse(asked.get("from_date"), asked.get("to_date")),
     )
     by_name = {data.name: data for data in datasets}
     if missing := [name for name in info["datasets"] if name not in by_name]:
@@ -219,14 +220,7 @@ def _write(
     order = {data.name: place for place, data in enumerate(datasets)}
     places = {(d.name, p.id): n for d in datasets for n, p in enumerate(d.problems)}
     every.sort(key=lambda one: (order[one[0].dataset], places[one[0].key[:2]], one[0].number))
-    metrics = outputs.write_metrics(folder, list(results), datasets, today)
+    metrics = outputs.write_metrics(folder, list(results), datasets, today, info.get("cutoff"))
     outputs.write_rollouts(folder, every, today)
     outputs.write_qa_logs(folder, every, today)
     outputs.write_summary(folder, metrics, every)
-
-
-def _report(folder: Path, say: Callable[[str], None]) -> None:
-    try:
-        outputs.write_report(folder)
-    except NotInstalledError as error:
-        say(f"no {outputs.REPORT}: {error}")

@@ -51,7 +51,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "ungradable": len(results) - len(graded),
         "refused": sum((result.ungradable or "").startswith("PromptError") for result in results),
         "problems_ungradable": len(problems) - len(groups),
-        "pass@k": {str(k): rate for k in ks if (rate := _pass_rate(groups, k)) is not None},
+        "pass@k": pass_rates(groups, ks),
         **_base(groups, ks),
         "pass_ratio": _pass_ratio(groups),
         "accepted": sum(bool(result.passed) for result in graded) / total,
@@ -104,6 +104,17 @@ def _group(result: Result) -> str:
     return str(ErrorType(result.error).group)
 
 
+def pass_rates(
+    groups: Sequence[Sequence[Result]], ks: Sequence[int]
+) -> dict[str, dict[str, float]]:
+    """Each k of pass@k that a problem has enough samples for, with its rate over problems.
+
+    Args:
+        groups: the graded samples of each problem.
+    """
+    return {str(k): rate for k in ks if (rate := _pass_rate(groups, k)) is not None}
+
+
 def _pass_rate(groups: Sequence[Sequence[Result]], k: int) -> dict[str, float] | None:
     rates = [
         pass_at_k(len(group), sum(bool(result.passed) for result in group), k)
@@ -122,7 +133,7 @@ def _base(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, An
     ]
     if not by_base:
         return {}
-    return {"base": {str(k): rate for k in ks if (rate := _pass_rate(by_base, k)) is not None}}
+    return {"base": pass_rates(by_base, ks)}
 
 
 def _pass_ratio(groups: Sequence[Sequence[Result]]) -> dict[str, float] | None:

@@ -77,7 +77,11 @@ MALFORMED = [
     ({"checker": {}}, "field 'checker.source'", "got null"),
     ({"checker": {"source": "", "lang": "cpp"}}, "field 'checker.lang'", "unknown"),
     ({"checker": {"source": "", "protocol": ["x"]}}, "checker.protocol'", "testlib or score"),
-    ({"grader": "docker"}, "field 'grader'", "expected one of tests, math, instructions, harbor"),
+    (
+        {"grader": "docker"},
+        "field 'grader'",
+        "expected one of tests, math, instructions, prediction, harbor",
+    ),
     ({"grader": "harbor"}, "field 'task' is missing", 'with "grader": "harbor" needs'),
     (
         {"grader": "harbor", "task": "t"},

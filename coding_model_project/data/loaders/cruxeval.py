@@ -1,0 +1,71 @@
+"""CRUXEval: predict what a short function returns, or an input for which it does. Test only."""
+
+from __future__ import annotations
+
+import ast
+from functools import partial
+
+from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.types import Limits, Predicted, Prediction, Problem
+
+LIMITS = Limits(cpu_s=3.0, wall_s=10.0)
+"""CPU time as the publisher's scorer has it."""
+
+_ASKED = {
+    Predicted.output: "Work out step by step what `f` returns there. It may have bugs; what counts is "
+    "what it really returns.",
+    Predicted.input: "Find an input for which `f` returns that value. Any such input will do.",
+}
+_FORM = {
+    Predicted.output: "with a literal in the place of ?? (no calls, no operators)",
+    Predicted.input: "with your input in the place of ??",
+}
+
+
+def problem(of: Predicted, row: Row, _part: Part, _index: int) -> Problem:
+    """A row, as the task of predicting its output or its input."""
+    program, given, output = (text(row, name) for name in ("code", "input", "output"))
+    try:
+        returned = ast.literal_eval(output)
+    except (ValueError, SyntaxError) as error:
+        raise Unusable("field 'output' is not a literal") from error
+    asked = f"f({given}) == ??" if of is Predicted.output else f"f(??) == {output}"
+    return Problem(
+        id=f"cruxeval_{of[0]}/{text(row, 'id').removeprefix('sample_')}",
+        split="test",
+        statement=(
+            f"```python\n{program}\n\nassert {asked}\n```\n\n{_ASKED[of]} Then write the whole "
+            f"assertion, {_FORM[of]}, between [ANSWER] and [/ANSWER]."
+        ),
+        tests=(),
+        limits=LIMITS,
+        prediction=Prediction(of=of, program=program, output=returned),
+        language="text",
+        gold=(f"[ANSWER]\nassert f({given}) == {output}\n[/ANSWER]",),
+    )
+
+
+def _loader(of: Predicted) -> TableLoader:
+    return TableLoader(
+        published=Published(
+            name=f"cruxeval_{of[0]}",
+            licence="MIT",
+            fields=("code", "input", "output", "id"),
+            parts=(
+                Part(
+                    split="test",
+                    files=("cruxeval.jsonl", "cruxeval/data/cruxeval.jsonl", "cruxeval/test.jsonl"),
+                    n_rows=800,
+                    hub_file="test.jsonl",
+                ),
+            ),
+            hub="cruxeval-org/cruxeval",
+            tests="predictions",
+        ),
+        to_problem=partial(problem, of),
+    )
+
+
+OUTPUT = _loader(Predicted.output)
+INPUT = _loader(Predicted.input)

@@ -1,0 +1,201 @@
+"""The expression that a completion predicts.
+
+1. The last text between `[ANSWER]` and `[/ANSWER]` that parses, without a fence around it; else the last
+   fenced block; else the whole text.
+2. Of that, the last statement. Of `assert f(…) == value` or `f(…) == value` (or `is`), the side that was
+   asked for; of anything else the expression itself.
+
+An output is a literal: one that calls the function again predicts nothing. An input is a call of `f`
+whose arguments are built from literals, built-in types and their methods. It cannot reach the globals of
+the function or the builtins, so it cannot replace what the function calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import symtable
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coding_model_project.grading.fences import Fences
+from coding_model_project.types import Plain, Predicted
+
+MAX_CHARACTERS = 20_000
+"""The longest answer that is read; the longest of CRUXEval has 200."""
+
+FUNCTION = "f"
+"""The name of the function that predictions are about."""
+
+_MOST_TAGS = 16
+"""`[ANSWER]` tags that are looked at, from the last one back."""
+
+_OPENED, _CLOSED = "[ANSWER]", "[/ANSWER]"
+_ASSERTION = re.compile(r"(?m)^[ \t]*assert\b")
+
+
+class PredictionRule(StrEnum):
+    """The rule that found an answer's text."""
+
+    tagged = "answer_tags"
+    block = "block"
+    whole_text = "whole_text"
+    nothing = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerText:
+    """An answer's text, and the rule that found it."""
+
+    text: str
+    rule: PredictionRule
+
+
+class NotAnAnswer(Exception):
+    """Why a text is no prediction, as a syntax error's detail."""
+
+
+def answer_text(completion: str) -> AnswerText | None:
+    """Find the text of the answer; None where there is none of at most `MAX_CHARACTERS`."""
+    if _OPENED in completion:
+        found = AnswerText(_tagged(completion), PredictionRule.tagged)
+    elif block := _last_block(completion):
+        found = AnswerText(block.strip(), PredictionRule.block)
+    else:
+        text = completion.partition(_CLOSED)[0]
+        found = AnswerText(text.strip(), PredictionRule.whole_text)
+    return found if 0 < len(found.text) <= MAX_CHARACTERS else None
+
+
+def _tagged(completion: str) -> str:
+    """Return the last text behind a tag that parses, else the last one that is not empty."""
+    behind = completion.split(_OPENED)[1:][-_MOST_TAGS:]
+    texts = [_bare(one.partition(_CLOSED)[0]) for one in behind]
+    given = [text for text in texts if 0 < len(text) <= MAX_CHARACTERS]
+    return next((text for text in reversed(given) if _parses(text)), given[-1] if given else "")
+
+
+def _bare(text: str) -> str:
+    """Return the text without a fence, back-ticks or emphasis around it."""
+    return (_last_block(text) or text).strip().strip("`*").strip()
+
+
+def _last_block(text: str) -> str | None:
+    blocks = [one.code for one in Fences(text, "python").blocks() if one.code.strip()]
+    return blocks[-1] if blocks else None
+
+
+def _parses(text: str) -> bool:
+    try:
+        return bool(_parsed(text))
+    except NotAnAnswer:
+        return False
+
+
+def predicted_output(text: str) -> Plain:
+    """Return the value that an answer predicts.
+
+    Raises:
+        NotAnAnswer: it does not parse, or is no literal.
+    """
+    try:
+        return ast.literal_eval(_side(_last_expression(text), Predicted.output))
+    except (ValueError, TypeError, RecursionError, MemoryError, ArithmeticError) as error:
+        raise NotAnAnswer("an output is written as a literal") from error
+
+
+def predicted_input(text: str) -> str:
+    """Return the call of the function that an answer predicts, as source.
+
+    Raises:
+        NotAnAnswer: it does not parse, or is not built as an input has to be.
+    """
+    try:
+        call = ast.unparse(_side(_last_expression(text), Predicted.input))
+        _check_input(call)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotAnAnswer(f"not Python: {error}") from error
+    return call
+
+
+def _last_expression(text: str) -> ast.expr:
+    try:
+        statements = _parsed(text)
+    except NotAnAnswer:  # prose before the assertion
+        starts = [found.start() for found in _ASSERTION.finditer(text)]
+        if not starts:
+            raise
+        statements = _parsed(text[starts[-1] :].strip())
+    match statements:
+        case [*_, ast.Assert(test=expression) | ast.Expr(value=expression)]:
+            return expression
+    raise NotAnAnswer("neither an assertion nor an expression")
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape in untrusted text is not ours
+            return ast.parse(text).body
+    except SyntaxError as error:
+        raise NotAnAnswer(f"SyntaxError: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise NotAnAnswer(f"not Python: {error}") from error
+
+
+def _side(expression: ast.expr, of: Predicted) -> ast.expr:
+    """Return the asked side of `f(…) == value`, in either order; any other expression as it is."""
+    match expression:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            call, other = (left, right) if _calls_function(left) else (right, left)
+            if _calls_function(call):
+                return call if of is Predicted.input else other
+    return expression
+
+
+def _calls_function(expression: ast.expr) -> bool:
+    match expression:
+        case ast.Call(func=ast.Name(id=name)):
+            return name == FUNCTION
+    return False
+
+
+_TYPES = (bool, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple)
+_NAMES = {FUNCTION, *(one.__name__ for one in _TYPES)} | {
+    "abs", "chr", "enumerate", "filter", "len", "map", "max", "min", "ord", "reversed", "round", "sorted",
+    "sum", "zip",
+}  # fmt: skip
+_METHODS = {name for one in _TYPES for name in dir(one) if not name.startswith("_")}
+_NODES = (
+    ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare,
+    ast.IfExp, ast.Call, ast.keyword, ast.Starred, ast.Name, ast.Attribute, ast.Subscript, ast.Slice,
+    ast.Lambda, ast.arguments, ast.arg, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.comprehension,
+    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+"""A generator's frame leads to the builtins; its name is no method of `_METHODS`."""
+
+
+def _check_input(call: str) -> None:
+    """Check the source that will run, where names that Unicode hides are what they stand for."""
+    expression = ast.parse(call, mode="eval").body
+    if not _calls_function(expression):
+        raise NotAnAnswer(f"an input is written as {FUNCTION}(…)")
+    for node in ast.walk(expression):
+        if not isinstance(node, _NODES):
+            raise NotAnAnswer(f"an input may not hold a {type(node).__name__}")
+        if isinstance(node, ast.Attribute) and node.attr not in _METHODS:
+            raise NotAnAnswer(f"an input may not use .{node.attr}")
+    outside = set(_globals(symtable.symtable(call, "input", "eval")))
+    if outside - _NAMES:
+        raise NotAnAnswer(f"an input may not use {min(outside - _NAMES)}")
+
+
+def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that the scopes of an expression look up outside of it."""
+    is_top = scope.get_type() == "module"
+    yield from (one.get_name() for one in scope.get_symbols() if is_top or one.is_global())
+    for inner in scope.get_children():
+        yield from _globals(inner)

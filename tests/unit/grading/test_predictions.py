@@ -1,0 +1,166 @@
+"""Predictions: where the answer is found, what counts as one, and what gains nothing."""
+
+import asyncio
+
+import pytest
+
+from coding_model_project.data.loaders import load
+from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.execution import ExecutionGrader
+from coding_model_project.grading.predictions.grader import PredictionGrader
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.embedded import EmbeddedSandbox
+from coding_model_project.types import ErrorType, Predicted, Prediction, Problem
+from tests.fakes import FakeSandbox
+
+PROGRAM = (
+    "SEEN = []\n\ndef f(items, n=1):\n    return [(len(SEEN), x) for x in sorted(items)[:n]]\n"
+)
+RETURNED = [(0, 2), (0, 3)]
+
+
+def problem(of: Predicted, output: object = RETURNED, program: str = PROGRAM) -> Problem:
+    return Problem(
+        id="calls/1", split="test", statement="Predict.", tests=(), language="text",
+        prediction=Prediction(of=of, program=program, output=output),
+    )  # fmt: skip
+
+
+def grader_of(sandbox: Sandbox) -> CachedGrader:
+    return CachedGrader(PredictionGrader(ExecutionGrader(sandbox, stop_early=True)), bare=False)
+
+
+def graded_on_host(of: Predicted, completion: str):
+    """Judge, and make sure that nothing ran."""
+    sandbox = FakeSandbox()
+    verdict = asyncio.run(grader_of(sandbox).grade(problem(of), completion))
+    assert not sandbox.calls
+    return verdict
+
+
+def graded(of: Predicted, *completions: str, **what):
+    async def all_of_them():
+        async with EmbeddedSandbox(workers=1, min_tier="rlimit") as sandbox:
+            grader = grader_of(sandbox)
+            return [await grader.grade(problem(of, **what), one) for one in completions]
+
+    return asyncio.run(all_of_them())
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "[(0, 2), (0, 3)]",
+        "<think>maybe [1]?</think>[(0, 2), (0, 3)]",
+        "I think:\n[ANSWER]\nassert f([3, 2], 2) == [(0, 2), (0, 3)]  # done\n[/ANSWER]\nBye.",
+        "[ANSWER][1][/ANSWER], no: [ANSWER][(0, 2), (0, 3)][/ANSWER]",
+        "[ANSWER]\n```python\nassert f([3, 2], 2) == [(0, 2), (0, 3)]\n```\n[/ANSWER]",
+        "[ANSWER]`[(0, 2), (0, 3)]`[/ANSWER]",
+        "[ANSWER][(0, 2), (0, 3)][/ANSWER]\nIt stands between [ANSWER] and [/ANSWER]. [ANSWER][/ANSWER]",
+        "[ANSWER]\n[(0, 2), (0, 3)]\n[ANSWER]",
+        "assert f([3, 2], 2) is [(0, 2), (0, 3)]",
+        "So\n```python\nassert f([3, 2], 2) == [(0, 2), (0, 3)]\n```\nit is.",
+        "It sorts first.\nassert f([3, 2], 2) == [(0, 2), (0, 3)]",
+        "f([3, 2], 2) == [(0, 2), (0, 3)]",
+        "assert [(0, 2), (0, 3)] == f([3, 2], 2)",
+        "[(False, 2), (0, 3.0)]",
+    ],
+)
+def test_an_output_is_found_and_compared_as_python_does(completion):
+    verdict = graded_on_host(Predicted.output, completion)
+    assert (verdict.passed, verdict.error) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("completion", "error"),
+    [
+        ("[[0, 2], [0, 3]]", ErrorType.wrong_answer),  # a list is no tuple
+        ("[(0, 2)]", ErrorType.wrong_answer),
+        ("f([3, 2], 2)", ErrorType.syntax_error),
+        ("[(0, x) for x in (2, 3)]", ErrorType.syntax_error),
+        ("The answer is [(0, 2), (0, 3)].", ErrorType.syntax_error),
+        ("[ANSWER]\nassert f([3, 2], 2) == ??\n[/ANSWER]", ErrorType.syntax_error),
+        ("[" * 100_000, ErrorType.no_code),
+        ("-" * 19_000 + "1", ErrorType.syntax_error),
+        ("0x" + "f" * 19_000, ErrorType.wrong_answer),  # more digits than Python prints
+        ("[ANSWER] [/ANSWER]", ErrorType.no_code),
+        ("<think>never ends", ErrorType.no_code),
+    ],
+)
+def test_what_is_no_right_output_has_its_error(completion, error):
+    verdict = graded_on_host(Predicted.output, completion)
+    assert (verdict.passed, verdict.error) == (False, error)
+
+
+@pytest.mark.sandbox
+def test_an_input_is_run_and_any_right_one_is_accepted():
+    verdicts = graded(
+        Predicted.input,
+        "[ANSWER]\nassert f([3, 2], 2) == [(0, 2), (0, 3)]\n[/ANSWER]",
+        "f({9, 3, 2}, n=len('ab'))",
+        "f(list(map(lambda x: x + 1, range(1, 9))), 2)",
+        "f([x + 1 for x in '2 1'.split() and [1, 2]], 2)",
+        "f(list(x for x in (3, 2)), 2)",
+        "f([3, 2], 1)",
+        "f(3)",
+        "f([0] * 10 ** 12)",
+        "[(0, 2), (0, 3)]",
+    )
+    assert [verdict.error for verdict in verdicts] == [
+        *[None] * 5,
+        ErrorType.wrong_answer,
+        ErrorType.runtime_error,
+        ErrorType.memory_limit,
+        ErrorType.syntax_error,
+    ]
+    assert verdicts[0].code == "f([3, 2], 2)"
+
+
+CHEATS = (
+    "f((SEEN.extend([1] * 5), [3, 2])[1], 2)",
+    "f(__import__('builtins').__dict__.update(sorted=lambda _: [2, 3]) or [0], 2)",
+    "f((lambda SEEN: 1)(0) and SEEN.append(1) or [3, 2], 2)",
+    "f((SEEN := [1]), 2)",
+    "f((x for x in ()).gi_frame.f_globals.update(f=1) or [3, 2], 2)",
+    "f([3, 2].__class__.__base__, 2)",
+    "f(type('L', (list,), {'__eq__': lambda *_: True})(), 2)",
+    "f(globals(), 2)",
+    "f(setattr, 2)",
+    "f((yield), 2)",
+    "f([3, 2], 2) if 0 else [(0, 2), (0, 3)]",
+    "[f, [(0, 2), (0, 3)]][1]",
+    "f(ｓetattr, 2)",
+    "f((ｙield(0) + 0) * 2)",
+    f"f(0x{'f' * 19_000})",
+)
+
+
+@pytest.mark.parametrize("completion", CHEATS)
+def test_an_input_cannot_change_what_the_function_does(completion):
+    verdict = graded_on_host(Predicted.input, completion)
+    assert verdict.error is ErrorType.syntax_error
+
+
+@pytest.mark.sandbox
+def test_both_tasks_are_made_of_a_published_row(tmp_path):
+    row = (
+        '{"code": "def f(s):\\n    return s[::-1], len(s)", "input": "\'ab\'", '
+        '"output": "(\'ba\', 2)", "id": "sample_7"}\n'
+    )
+    file = tmp_path / "cruxeval.jsonl"
+    file.write_text(row)
+    for name, shown in (
+        ("cruxeval_o", "assert f('ab') == ??"),
+        ("cruxeval_i", "f(??) == ('ba', 2)"),
+    ):
+        (one,) = load(name, path=file).problems
+        assert one.id == f"{name}/7"
+        assert shown in one.statement
+        assert one.prediction is not None
+        (verdict,) = graded(
+            one.prediction.of,
+            one.gold[0],
+            output=one.prediction.output,
+            program=one.prediction.program,
+        )
+        assert verdict.passed
