@@ -162,3 +162,10 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return max(0.0, (when - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError):  # no date, or one without a time zone
         return None
+
+
+def free_port() -> int:
+    """Return a port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -13,6 +13,14 @@ def command_line(process: psutil.Process) -> str:
         return ""
 
 
+def ended(process: psutil.Process) -> bool:
+    """It has ended; its parent or init may not have waited for it yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def below(word: str) -> list[psutil.Process]:
     """This process's children with `word` in their command line, each before all that it started.
 

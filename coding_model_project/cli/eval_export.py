@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-HELP = """Write a model's evaluations as the `model-index` of its model card (YAML).
+HELP = """Write a model's evaluations in another tool's form.
 
-Put it into the front matter of the card's README.md; the Hugging Face hub shows the values. Several
-runs of one data set and protocol are seeds: their mean is the value.
+\b
+    model-index  results of a model card (YAML): put them into the front matter of its README.md, and
+                 the Hugging Face hub shows the values. Several runs of one data set and protocol are
+                 seeds: their mean is the value
+    inspect      logs of all samples, which `inspect view` opens: one of each run and data set. Inspect
+                 lists the files of a folder, and opens one in .json or .eval; only .eval needs
+                 `pip install inspect-ai`
 
 \b
     python -m coding_model_project eval export outputs/eval/grpo --name tiny-grpo
     python -m coding_model_project eval export outputs/eval/grpo_seed* --out model-index.yaml
+    python -m coding_model_project eval export outputs/eval/grpo --format inspect --out logs
 """
+
+
+class Form(StrEnum):
+    """Another tool's form of results."""
+
+    model_index = "model-index"
+    inspect = "inspect"
 
 
 def export(
@@ -25,8 +39,13 @@ def export(
         str | None,
         typer.Option(help="Call the model this; by default the last part of its path."),
     ] = None,
+    format: Annotated[
+        Form, typer.Option("--format", help="Write results in this form.")
+    ] = Form.model_index,
     out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
 ) -> None:
+    if format is Form.inspect:
+        return _inspect(runs, name, out)
     import yaml
 
     from coding_model_project.evaluation.model_index import model_index
@@ -34,6 +53,19 @@ def export(
     text = yaml.safe_dump(model_index(runs, name), sort_keys=False, allow_unicode=True)
     if out is None:
         sys.stdout.write(text)
-        return
+        return None
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
+    return None
+
+
+def _inspect(runs: list[Path], name: str | None, out: Path | None) -> None:
+    from coding_model_project.errors import ConfigError
+    from coding_model_project.evaluation.inspect_log import inspect_logs, write_logs
+
+    if out is None:
+        raise ConfigError(
+            "eval export --format inspect: --out FOLDER, FILE.json or FILE.eval is needed"
+        )
+    for path in write_logs(inspect_logs(runs, name), out):
+        print(f"written to {path}")

@@ -27,6 +27,10 @@ def evaluate(
     ],
     model: Annotated[str, typer.Option(help="Ask the model that is served by this name.")],
     out: Annotated[Path, typer.Option(help="Keep the job in this folder, or resume it.")],
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "--n-tasks", help="Use only the first N tasks.", min=1),
+    ] = None,
     attempts: Annotated[int, typer.Option(help="Attempt each task N times.", min=1)] = 1,
     workers: Annotated[
         int | None,
@@ -69,7 +73,7 @@ def evaluate(
         limits=Limits(turns=turns, command_s=command_s, total_s=total_s),
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
     )
-    tasks = _runnable(task_dirs)
+    tasks = _runnable(task_dirs)[:limit]
     at_once = workers or 2 * cores(None)
     with sole_writer(out, "evaluation"):
         evaluation = Evaluation(out, tasks, asked)

@@ -14,6 +14,7 @@ import typer
 
 from coding_model_project.cli.common import (
     AsJson,
+    FreePort,
     Host,
     MinTier,
     Preload,
@@ -161,9 +162,7 @@ def _piped() -> str:
 @app.command()
 def serve(
     host: Host = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(help="Listen on this port; 0 takes a free one.", min=0, max=65535)
-    ] = 8080,
+    port: FreePort = 8080,
     token: Annotated[
         str | None,
         typer.Option(

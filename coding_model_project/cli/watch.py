@@ -32,7 +32,7 @@ def watch(
     command: Annotated[
         str | None,
         typer.Option(
-            help="Evaluate by another command: {python}, {model} and {out} are filled in."
+            help="Evaluate by another command: {python}, {model}, {out} and {step} are filled in."
         ),
     ] = None,
     devices: Annotated[
@@ -49,12 +49,14 @@ def watch(
 
     The same command goes on where it ended. Without --devices, one evaluation at a time. What is
     written: OUT/curve.jsonl, a folder and a log for each evaluation; `report RUN` shows the curve.
+    A --command may be another tool's (lm_eval, OLMES, a script), which writes its results into {out}.
     Exit code 3 if a checkpoint could not be evaluated.
     """
     from rich.console import Console
 
     from coding_model_project.evaluation.watch import Plan, view
     from coding_model_project.evaluation.watch import watch as watch_checkpoints
+    from coding_model_project.isolation.processes import start_sentinel
 
     if command is not None and arguments:
         raise ConfigError("--command and --arguments: put all of it into the command")
@@ -71,6 +73,7 @@ def watch(
         once=once,
         until_ended=until_ended,
     )
+    start_sentinel()  # a kill of this process ends what commands have started, too
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     curve = watch_checkpoints(plan, lambda line: print(line, flush=True))
     Console(highlight=False).print(view(curve))

@@ -6,15 +6,14 @@ interval, the number of samples and what could not be judged stand in a metric's
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from coding_model_project.data.loaders import find
-from coding_model_project.errors import ConfigError, DataError
-from coding_model_project.evaluation.results import METRICS, Evaluation, read_evaluation
+from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.results import Evaluation, read_evaluation, read_metrics
 
 TASK = "text-generation"
 
@@ -34,7 +33,7 @@ def model_index(runs: Sequence[Path], name: str | None = None) -> dict[str, Any]
     """
     from huggingface_hub import EvalResult, ModelCardData
 
-    read = [(read_evaluation(run), _metrics(run)) for run in runs]
+    read = [(read_evaluation(run), read_metrics(run)) for run in runs]
     models = sorted({evaluation.model for evaluation, _ in read})
     if name is None and len(models) > 1:
         raise ConfigError(
@@ -78,17 +77,6 @@ def _by_set(
                 )
             seeds.append((evaluation, measured))
     return [(dataset, seeds) for (dataset, _, _), seeds in groups.items()]
-
-
-def _metrics(run: Path) -> Mapping[str, Any]:
-    try:
-        return json.loads((run / METRICS).read_text())
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{run}: the evaluation is not finished; the same command goes on with it"
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{run / METRICS}: damaged ({error})") from error
 
 
 def _hub(dataset: str) -> str | None:

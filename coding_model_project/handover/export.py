@@ -86,7 +86,7 @@ def latest(run: Path) -> Source:
     """
     found = find([glob.escape(str(run))])
     if not found:
-        raise ConfigError(f"--latest={run}: no checkpoint that is written to the end")
+        raise ConfigError(f"{run}: no checkpoint that is written to the end")
     return _of_checkpoint(found[-1])
 
 

@@ -6,13 +6,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from coding_model_project.errors import ConfigError
-from coding_model_project.handover.export import Say, Source, export, latest
+import httpx
 
+from coding_model_project.errors import ConfigError, GenerationError
+from coding_model_project.handover.export import Say, Source, export, latest
+from coding_model_project.isolation.child import await_end, start_child
+
+LOCALHOST = "127.0.0.1"
 _POLL_S = 2.0
 _STOP_S = 30.0
 
@@ -56,7 +61,7 @@ def follow(run: Path, command: Callable[[Path, Source], list[str]], *, say: Say)
     """
     if not run.is_dir():
         raise ConfigError(f"--latest={run}: no such folder")
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     server: subprocess.Popen[bytes] | None = None
     served: Source | None = None
     try:
@@ -73,11 +78,45 @@ def follow(run: Path, command: Callable[[Path, Source], list[str]], *, say: Say)
             if server is not None:
                 _end(server)
             say(f"serving {newest.name}; a newer checkpoint will take its place, Ctrl-C ends it")
-            server = subprocess.Popen(command(model, newest), start_new_session=True)
+            server = start_child(command(model, newest))
             served = newest
     finally:
         if server is not None:
             _end(server)
+
+
+@contextmanager
+def served(command: Sequence[str], port: int, log: Path) -> Iterator[str]:
+    """Run a server on this machine; end it on leaving.
+
+    Args:
+        command: as `server_command` gives it.
+        log: takes what the server prints.
+
+    Yields:
+        The address for clients, once the server answers.
+
+    Raises:
+        GenerationError: the server ended before it answered; has its last words.
+    """
+    with log.open("wb") as file:
+        server = start_child(command, log=file)
+    try:
+        while not _answers(port):
+            if (code := server.poll()) is not None:
+                last = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
+                raise GenerationError(f"vLLM ended with code {code} ({last:.200}); see {log}")
+            time.sleep(_POLL_S / 4)
+        yield f"http://{LOCALHOST}:{port}/v1"
+    finally:
+        _end(server)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://{LOCALHOST}:{port}/health", timeout=_POLL_S).is_success
+    except httpx.HTTPError:
+        return False
 
 
 def _newest(run: Path) -> Source | None:
@@ -87,15 +126,7 @@ def _newest(run: Path) -> Source | None:
         return None
 
 
-def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def _end(server: subprocess.Popen[bytes]) -> None:
     """End a server; its own processes go with it."""
     server.terminate()
-    try:
-        server.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+    await_end(server, _STOP_S)

@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,18 +12,13 @@ import urllib.request
 import psutil
 import pytest
 
+from coding_model_project.http import free_port
 from coding_model_project.runs.checkpoints import write_manifest
 from tests.synthetic_runs import write_run
 
 pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 COMMAND = [sys.executable, "-m", "coding_model_project"]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for(url, process):
@@ -105,3 +99,20 @@ def test_a_newer_checkpoint_takes_the_place_of_the_one_served(world, tmp_path):
         server.kill()
     _, left = psutil.wait_procs(below, timeout=10)
     assert not left
+
+
+def test_the_last_checkpoint_is_served_evaluated_and_stopped_by_one_command(world, tmp_path):
+    run = write_run(tmp_path / "grpo", metrics={1: {"judge/accepted": 0.5}})
+    add_checkpoint(run, 1, world.root / "model")
+    command = [*COMMAND, "eval", "latest", run, "--dataset", f"mine={world.root}/problems.jsonl"]
+    more = ["--prompt", "bare", "--max-tokens", "16", "--protocol", "sampled", "--n", "2"]
+    subprocess.run([*command, *more], check=True, timeout=300)
+    out = run / "evaluations" / "grpo_step_1"
+    info = json.loads((out / "run_info.json").read_text())
+    assert info["model"] == "grpo_step_1"
+    assert json.loads((out / "metrics.json").read_text())["mine"]["graded"] == 8
+    assert not [
+        one
+        for one in psutil.process_iter(["cmdline"])
+        if "grpo_step_1" in (one.info["cmdline"] or ())
+    ]

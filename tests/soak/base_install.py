@@ -139,22 +139,22 @@ def judging(base: Base, humaneval: Path | None) -> None:
 
 
 def evaluating(base: Base) -> None:
-    """A server of OpenAI's API is evaluated; without plotly, the page is left out."""
+    """A server of OpenAI's API is evaluated; with its page."""
     with serving(CompletionServer(lambda _, __: f"```python\n{GOLD}\n```")) as server:
         base.run(
             "coding-model eval run --dataset mine=P.jsonl --model toy --out evaluated "
             f"--base-url {server.url}",
-            holds="plotly is not installed",
         )
     metrics = base.work / "evaluated" / "metrics.json"
     base.check("its metrics", metrics.is_file() and '"pass@k"' in metrics.read_text())
+    base.check("its page", metrics.with_name("report.html").is_file())
 
 
 def refusing(base: Base) -> None:
     """What the base install lacks is one line that names the extra."""
     write_run(base.work / "run", rollouts=list(training(n_steps=2)))
     base.run("coding-model doctor", code=1, holds="coding-model-project[train]")
-    base.run("coding-model report run", code=2, holds="coding-model-project[report]")
+    base.run("coding-model report run --serve", code=2, holds="coding-model-project[serve]")
     base.run("coding-model sandbox serve", code=2, holds="coding-model-project[serve]")
     base.run("coding-model data prepare tinycode", code=2, holds="coding-model-project[rows]")
     base.run("python -m recipes.grpo --help", holds="python -m recipes.grpo")

@@ -165,6 +165,8 @@ def _verl(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
 
 
 def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
+    # An argument of our own task and of our exports: the answers are programs as they stand.
+    bare = (rows[0]["eval"].get("task_args") or {}).get("bare") is True
     for sample in rows[0]["samples"]:
         name = f"{path}, sample {sample['id']}, epoch {sample['epoch']}"
         if sample.get("error"):
@@ -177,11 +179,13 @@ def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
         asked = sample["input"]
         parts = [asked] if isinstance(asked, str) else [_content(one["content"]) for one in asked]
         choice = output["choices"][0]
+        text = _attached(_content(choice["message"]["content"]), attached)
         yield Answer(
             place=name,
             task=str(sample["id"]),
             texts=tuple(_attached(part, attached) for part in parts),
-            text=_attached(_content(choice["message"]["content"]), attached),
+            text=text,
+            program=text if bare else None,
             tokens=(output.get("usage") or {}).get("output_tokens", 0),
             truncated=choice.get("stop_reason") == "max_tokens",
         )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from coding_model_project.isolation.child import await_end, start_child
 
 _GRACE_S = 15.0
 """What an interrupted evaluation gets to write down what it has."""
+
+_OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT")
+"""Variables of our Python, which would put our libraries before those of another environment."""
 
 Device = str | None
 """For CUDA_VISIBLE_DEVICES; None leaves that variable alone."""
@@ -40,7 +45,8 @@ class Child:
         return None
 
     def _start(self, command: Sequence[str]) -> None:
-        environment = dict(os.environ)
+        foreign = _OURS if command[0] != sys.executable else ()
+        environment = {name: value for name, value in os.environ.items() if name not in foreign}
         if self.device is not None:
             environment["CUDA_VISIBLE_DEVICES"] = self.device
         with self.log.open("ab") as log:
@@ -49,12 +55,15 @@ class Child:
             self.process = start_child(command, log=log, environment=environment)
 
     def stop(self) -> None:
-        """Interrupt it, and kill it if it does not end."""
+        """Interrupt it, and kill it if it does not end, with all that it started."""
         process = self.process
-        if process is None or process.poll() is not None:
+        if process is None:
             return
-        os.killpg(process.pid, signal.SIGINT)
-        await_end(process, _GRACE_S)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            await_end(process, _GRACE_S)
+        with suppress(ProcessLookupError):  # a server that it left behind would hold the device
+            os.killpg(process.pid, signal.SIGKILL)
 
     @property
     def last_words(self) -> str:
@@ -96,6 +105,7 @@ class Children:
         for child in list(self._running):
             code = child.poll()
             if code is not None:
+                child.stop()
                 self._running.remove(child)
                 self._free.append(child.device)
                 ended(child, code)

@@ -7,7 +7,7 @@ RUN/evaluations.jsonl       the same for `report`, in the form of metrics.jsonl,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 
@@ -40,6 +40,21 @@ class Score:
     tokens: int
     judge_s: float
 
+    @property
+    def value(self) -> float:
+        """The same by the name that `Measure` has."""
+        return self.pass_at_1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A number that another tool measured, in that tool's unit."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    """95%, from the tool's standard error; None where it gives none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -52,10 +67,19 @@ class Point:
     evaluation: str
     """The evaluation's folder."""
     protocol: str
+    """Of an evaluation of ours; else the tool (`other_tools.Tool`)."""
     protocol_hash: str
+    """Empty for another tool."""
     seconds: float
     """Wall time of the evaluation, its start-up included."""
     datasets: Mapping[str, Score]
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    """Of another tool, by task and metric."""
+
+    @property
+    def values(self) -> dict[str, Score | Measure]:
+        """All of them, by name."""
+        return {**self.datasets, **self.measures}
 
 
 def scores(evaluation: Evaluation) -> dict[str, Score]:
@@ -115,6 +139,8 @@ def _read(path: Path) -> list[Point]:
         try:
             row = orjson.loads(line)
             row["datasets"] = {name: Score(**score) for name, score in row["datasets"].items()}
+            measures = row.get("measures", {})  # absent in files of earlier versions
+            row["measures"] = {name: Measure(**one) for name, one in measures.items()}
             points.append(Point(**row))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path}, line {number}: not a point of a curve") from error
@@ -126,18 +152,21 @@ def _add_to_run(run: RunFolder, point: Point) -> None:
     for name, score in point.datasets.items():
         metric = f"{name} ({point.protocol})"
         data |= {f"{metric}/{key}": getattr(score, key) for key in ("pass_at_1", "low", "high")}
+    for name, measure in point.measures.items():
+        known = {key: value for key, value in asdict(measure).items() if value is not None}
+        data |= {f"{name} ({point.protocol})/{key}": value for key, value in known.items()}
     with run.evaluations.open("ab") as file:
         file.write(orjson.dumps({"step": point.step, "data": data}) + b"\n")
 
 
 def view(curve: Curve) -> RenderableType:
-    """Each run's curve: a line of text per data set, and a row per step."""
+    """Each run's curve: a line of text per data set or metric, and a row per step."""
     parts: list[RenderableType] = []
     by_run: dict[str, list[Point]] = {}
     for point in curve.points:
         by_run.setdefault(point.run, []).append(point)
     for run, points in by_run.items():
-        names = list(dict.fromkeys(name for point in points for name in point.datasets))
+        names = list(dict.fromkeys(name for point in points for name in point.values))
         parts.append(Text(run, style="bold"))
         parts += [Text(f"{name}  {_line(points, name)}") for name in names]
         parts.append(_steps(points, names))
@@ -145,8 +174,9 @@ def view(curve: Curve) -> RenderableType:
 
 
 def _line(points: list[Point], name: str) -> str:
-    values = [point.datasets[name].pass_at_1 for point in points if name in point.datasets]
-    return f"{sparkline(values)}  {values[0]:.1%} → {values[-1]:.1%}"
+    found = [point.values[name] for point in points if name in point.values]
+    first, last = _number(found[0], found[0].value), _number(found[-1], found[-1].value)
+    return f"{sparkline([one.value for one in found])}  {first} → {last}"
 
 
 def _steps(points: list[Point], names: list[str]) -> Table:
@@ -154,13 +184,19 @@ def _steps(points: list[Point], names: list[str]) -> Table:
     for column in ("step", *names):
         table.add_column(column, justify="right")
     for point in points:
-        row = [point.datasets.get(name) for name in names]
-        table.add_row(f"{point.step}", *(said(score) for score in row))
+        row = [point.values.get(name) for name in names]
+        table.add_row(f"{point.step}", *(said(one) for one in row))
     return table
 
 
-def said(score: Score | None) -> str:
-    """A score with its interval."""
-    if score is None:
+def said(one: Score | Measure | None) -> str:
+    """A score or measure with its interval."""
+    if one is None:
         return ""
-    return f"{score.pass_at_1:.1%} ({score.low:.1%} to {score.high:.1%})"
+    if one.low is None or one.high is None:
+        return _number(one, one.value)
+    return f"{_number(one, one.value)} ({_number(one, one.low)} to {_number(one, one.high)})"
+
+
+def _number(of: Score | Measure, value: float) -> str:
+    return f"{value:.1%}" if isinstance(of, Score) else f"{value:.4g}"

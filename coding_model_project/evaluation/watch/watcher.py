@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import shutil
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
+from typing import Any
 
 from coding_model_project.data.governance import Role, role
-from coding_model_project.errors import CheckpointError, ConfigError
-from coding_model_project.evaluation.results import read_evaluation
+from coding_model_project.errors import CheckpointError, ConfigError, DataError
+from coding_model_project.evaluation.results import RESULTS, read_evaluation
 from coding_model_project.evaluation.watch.children import Child, Children, Device
 from coding_model_project.evaluation.watch.curve import Curve, Point, said, scores
 from coding_model_project.evaluation.watch.found import (
@@ -27,6 +30,7 @@ from coding_model_project.evaluation.watch.found import (
     release,
     runs,
 )
+from coding_model_project.evaluation.watch.other_tools import read_measures
 from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_json
 
 MAX_ATTEMPTS = 2
@@ -34,7 +38,9 @@ MAX_ATTEMPTS = 2
 
 _POLL_S = 0.2
 _WRONG_USAGE = ConfigError.exit_code
-_TEMPLATE = ("{python}", "{model}", "{out}")
+_NEEDED = ("model", "out")
+_PLACEHOLDERS = ("python", *_NEEDED, "step")
+_BRACES = "a brace of its own is written {{ or }}"
 
 Say = Callable[[str], None]
 
@@ -46,8 +52,8 @@ class Plan:
     patterns: tuple[str, ...]
     out: Path
     command: str
-    """A command line in which {python}, {model} and {out} stand for the interpreter, the model's folder
-    and the folder to write an evaluation (`evaluation.results`) into."""
+    """A command line in which {python}, {model}, {out} and {step} stand for the interpreter, the model's
+    folder, the folder to write results into (`evaluation.results` or `other_tools`) and the step."""
     devices: tuple[Device, ...] = (None,)
     every_s: float = 20.0
     once: bool = False
@@ -148,21 +154,24 @@ class _Watch:
             merged = held.with_suffix(".merged")
             commands.append(merge_command(model, merged))
             model = merged
-        values = {"python": sys.executable, "model": str(model), "out": str(folder)}
-        commands.append([word.format(**values) for word in shlex.split(self._plan.command)])
+        values = {"model": str(model), "out": str(folder), "step": str(checkpoint.step)}
+        commands.append(_filled(shlex.split(self._plan.command), **values))
         self._attempts[key] += 1
         self._children.start(key, commands, self._plan.out / f"{key}.log")
 
     def _ended(self, child: Child, code: int) -> None:
         key = child.key
-        if code == 0:
-            self._record(self._known[key], time.monotonic() - child.started)
-            return
         why = f"exit code {code}: {child.last_words}"
+        if code == 0:
+            try:
+                self._record(self._known[key], time.monotonic() - child.started)
+                return
+            except DataError as error:
+                why = str(error)
         if code == _WRONG_USAGE:
             raise ConfigError(f"the evaluation of {key} ended with {why} (log: {child.log})")
         if self._attempts[key] < MAX_ATTEMPTS:
-            self._say(f"{key}: {why}; once more")
+            self._say(f"{key}: {why}; once more (log: {child.log})")
             self._waiting.append(key)
         else:
             self._say(f"{key}: {why}; left (log: {child.log})")
@@ -170,43 +179,71 @@ class _Watch:
 
     def _record(self, checkpoint: Checkpoint, seconds: float) -> None:
         folder = self._plan.out / checkpoint.key
-        evaluation = read_evaluation(folder)
         point = Point(
             key=checkpoint.key,
             run=str(checkpoint.run),
             step=checkpoint.step,
             checkpoint=str(checkpoint.folder),
             evaluation=str(folder),
-            protocol=evaluation.protocol,
-            protocol_hash=evaluation.protocol_hash,
             seconds=round(seconds, 1),
-            datasets=scores(evaluation),
+            **_measured(folder),
         )
         if not self._curve.points:
             self._warn_of_final_sets(point)
         self._curve.add(point)
         release(checkpoint, self._plan.out)
-        told = ", ".join(f"{name} {said(score)}" for name, score in point.datasets.items())
+        told = ", ".join(f"{name} {said(score)}" for name, score in point.values.items())
         self._say(f"{checkpoint.run.name} step {point.step}: {told}; {seconds:.0f} s")
 
     def _warn_of_final_sets(self, point: Point) -> None:
-        for name in point.datasets:
+        for name in dict.fromkeys(name.partition("/")[0] for name in point.values):
             source, _, split = name.rpartition("_")
             if Role.test in (role(name), role(source, split) if source else None):
                 self._say(f"note: {name} is for final numbers; do not choose a checkpoint by it")
 
 
+def _measured(folder: Path) -> dict[str, Any]:
+    """Return the fields of a `Point` that the content of a folder gives.
+
+    Raises:
+        DataError: it has no results, or damaged ones.
+    """
+    if (folder / RESULTS).exists():
+        evaluation = read_evaluation(folder)
+        return {
+            "protocol": evaluation.protocol,
+            "protocol_hash": evaluation.protocol_hash,
+            "datasets": scores(evaluation),
+        }
+    tool, measures = read_measures(folder)
+    return {"protocol": str(tool), "protocol_hash": "", "datasets": {}, "measures": measures}
+
+
+def _filled(words: Sequence[str], **values: str) -> list[str]:
+    return [word.format(python=sys.executable, **values) for word in words]
+
+
 def _check_command(command: str) -> None:
     """Raises:
-    ConfigError: it lacks a placeholder, or names a script that is not here.
+    ConfigError: it lacks a placeholder, has an unknown one, or names a program or script that is not
+        here.
     """
-    missing = [name for name in _TEMPLATE[1:] if name not in command]
-    if missing:
-        raise ConfigError(f"--command={command}: {' and '.join(missing)} must be in it")
     try:
-        words = [word.format(python=sys.executable, model="", out="") for word in command.split()]
-    except (KeyError, IndexError, ValueError) as error:
-        raise ConfigError(f"--command={command}: a brace of its own is written {{{{") from error
+        words = shlex.split(command)
+        parsed = [part for word in words for part in Formatter().parse(word)]
+        fields = {f"{name}{how or ''}{form}" for _, name, form, how in parsed if name is not None}
+    except ValueError as error:
+        raise ConfigError(f"--command={command}: {error}; {_BRACES}") from error
+    if unknown := sorted(fields.difference(_PLACEHOLDERS)):
+        known = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
+        raise ConfigError(
+            f"--command={command}: {{{unknown[0]}}} is unknown; known are {known}; {_BRACES}"
+        )
+    if missing := [f"{{{name}}}" for name in _NEEDED if name not in fields]:
+        raise ConfigError(f"--command={command}: {' and '.join(missing)} must be in it")
+    words = _filled(words, model="", out="", step="")
+    if shutil.which(words[0]) is None:
+        raise ConfigError(f"--command: {words[0]}: no such program from here ({Path.cwd()})")
     script = next((word for word in words if word.endswith(".py")), None)
     if script is not None and not Path(script).is_file():
         raise ConfigError(f"--command: {script}: no such file from here ({Path.cwd()})")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import traceback
@@ -15,6 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import CodingModelError, TrainingError
+from coding_model_project.http import free_port
 from coding_model_project.runs.folder import RunFolder, full_disk
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
@@ -62,7 +62,7 @@ def the_only_rank() -> Iterator[None]:
         "WORLD_SIZE": "1",
         "LOCAL_WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
+        "MASTER_PORT": str(free_port()),
     }
     os.environ.update(as_set)
     try:
@@ -143,9 +143,3 @@ def _stop_when_asked(trainer: Any, config: DictConfig) -> None:
         return output
 
     trainer.training_client.train_batch = train_batch_then_look
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

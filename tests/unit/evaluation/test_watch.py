@@ -5,12 +5,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from coding_model_project import cli
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.evaluation.watch import Plan, watch, watcher
 from coding_model_project.reports import write_report
@@ -19,20 +18,26 @@ from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.checkpoints import MANIFEST, TRACKER, write_manifest
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.metrics_log import read_metrics
+from tests.processes import ended
+from tests.synthetic_checkpoints import checkpoint
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
 EVALUATE = """
-import json, os, shutil, sys, time
+import json, os, shutil, subprocess, sys, time
 from pathlib import Path
 
 model, out = map(Path, sys.argv[1:])
 said = json.loads((model / "config.json").read_text())
 with (out.parent / "calls.txt").open("a") as calls:
     print(said["step"], os.environ.get("CUDA_VISIBLE_DEVICES"), "start", file=calls, flush=True)
+    if said.get("helper"):
+        helper = subprocess.Popen(["sleep", "600"])
+        (out.parent / "helper.txt").write_text(f"{helper.pid}\\n")
     time.sleep(said.get("seconds", 0))
     if said.get("exit"):
         print("out of memory")
@@ -57,17 +62,6 @@ def place(tmp_path, evaluations):
     (tmp_path / "evaluate.py").write_text(EVALUATE)
     (tmp_path / "evaluations").symlink_to(evaluations)
     return tmp_path
-
-
-def checkpoint(run, step, *, whole=True, within="actor/huggingface", **said):
-    folder = run / "checkpoints" / f"global_step_{step}"
-    model = folder / within
-    model.mkdir(parents=True)
-    (model / "config.json").write_text(json.dumps({"step": step, **said}))
-    (model / "model.safetensors").write_bytes(b"weights")
-    if whole:
-        write_manifest(folder)
-    return folder
 
 
 def plan(place, *patterns, **changes):
@@ -182,7 +176,7 @@ def test_a_wrong_command_ends_the_watch_at_once(place):
 def test_a_watch_that_is_stopped_goes_on_where_it_was(place, how):
     run = place / "runs" / "grpo"
     for step in (1, 2):
-        checkpoint(run, step, seconds=0 if step == 1 else 60)
+        checkpoint(run, step, seconds=0 if step == 1 else 60, helper=step == 2)
     words = ["watch", str(run), "--once", "--out", str(place / "watch")]
     words += ["--command", plan(place).command]
     process = subprocess.Popen(
@@ -194,29 +188,19 @@ def test_a_watch_that_is_stopped_goes_on_where_it_was(place, how):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     wait_for(lambda: len(calls(place)) == 3 if (place / "watch/calls.txt").exists() else False)
-    (evaluating,) = children(process.pid)
+    helper = place / "watch" / "helper.txt"
+    wait_for(lambda: helper.exists() and helper.read_text().endswith("\n"))
+    started = [*psutil.Process(process.pid).children(), psutil.Process(int(helper.read_text()))]
     process.send_signal(how)
     process.wait(30)
     assert process.returncode == (-9 if how == signal.SIGKILL else 130)
-    wait_for(lambda: not Path(f"/proc/{evaluating}").exists())
+    wait_for(lambda: all(map(ended, started)))
     (held,) = (place / "watch").glob("*.model")
     (held / "config.json").write_text('{"step": 2}')  # now it takes no minute
     shutil.rmtree(run / "checkpoints" / "global_step_2")  # retention, while nobody watched
     assert [p.step for p in watch(plan(place, str(run)), lambda _: None).points] == [1, 2]
     assert not list((place / "watch").glob("grpo_*.json"))
     assert [c[0] for c in calls(place) if c[2] == "start"] == ["1", "2", "2"]
-
-
-def children(pid):
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-def wait_for(condition):
-    for _ in range(400):
-        if condition():
-            return
-        time.sleep(0.05)
-    pytest.fail("it did not happen within 20 s")
 
 
 def test_shards_are_merged_before_they_are_evaluated(place, monkeypatch):
@@ -245,7 +229,14 @@ def test_shards_are_merged_before_they_are_evaluated(place, monkeypatch):
     [
         ({"command": "true {model}"}, "{out} must be in it"),
         ({"command": "{python} nowhere.py {model} {out}"}, "nowhere.py: no such file"),
-        ({"command": "echo {oops} {model} {out}"}, "brace"),
+        (
+            {"command": "echo {oops} {model} {out}"},
+            "{oops} is unknown; known are {python}, {model}",
+        ),
+        ({"command": "echo {model} {out} '"}, "No closing quotation"),
+        ({"command": "echo {model} {out} {"}, "brace"),
+        ({"command": "echo {model:{oops}} {out}"}, "is unknown"),
+        ({"command": "nowhere/lm_eval {model} {out}"}, "nowhere/lm_eval: no such program"),
         ({"command": "echo {model} {out}"}, "another command"),
         ({"patterns": ("nowhere/*",), "out": "empty"}, "no checkpoint"),
     ],
@@ -272,12 +263,21 @@ def test_two_watches_do_not_share_a_folder(place):
     assert "another watch" in errors[0]
 
 
-def test_the_command_draws_the_curve(place, capsys):
+def test_the_command_draws_the_curve(place):
     for step in (2, 10):
         checkpoint(place / "runs" / "grpo", step)
     words = ["watch", str(place / "runs" / "*"), "--once", "--out", str(place / "watch")]
-    assert cli.main([*words, "--command", plan(place).command]) == 0
-    out = capsys.readouterr().out
-    assert "grpo step 2: toy 10.0%" in out
-    assert "▁█  10.0% → 50.0%" in out
-    assert cli.main([*words, "--devices", "0,"]) == 2
+    words += ["--command", plan(place).command]
+    watched = [
+        subprocess.run(
+            [sys.executable, "-m", "coding_model_project", *words, *more],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for more in ((), ("--devices", "0,"))
+    ]
+    assert [one.returncode for one in watched] == [0, 2]
+    assert "grpo step 2: toy 10.0%" in watched[0].stdout
+    assert "▁█  10.0% → 50.0%" in watched[0].stdout

@@ -21,7 +21,7 @@ from coding_model_project.sandbox import conformance, conformance_cases, embedde
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, compiled_loop, tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Asserts, Call, Limits, Opaque, Program, Status, Stdin
-from tests.processes import below
+from tests.processes import below, ended
 
 pytestmark = pytest.mark.sandbox
 
@@ -62,13 +62,6 @@ def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
         time.sleep(0.01)
         processes = [process for process in processes if not ended(process)]
     return processes
-
-
-def ended(process: psutil.Process) -> bool:
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 async def outputs(sandbox: EmbeddedSandbox, program: Program, *texts: str) -> list[str]:

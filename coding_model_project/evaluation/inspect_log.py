@@ -1,0 +1,288 @@
+"""Evaluations as logs of Inspect, which `inspect view` opens: one of each run and data set.
+
+The fields are those of https://inspect.aisi.org.uk/eval-logs.html, version 2. A log holds prompts,
+answers and error types, and nothing of a hidden test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.evaluation.results import (
+    Evaluation,
+    Generated,
+    Metrics,
+    Result,
+    read_evaluation,
+    read_metrics,
+    with_completions,
+)
+from coding_model_project.grading.prompts import Message, PromptStyle
+from coding_model_project.runs.rollouts import read_rollouts
+
+SCORER = "code_scorer"
+"""As `integrations.inspect` names its own."""
+
+_PACKED = ".eval"
+_ALIKE = ("temperature", "top_p", "max_tokens", "top_k", "presence_penalty", "frequency_penalty")
+"""Options of sampling that Inspect's generate config has by the same names."""
+_SENT_APART = ("min_p", "repetition_penalty", "chat_template_kwargs")
+"""Options that it has none for: servers take them as fields of the request."""
+
+Log = Mapping[str, Any]
+
+
+def inspect_logs(runs: Sequence[Path], name: str | None = None) -> list[Log]:
+    """Return a log of each data set of each evaluation.
+
+    Args:
+        name: of the model; by default the evaluated model's.
+
+    Raises:
+        DataError: a run is not a finished evaluation, or a file of it is damaged.
+    """
+    return [log for run in runs for log in _logs(run, name)]
+
+
+def write_logs(logs: Sequence[Log], out: Path) -> list[Path]:
+    """Write logs and return their paths.
+
+    Args:
+        out: a file (.json or .eval) for one log, or a folder, whose files get names that Inspect lists.
+
+    Raises:
+        ConfigError: several logs for one file, or a packed log and Inspect is not installed.
+    """
+    if out.suffix not in (".json", _PACKED):
+        paths = [out / _file_name(log) for log in logs]
+    elif len(logs) == 1:
+        paths = [out]
+    else:
+        raise ConfigError(
+            f"--out={out}: there are {len(logs)} logs, one of each run and data set; name a folder"
+        )
+    for log, path in zip(logs, paths, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == _PACKED:
+            _write_packed(log, path)
+        else:
+            path.write_bytes(orjson.dumps(log, option=orjson.OPT_INDENT_2))
+    return paths
+
+
+def _write_packed(log: Log, path: Path) -> None:
+    try:
+        from inspect_ai.log import EvalLog, write_eval_log  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--out={path}: only Inspect writes .eval files, and it is not installed; run: pip install "
+            "inspect-ai, or write a .json file"
+        ) from error
+    write_eval_log(EvalLog.model_validate(log), str(path))
+
+
+def _file_name(log: Log) -> str:
+    """Return a name as Inspect gives its own logs, by which it finds them in a folder."""
+    spec = log["eval"]
+    time, task = spec["created"].replace(":", "-"), spec["task"].replace("_", "-")
+    return f"{time}_{task}_{spec['task_id']}.json"
+
+
+def _logs(run: Path, name: str | None) -> Iterator[Log]:
+    evaluation, metrics = read_evaluation(run), read_metrics(run)
+    model = name or evaluation.model
+    samples = _samples(evaluation, model)
+    for dataset in evaluation.datasets():
+        usage = _usage(int(metrics[dataset]["tokens"]["total"]))
+        times = sorted(result.at for result in evaluation.results if result.dataset == dataset)
+        yield {
+            "version": 2,
+            "status": "success",
+            "eval": _spec(evaluation, dataset, samples[dataset], model, _time(times[0])),
+            "plan": {"steps": [{"solver": "generate"}], "config": _config(evaluation)},
+            "results": _results(metrics[dataset]),
+            "stats": {
+                "started_at": _time(times[0]),
+                "completed_at": _time(times[-1]),
+                "model_usage": {model: usage} if usage else {},
+            },
+            "samples": samples[dataset],
+        }
+
+
+def _samples(evaluation: Evaluation, model: str) -> dict[str, list[Log]]:
+    """Return the samples of each data set, those of a problem in their order.
+
+    Raises:
+        DataError: a sample's prompt is not stored.
+    """
+    judged = with_completions(evaluation.path, evaluation.results)
+    samples: dict[str, list[Log]] = {}
+    for one in read_rollouts(evaluation.path):
+        found = judged.pop((one.split, one.problem, int(one.sample)), None)
+        if found is not None:
+            asked = _asked(one.prompt, evaluation)
+            samples.setdefault(one.split, []).append(_sample(*found, asked, model))
+    if judged:
+        dataset, problem, number = next(iter(judged))
+        raise DataError(
+            f"{evaluation.path}: rollouts.jsonl lacks sample {number} of {problem} ({dataset}); the "
+            "evaluation's command writes it anew"
+        )
+    return samples
+
+
+def _spec(
+    evaluation: Evaluation, dataset: str, samples: Sequence[Log], model: str, created: str
+) -> dict[str, Any]:
+    data: Any = evaluation.settings["data"]
+    about = {
+        "protocol": evaluation.protocol,
+        "protocol_hash": evaluation.protocol_hash,
+        "grader_version": evaluation.settings.get("grader_version"),
+        "data_version": data[dataset].get("version"),
+        "seed": evaluation.seed,
+    }
+    known_by = orjson.dumps([model, dataset, about])
+    ids = list(dict.fromkeys(sample["id"] for sample in samples))
+    digest = hashlib.sha256(known_by).hexdigest()[:22]
+    return {
+        "eval_id": digest,
+        "run_id": digest,
+        "task_id": digest,
+        "created": created,
+        "task": dataset,
+        "task_args": {"bare": evaluation.settings.get("prompt") == PromptStyle.bare},
+        "dataset": {
+            "name": dataset,
+            "location": data[dataset].get("origin"),
+            "samples": len(ids),
+            "sample_ids": ids,
+            "shuffled": False,
+        },
+        "model": model,
+        "model_generate_config": _config(evaluation),
+        "config": {"epochs": max(sample["epoch"] for sample in samples)},
+        "scorers": [{"name": SCORER}],
+        "metadata": about,
+    }
+
+
+def _config(evaluation: Evaluation) -> dict[str, Any]:
+    """Return how the model was sampled, as far as the evaluation says it."""
+    settings: Mapping[str, Any] = evaluation.settings
+    sampling = settings.get("sampling", {})
+    apart = {key: sampling[key] for key in _SENT_APART if key in sampling}
+    config = {
+        **{key: sampling[key] for key in _ALIKE if key in sampling},
+        "stop_seqs": sampling.get("stop"),
+        "system_message": settings.get("system_prompt"),
+        "extra_body": {**settings.get("extra_body", {}), **apart} or None,
+    }
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _asked(prompt: str, evaluation: Evaluation) -> list[Message]:
+    """Return the messages whose texts `outputs.prompt_text` has put together."""
+    system = evaluation.settings.get("system_prompt")
+    user = {"role": "user", "content": prompt.removeprefix(f"{system}\n\n") if system else prompt}
+    return [{"role": "system", "content": str(system)}, user] if system else [user]
+
+
+def _sample(
+    generated: Generated, result: Result, asked: Sequence[Message], model: str
+) -> dict[str, Any]:
+    content: Any = generated.completion
+    if generated.reasoning:
+        content = [
+            {"type": "reasoning", "reasoning": generated.reasoning},
+            {"type": "text", "text": generated.completion},
+        ]
+    message = {"role": "assistant", "content": content}
+    repaired = [
+        said
+        for attempt in generated.attempts[:-1]
+        for said in (
+            {"role": "assistant", "content": attempt["completion"]},
+            {"role": "user", "content": attempt["observation"]},
+        )
+    ]
+    usage = _usage(generated.tokens, generated.reasoning_tokens)
+    stop = "max_tokens" if generated.truncated else "stop"
+    answered = generated.refused is None
+    return {
+        "id": generated.problem,
+        "epoch": generated.sample + 1,
+        "input": asked,
+        "target": "",
+        "messages": [*asked, *repaired, message] if answered else asked,
+        "output": {
+            "model": model,
+            "choices": [{"message": message, "stop_reason": stop}] if answered else [],
+            "completion": generated.completion,
+            "usage": usage,
+            "time": generated.seconds,
+        },
+        "metadata": {"seed": generated.seed},
+        "model_usage": {model: usage} if usage else {},
+        "total_time": generated.seconds,
+        **_outcome(result),
+    }
+
+
+def _outcome(result: Result) -> dict[str, Any]:
+    """Return a score or an error: what could not be judged is no score."""
+    if result.passed is None:
+        why = {"message": result.ungradable, "traceback": "", "traceback_ansi": ""}
+        return {"scores": {}, "error": why}
+    score = {
+        "value": "C" if result.passed else "I",
+        "explanation": result.error,
+        "metadata": {"pass_fraction": result.pass_fraction, "error": result.error},
+    }
+    return {"scores": {SCORER: score}, "error": None}
+
+
+def _usage(tokens: int, reasoning: int | None = None) -> dict[str, int] | None:
+    """Return the tokens that were generated; None where nothing says how many."""
+    if not tokens:
+        return None
+    usage = {"output_tokens": tokens, "total_tokens": tokens}
+    return usage if reasoning is None else usage | {"reasoning_tokens": reasoning}
+
+
+def _results(measured: Metrics) -> dict[str, Any]:
+    """Return the rates of metrics.json, each with its interval."""
+    rates = {f"pass@{k}": rate for k, rate in measured["pass@k"].items()}
+    if measured.get("pass_ratio"):
+        rates["pass_ratio"] = measured["pass_ratio"]
+    counts = {"scored_samples": measured["graded"], "unscored_samples": measured["ungradable"]}
+    metrics = {
+        name: {
+            "name": name,
+            "value": rate["value"],
+            "metadata": {
+                "interval": "95%, problems resampled",
+                "low": rate["low"],
+                "high": rate["high"],
+            },
+        }
+        for name, rate in rates.items()
+    }
+    return {
+        "total_samples": measured["samples"],
+        "completed_samples": measured["graded"],
+        "scores": [{"name": SCORER, "scorer": SCORER, "metrics": metrics, **counts}],
+    }
+
+
+def _time(seconds: float) -> str:
+    """Return a time since the epoch as Inspect writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
