@@ -2,7 +2,7 @@
 
 tally.py             rollouts → sums per step and problem, in one pass
 chart_lines.py       sums and metrics → the lines and stacks of charts
-charts.py            lines, stacks and scores → plotly figures: every chart of every page
+charts.py            lines, stacks and scores → what figures.js draws: every chart of every page
 run_charts.py        which charts a run page has, and their words
 header.py            a run's folder → what stands above the charts
 sample_selection.py  which samples the page holds, if not all fit

@@ -7,8 +7,9 @@ problem are not independent; the line itself is then the mean of the problems' m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -45,7 +46,8 @@ def chart_lines(
             train, StepTally.accepted_rates, dict(series(metrics, "judge/accepted"))
         ),
         "validation": _clustered(validation, StepTally.accepted_rates) or _validation(metrics),
-        "evaluations": _evaluated(evaluations),
+        "evaluations": _evaluated(evaluations, "pass_at_1"),
+        "measures": _evaluated(evaluations, "value"),
         "accepted_by_source": _by_source(train, StepTally.accepted_rates),
         "reward": _clustered(train, StepTally.rewards, dict(series(metrics, "critic/score/mean"))),
         "reward_by_source": _by_source(train, StepTally.rewards),
@@ -79,7 +81,7 @@ def _clustered(
     for number, step in steps.items():
         means = per_problem(step)
         values[number] = float(np.mean(means))
-        bounds[number] = _interval(means)
+        bounds[number] = _interval(tuple(means))
     if not values:
         return []
     numbers = sorted(values)
@@ -111,7 +113,8 @@ def _by_source(
     ]
 
 
-def _interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+@lru_cache(maxsize=2_000)  # runs that are followed are drawn again and again
+def _interval(values: tuple[float, ...]) -> tuple[float | None, float | None]:
     """No interval from one problem: it says nothing about others."""
     if len(values) < 2 or not np.isfinite(values).all():
         return None, None
@@ -134,18 +137,28 @@ def _validation(metrics: Metrics) -> list[Line]:
     return _logged(metrics, {match["source"]: match.string for match in matches})
 
 
-def _evaluated(evaluations: Metrics) -> list[Line]:
-    """Of checkpoints that were watched, a line per data set and protocol."""
-    keys = (key for data in evaluations.values() for key in data)
-    names = dict.fromkeys(key.rpartition("/")[0] for key in keys)
+def _evaluated(evaluations: Metrics, part: str) -> list[Line]:
+    """Of checkpoints that were watched, a line per data set and protocol, or metric and tool.
+
+    Args:
+        part: "pass_at_1" for evaluations of ours, "value" for numbers of other tools.
+    """
+    keys = dict.fromkeys(key for data in evaluations.values() for key in data)
+    names = [key.rpartition("/")[0] for key in keys if key.rpartition("/")[2] == part]
     lines = []
     for name in names:
-        value, low, high = (
-            [v for _, v in series(evaluations, f"{name}/{part}")]
-            for part in ("pass_at_1", "low", "high")
+        points = series(evaluations, f"{name}/{part}")
+        steps = [step for step, _ in points]
+        low, high = (dict(series(evaluations, f"{name}/{bound}")) for bound in ("low", "high"))
+        lines.append(
+            Line(
+                label=name,
+                steps=steps,
+                values=[value for _, value in points],
+                low=[low.get(step) for step in steps] if low else None,
+                high=[high.get(step) for step in steps] if high else None,
+            )
         )
-        steps = [step for step, _ in series(evaluations, f"{name}/pass_at_1")]
-        lines.append(Line(label=name, steps=steps, values=value, low=low, high=high))
     return lines
 
 

@@ -1,30 +1,23 @@
-"""Every chart of every page: plotly figures, made from a few frozen types.
+"""Every chart of every page: lines, stacks and scores as the plain values that figures.js draws.
 
-A colour is a variable of page.css, which figures.js looks up: charts follow the reader's colour scheme.
+A colour is a variable of page.css: charts follow the reader's colour scheme.
 """
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
+from enum import StrEnum
 from typing import Any
 
-from coding_model_project.extras import extra
-from coding_model_project.reports.page_data import Line, Stack
-
-with extra("report"):
-    import plotly.graph_objects as go
+from coding_model_project.reports.page_data import Line, Score, Stack
 
 N_COLOURS = 8
 """page.css has so many variables for runs, and for parts; a ninth run has the first one's colour."""
-N_BARS = 400
-"""Beyond it bars are thinner than a pixel, and slow."""
-N_MARKERS = 60
 _DASHES = ("solid", "6px,4px", "2px,3px", "6px,3px,2px,3px")
-"""As plotly and SVG both read them."""
+"""As SVG reads them; a solid line is told from an area by its name."""
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_HALF_UP)
 
 
@@ -43,11 +36,24 @@ class Kind:
 
     def text(self, value: float | None) -> str:
         """A value as the table and the hover label, which are JavaScript's, round it: halves go up."""
-        if value is None or math.isnan(value):
+        if value is None or not math.isfinite(value):
             return "–"
         if self.percent:
             return f"{Decimal(100 * value).quantize(Decimal('0.1'), ROUND_HALF_UP)}%"
         return f"{_FOUR_DIGITS.create_decimal_from_float(float(value)).normalize():,f}"
+
+
+class Shape(StrEnum):
+    """A way to draw the traces of a chart."""
+
+    lines = "lines"
+    """By step, with the bands of those that have one."""
+    stack = "stack"
+    """By step, one upon the other."""
+    bars = "bars"
+    """By label, side by side, with whiskers."""
+    differences = "differences"
+    """A row for each label, around zero, with whiskers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +67,44 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Values of one colour."""
+
+    key: Key
+    x: Sequence[float | str] = ()
+    y: Sequence[float | str] = ()
+    low: Sequence[float | None] | None = None
+    """Where the band or the whisker of each value begins."""
+    high: Sequence[float | None] | None = None
+    text: Sequence[str] | None = None
+    """The rest of the hover label, after each value."""
+    meta: Mapping[str, Any] | None = None
+    """For the page's scripts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A figure and the words around it."""
+    """Traces and the words around them."""
 
     id: str
     """Unique in a page."""
     kind: Kind
-    figure: go.Figure
+    shape: Shape
+    traces: Sequence[Trace]
     caption: str = ""
-    keys: Sequence[Key] = ()
     height: int = 260
     """Pixels."""
-    by_step: bool = True
-    """Its values are also a table; a chart by anything else says all of them in its caption."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return what figures.js reads."""
+        traces = [asdict(trace) for trace in self.traces]
+        return {
+            **asdict(self.kind),
+            "shape": self.shape,
+            "caption": self.caption,
+            "height": self.height,
+            "data": [{**trace.pop("key"), **trace} for trace in traces],
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,18 +115,6 @@ class Curve:
     key: Key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """A value with its interval."""
-
-    label: str
-    value: float
-    low: float
-    high: float
-    note: str = ""
-    """For the hover label and the caption."""
-
-
 def line_chart(id: str, kind: Kind, curves: Sequence[Curve]) -> Chart:
     """Lines by step, with the band of each that has one."""
     last = "; ".join(
@@ -103,37 +122,18 @@ def line_chart(id: str, kind: Kind, curves: Sequence[Curve]) -> Chart:
         f"at step {curve.line.steps[-1]}"
         for curve in curves
     )
-    traces = [trace for curve in curves for trace in _line_traces(curve, kind)]
-    keys = [curve.key for curve in curves]
-    figure = go.Figure(traces, _layout(kind))
-    return Chart(id=id, kind=kind, figure=figure, caption=f"Last: {last}.", keys=keys)
-
-
-def _line_traces(curve: Curve, kind: Kind) -> Iterator[go.Scatter]:
-    line, key = curve.line, curve.key
-    bounds = [_bounds(line, n, kind) for n in range(len(line.steps))]
-    if line.low is not None and line.high is not None:
-        known = [n for n, text in enumerate(bounds) if text]
-        back = known[::-1]
-        yield go.Scatter(
-            x=[line.steps[n] for n in known + back],
-            y=[line.high[n] for n in known] + [line.low[n] for n in back],
-            mode="lines", line={"width": 0}, fill="toself", fillcolor=key.colour, opacity=0.18,
-            hoverinfo="skip",
-        )  # fmt: skip
-    yield _line_trace(
-        key,
-        x=line.steps,
-        y=line.values,
-        mode="lines" if len(line.steps) > N_MARKERS else "lines+markers",
-        text=bounds if any(bounds) else None,
-        hovertemplate="%{y}%{text}" if any(bounds) else "%{y}",
-    )
-
-
-def _line_trace(key: Key, **options: Any) -> go.Scatter:
-    looks = {"marker": {"size": 4}, "line": {"color": key.colour, "width": 2, "dash": key.dash}}
-    return go.Scatter({**_named(key.name), **looks, **options})
+    traces = [
+        Trace(
+            key=curve.key,
+            x=curve.line.steps,
+            y=curve.line.values,
+            low=curve.line.low,
+            high=curve.line.high,
+            text=[_bounds(curve.line, n, kind) for n in range(len(curve.line.steps))],
+        )
+        for curve in curves
+    ]
+    return Chart(id=id, kind=kind, shape=Shape.lines, traces=traces, caption=f"Last: {last}.")
 
 
 def _bounds(line: Line, n: int, kind: Kind) -> str:
@@ -150,63 +150,48 @@ def line_key(name: str, colour: int, dash: int = 0) -> Key:
 
 def history_chart(id: str, kind: Kind, samples: Sequence[tuple[Key, Mapping[str, Any]]]) -> Chart:
     """Shares by step that the page fills in: a trace's `meta` says which samples are its."""
-    traces = [
-        _line_trace(key, mode="lines+markers", marker={"size": 6}, meta=meta)
-        for key, meta in samples
-    ]
-    figure = go.Figure(traces, _layout(kind)).update_yaxes(range=[-0.05, 1.05])
-    return Chart(id=id, kind=kind, figure=figure, keys=[key for key, _ in samples], height=200)
+    traces = [Trace(key=key, meta=meta) for key, meta in samples]
+    return Chart(id=id, kind=kind, shape=Shape.lines, traces=traces, height=200)
 
 
 def stack_chart(id: str, kind: Kind, stack: Stack, *, by_name: bool) -> Chart:
-    """Bars, or areas where bars would be too many.
+    """Bars, one upon the other.
 
     Args:
         by_name: page.css has a colour for each part by its name, not by its number.
     """
-    keys = [
-        Key(
-            name=part.replace("_", " "),
-            colour=f"var(--{part})" if by_name else f"var(--part-{n % N_COLOURS})",
-        )
-        for n, part in enumerate(stack.parts)
-    ]
     traces = [
-        go.Bar(
-            **_named(key.name), x=stack.steps, y=values,
-            marker={"color": key.colour, "line": {"width": 0}},
+        Trace(
+            key=Key(
+                name=part.replace("_", " "),
+                colour=f"var(--{part})" if by_name else f"var(--part-{n % N_COLOURS})",
+            ),
+            x=stack.steps,
+            y=values,
         )
-        if len(stack.steps) <= N_BARS
-        else go.Scatter(
-            **_named(key.name), x=stack.steps, y=values,
-            mode="lines", stackgroup="all", line={"width": 0}, fillcolor=key.colour,
-        )
-        for key, values in zip(keys, stack.parts.values(), strict=True)
-    ]  # fmt: skip
+        for n, (part, values) in enumerate(stack.parts.items())
+    ]
     last = ", ".join(
-        f"{key.name} {kind.text(values[-1])}"
-        for key, values in zip(keys, stack.parts.values(), strict=True)
+        f"{trace.key.name} {kind.text(values[-1])}"
+        for trace, values in zip(traces, stack.parts.values(), strict=True)
     )
     caption = f"Step {stack.steps[-1]}: {last}."
-    figure = go.Figure(traces, _layout(kind))
-    return Chart(id=id, kind=kind, figure=figure, caption=caption, keys=keys)
+    return Chart(id=id, kind=kind, shape=Shape.stack, traces=traces, caption=caption)
 
 
 def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Score]]) -> Chart:
     """Bars with whiskers, a group for each label and a colour for each side."""
-    keys = [Key(name=side, colour=f"var(--run-{n % N_COLOURS})") for n, side in enumerate(sides)]
     traces = [
-        go.Bar(
-            **_named(key.name),
-            x=[_plain(score.label) for score in scores],
+        Trace(
+            key=Key(name=side, colour=f"var(--run-{n % N_COLOURS})"),
+            x=[score.label for score in scores],
             y=[score.value for score in scores],
-            error_y=_whiskers(scores),
-            marker={"color": key.colour, "line": {"width": 0}},
+            low=[score.low for score in scores],
+            high=[score.high for score in scores],
+            text=[f" ({kind.text(score.low)} to {kind.text(score.high)})" for score in scores],
         )
-        for key, scores in zip(keys, sides.values(), strict=True)
+        for n, (side, scores) in enumerate(sides.items())
     ]
-    figure = go.Figure(traces, _layout(kind)).update_layout(barmode="group", bargap=0.3)
-    figure.update_xaxes(type="category", title="", unifiedhovertitle={"text": "%{x}"})
     said = [
         f"{score.label}: {side} {kind.text(score.value)} "
         f"({kind.text(score.low)} to {kind.text(score.high)})"
@@ -214,78 +199,28 @@ def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Score]]) -> Char
         for score in scores
     ]
     caption = f"{'; '.join(said)}."
-    return Chart(id=id, kind=kind, figure=figure, caption=caption, keys=keys, by_step=False)
+    return Chart(id=id, kind=kind, shape=Shape.bars, traces=traces, caption=caption)
 
 
 def difference_chart(id: str, kind: Kind, differences: Sequence[Score]) -> Chart:
     """A row for each difference of shares, around zero."""
-    trace = go.Scatter(
+    said = [f"({one.low:+.1%} to {one.high:+.1%}), {one.note}" for one in differences]
+    trace = Trace(
+        key=Key(name="", colour="var(--ink)"),
         x=[one.value for one in differences],
-        y=[_plain(one.label) for one in differences],
-        mode="markers",
-        marker={"size": 10, "color": "var(--ink)"},
-        error_x=_whiskers(differences),
-        text=[one.note for one in differences],
-        hovertemplate="%{x}, %{text}<extra>%{y}</extra>",
+        y=[one.label for one in differences],
+        low=[one.low for one in differences],
+        high=[one.high for one in differences],
+        text=[f" {text}" for text in said],
     )
-    figure = go.Figure(trace, _layout(kind)).update_layout(hovermode="closest")
-    figure.update_xaxes(title="", tickformat="+.0%", hoverformat="+.1%")
-    figure.update_yaxes(type="category", range=[len(differences) - 0.5, -0.5])
-    figure.add_vline(x=0, line={"dash": "dot", "color": "var(--soft)", "width": 1})
-    said = [
-        f"{one.label} {one.value:+.1%} ({one.low:+.1%} to {one.high:+.1%}), {one.note}"
-        for one in differences
+    whole = [
+        f"{one.label} {one.value:+.1%} {text}" for one, text in zip(differences, said, strict=True)
     ]
-    caption, height = f"{'; '.join(said)}.", 120 + 40 * len(differences)
-    return Chart(id=id, kind=kind, figure=figure, caption=caption, height=height, by_step=False)
-
-
-def _whiskers(scores: Sequence[Score]) -> dict[str, object]:
-    """Error bars, which need not be symmetric."""
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [score.high - score.value for score in scores],
-        "arrayminus": [score.value - score.low for score in scores],
-        "color": "var(--ink)",
-        "thickness": 1.5,
-    }
-
-
-def _named(name: str) -> dict[str, str]:
-    """A trace's name, and in `meta` as the table of values shows it."""
-    return {"name": _plain(name), "meta": name}
-
-
-def _plain(text: str) -> str:
-    """Text of others: plotly reads some HTML."""
-    return html.escape(text, quote=False)
-
-
-def _layout(kind: Kind) -> go.Layout:
-    rule = "var(--rule)"
-    axis = {
-        "gridcolor": "var(--grid)",
-        "linecolor": rule,
-        "zerolinecolor": rule,
-        "automargin": True,
-    }
-    return go.Layout(
-        template=go.layout.Template(),
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, DejaVu Sans, sans-serif", "size": 12, "color": "var(--soft)"},
-        margin={"l": 48, "r": 10, "t": 10, "b": 36},
-        hovermode="x unified",
-        hoverlabel={"bgcolor": "var(--raised)", "bordercolor": "var(--rule)", "font_color": "var(--ink)"},
-        xaxis={
-            **axis, "title": {"text": "step", "standoff": 4}, "tickformat": ",d", "hoverformat": ",d",
-            "unifiedhovertitle": {"text": "step %{x}"},
-        },
-        yaxis={
-            **axis, "title": {"text": kind.unit, "standoff": 6},
-            "rangemode": "tozero" if kind.from_zero else "normal",
-            "tickformat": "~%" if kind.percent else "", "hoverformat": ".1%" if kind.percent else ".4~g",
-        },
-        barmode="stack", bargap=0, showlegend=False,
-    )  # fmt: skip
+    return Chart(
+        id=id,
+        kind=kind,
+        shape=Shape.differences,
+        traces=[trace],
+        caption=f"{'; '.join(whole)}.",
+        height=60 + 44 * len(differences),
+    )

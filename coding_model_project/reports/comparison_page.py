@@ -6,8 +6,9 @@ from pathlib import Path
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.comparison.paired import Comparison
-from coding_model_project.reports.charts import Chart, Kind, Score, bar_chart, difference_chart
+from coding_model_project.reports.charts import Chart, Kind, bar_chart, difference_chart
 from coding_model_project.reports.page import write_page
+from coding_model_project.reports.page_data import Score
 
 _DIFFERENCES = Kind(title="Difference", note="With its 95% interval; p after Holm's correction.")
 
@@ -16,7 +17,7 @@ def write_plot(comparison: Comparison, path: Path) -> None:
     """Write a page that opens from disk, without a network.
 
     Raises:
-        ConfigError: the file is not to be a page, or plotly is not installed.
+        ConfigError: the file is not to be a page.
     """
     if path.suffix != ".html":
         raise ConfigError(f"--plot={path}: charts are written as a page; name it .html")

@@ -85,12 +85,13 @@ SampleBrowser.prototype.historyRow = function (row) {
 
 // Each trace of charts.py's figure has its run and split; those without samples of the problem are left out.
 SampleBrowser.prototype.drawHistory = function () {
-  const { data, layout } = this.historyFigure;
+  const { data, ...chart } = this.historyFigure;
   const traces = data.map((trace) => {
     const rows = this.history.filter(({ run, split }) =>
       run === trace.meta.run && this.table.labels[split] === trace.meta.split);
     return { ...trace, x: rows.map((row) => row.step), y: rows.map((row) => row.accepted / row.n) };
   });
-  document.querySelectorAll("#history .legend li").forEach((key, n) => { key.hidden = !traces[n].x.length; });
-  draw(document.getElementById("history-chart"), { data: traces.filter(({ x }) => x.length), layout });
+  const known = traces.filter(({ x }) => x.length);
+  document.getElementById("history-legend").replaceChildren(legend(known));
+  draw(document.getElementById("history-chart"), { ...chart, data: known });
 };

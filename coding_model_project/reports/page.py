@@ -12,15 +12,13 @@ import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 import orjson
+from jinja2.environment import TemplateStream
 
-from coding_model_project.extras import extra
-
-if TYPE_CHECKING:  # imports plotly, which only an extra installs
-    from coding_model_project.reports.charts import Chart
+from coding_model_project.reports.charts import Chart
 
 SHELL = Path(__file__).with_name("shell.html")
 """A title and charts; other templates extend it."""
@@ -36,7 +34,7 @@ def write_page(
     data: Mapping[str, Any] | None = None,
     **content: object,
 ) -> None:
-    """Write a page whole or not at all, with plotly.js in it; its folder is made.
+    """Write a page whole or not at all; its folder is made.
 
     Args:
         charts: the figures that the page draws.
@@ -45,33 +43,42 @@ def write_page(
         data: what scripts unpack, by name.
 
     Raises:
-        ConfigError: plotly is not installed.
         OSError: the page cannot be written.
     """
-    with extra("report"):
-        from plotly.offline import get_plotlyjs
-
-    folders = [SHELL.parent, template.parent]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folders), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    names = ["figures.js", *scripts, "page.js"]
-    texts = [get_plotlyjs(), *(SHELL.with_name(name).read_text() for name in names)]
-    figures = {chart.id: chart.figure.to_plotly_json() for chart in charts}
-    packed = {name: _packed(value) for name, value in {"figures": figures, **(data or {})}.items()}
-    stream = environment.get_template(template.name).stream(
-        content,
-        title=title,
-        charts=charts,
-        css=SHELL.with_name("page.css").read_text(),
-        scripts=texts,
-        hashes=[_hash(text) for text in texts],
-        data=packed,
-    )
+    figures = {chart.id: chart.plain() for chart in charts}
+    data = {"figures": figures, **(data or {})}
+    names = ("figures.js", *scripts, "page.js")
+    stream = page(template, names, title=title, charts=charts, data=data, **content)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".partial")
     stream.dump(str(partial), encoding="utf-8")
     partial.replace(out)
+
+
+def page(
+    template: Path, scripts: Sequence[str], *, data: Mapping[str, Any], **content: object
+) -> TemplateStream:
+    """Put a page together.
+
+    Args:
+        template: extends shell.html; gets `content`.
+        scripts: names of scripts beside shell.html or the template.
+        data: what scripts unpack, by name.
+    """
+    folders = [SHELL.parent, template.parent]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    loader = environment.loader
+    assert loader is not None
+    texts = [loader.get_source(environment, name)[0] for name in scripts]
+    return environment.get_template(template.name).stream(
+        content,
+        css=SHELL.with_name("page.css").read_text(),
+        scripts=texts,
+        hashes=[_hash(text) for text in texts],
+        data={name: _packed(value) for name, value in data.items()},
+    )
 
 
 def _packed(content: Any) -> str:

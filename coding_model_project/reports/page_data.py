@@ -29,6 +29,18 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A value with its interval."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    note: str = ""
+    """For the hover label and the caption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunData:
     """All the page says of a run besides its samples."""
 
@@ -38,10 +50,12 @@ class RunData:
     """Label and text of the run's header."""
     n_rollouts: int
     lines: Mapping[str, Sequence[Line]] = field(default_factory=dict)
-    """By chart: accepted, accepted_by_source, validation, evaluations, reward, reward_by_source, loss,
-    parts, length, infra, public."""
+    """By chart: accepted, accepted_by_source, validation, evaluations, measures, reward,
+    reward_by_source, loss, parts, length, infra, public."""
     stacks: Mapping[str, Stack] = field(default_factory=dict)
     """By chart: errors (shares) and times (seconds)."""
+    months: Mapping[str, Sequence[Score]] = field(default_factory=dict)
+    """pass@1 by the month in which problems were published, by data set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

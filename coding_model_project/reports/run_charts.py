@@ -12,6 +12,7 @@ from coding_model_project.reports.charts import (
     Chart,
     Curve,
     Kind,
+    bar_chart,
     history_chart,
     line_chart,
     line_key,
@@ -55,6 +56,10 @@ _LINES = {
         title="Checkpoints, evaluated", percent=True, band="95% interval",
         note="pass@1 of checkpoints that `watch` evaluated; 95% bootstrap interval, problems resampled.",
     ),
+    "measures": Kind(
+        title="Checkpoints, by other tools", band="95% interval", from_zero=False,
+        note="Numbers that commands of `watch` left; intervals from the tools' standard errors.",
+    ),
     "reward": Kind(title="Mean reward", band="95% interval", note=_MEAN.format("mean reward")),
     "reward_by_source": Kind(
         title="Mean reward, by source", band="95% interval",
@@ -93,6 +98,11 @@ _STACKS = {
         "follows the step.",
     ),
 }  # fmt: skip
+_MONTHS = Kind(
+    title="Accepted, by month of publication", percent=True,
+    note="pass@1 of the problems of each month; 95% bootstrap interval, problems resampled. From the "
+    "cut-off on the model cannot have seen them in training.",
+)  # fmt: skip
 _HISTORY = Kind(title="Accepted share by step", note="", percent=True)
 
 
@@ -113,6 +123,13 @@ def run_charts(
             first.append(line_chart(name, kind, curves))
         elif name not in _OF_SEVERAL_SOURCES:
             missing.append(kind.title)
+    months = {
+        dataset if len(runs) == 1 else f"{run.name} · {dataset}": scores
+        for run in runs
+        for dataset, scores in run.months.items()
+    }
+    if months:
+        first.append(bar_chart("months", _MONTHS, months))
     rows = [first]
     for name, kind in _STACKS.items():
         having = [(n, run) for n, run in enumerate(runs) if name in run.stacks]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from coding_model_project.evaluation.results import METRICS
+from coding_model_project.evaluation.results import read_metrics as read_metrics_of
 from coding_model_project.reports.chart_lines import chart_lines, chart_stacks
 from coding_model_project.reports.header import run_facts, run_names
 from coding_model_project.reports.page import write_page
-from coding_model_project.reports.page_data import Line, RunData, Samples, Written
+from coding_model_project.reports.page_data import Line, RunData, Samples, Score, Written
+from coding_model_project.reports.run_charts import run_charts
 from coding_model_project.reports.sample_columns import SampleTable
 from coding_model_project.reports.sample_selection import Choice, Index, choose
 from coding_model_project.reports.tally import RunTally
@@ -19,7 +22,7 @@ from coding_model_project.runs.rollouts import read_rollouts
 BUDGET_BYTES = 16_000_000
 """Of samples' texts, before compression."""
 
-_SCRIPTS = ("code.js", "samples.js", "history.js")
+_SCRIPTS = ("code.js", "sample_view.js", "samples.js", "history.js")
 
 
 def write_report(
@@ -38,17 +41,15 @@ def write_report(
         arms: accepted shares of a study's arms, with the band of their seeds.
 
     Raises:
-        ConfigError: one of them is not a run's folder, or plotly is not installed.
+        ConfigError: one of them is not a run's folder.
         OSError: the page cannot be written.
     """
-    from coding_model_project.reports.run_charts import run_charts  # imports plotly
-
     runs = list({run.path.resolve(): run for run in runs}.values())
     for run in runs:
         run.provenance()  # refuse what is not a run before reading any of them
     tallies, choice = _read(runs, budget_bytes)
     about = [
-        _run_data(run, name, tally)
+        run_data(run, name, tally)
         for run, name, tally in zip(runs, run_names(runs), tallies, strict=True)
     ]
     names = [run.name for run in about]
@@ -88,7 +89,8 @@ def _read(runs: Sequence[RunFolder], budget_bytes: int) -> tuple[list[RunTally],
     return tallies, choose(index, budget_bytes)
 
 
-def _run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
+def run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
+    """Read all that a page says of a run besides its samples, whose sums are given."""
     metrics = read_metrics(run.metrics)
     return RunData(
         name=name,
@@ -97,7 +99,26 @@ def _run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
         n_rollouts=tally.n,
         lines=chart_lines(tally, metrics, read_metrics(run.evaluations)),
         stacks=chart_stacks(tally, metrics),
+        months=_months(run),
     )
+
+
+def _months(run: RunFolder) -> dict[str, list[Score]]:
+    """pass@1 by month of publication, of an evaluation that has ended, by data set."""
+    if not (run.path / METRICS).exists():
+        return {}
+    found = {}
+    for name, metrics in read_metrics_of(run.path).items():
+        cutoff = metrics.get("cutoff", {}).get("day", "")
+        if by_month := metrics.get("by_month"):
+            found[name] = [
+                Score(
+                    label=f"{month}, cut-off" if cutoff.startswith(month) else month,
+                    **{key: rates["1"][key] for key in ("value", "low", "high")},
+                )
+                for month, rates in by_month.items()
+            ]
+    return found
 
 
 def _samples(

@@ -11,6 +11,36 @@ from coding_model_project.reports.sample_selection import MAX_TEXT, Choice, brie
 from coding_model_project.reports.tally import ACCEPTED, RunTally
 from coding_model_project.runs.rollouts import Rollout
 
+_TEXTS = frozenset({"prompt", "completion", "parts", "detail", "extra"})
+_LABELS = frozenset({"split", "error", "extraction", "sandbox"})
+
+
+def sample_fields(row: Rollout) -> dict[str, Any]:
+    """Return what a page shows of a sample."""
+    verdict = row.verdict
+    return {
+        "step": row.step,
+        "split": row.split,
+        "problem": row.problem,
+        "sample": row.sample,
+        "prompt": row.prompt,
+        "completion": row.completion,
+        "tokens": row.tokens,
+        "reward": round(row.reward, 6),
+        "parts": brief_json(row.reward_parts),
+        "error": verdict.get("error") or ACCEPTED,
+        "passed": verdict.get("passed"),
+        "n_tests": verdict.get("n_tests"),
+        "failed_test": verdict.get("failed_test"),
+        "detail": row.failing_test,
+        "public_passed": verdict.get("public_passed"),
+        "judge_s": verdict.get("judge_s"),
+        "cached": verdict.get("cached"),
+        "extraction": verdict.get("extraction") or "",
+        "sandbox": verdict.get("sandbox") or "",
+        "extra": brief_json(row.extra),
+    }
+
 
 @dataclass(slots=True)
 class _Texts:
@@ -38,30 +68,15 @@ class SampleTable:
 
     def add(self, run: int, row: Rollout) -> None:
         """Add one sample of the run with this number."""
-        verdict = row.verdict
-        values = {
-            "run": run,
-            "step": row.step,
-            "split_label": self._labels.number(row.split),
-            "problem": self._problems.number(row.problem),
-            "sample": row.sample,
-            "prompt_text": self._text(row.prompt),
-            "completion_text": self._text(row.completion),
-            "tokens": row.tokens,
-            "reward": round(row.reward, 6),
-            "parts_text": self._text(brief_json(row.reward_parts)),
-            "error_label": self._labels.number(verdict.get("error") or ACCEPTED),
-            "passed": verdict.get("passed"),
-            "n_tests": verdict.get("n_tests"),
-            "failed_test": verdict.get("failed_test"),
-            "detail_text": self._text(row.failing_test),
-            "public_passed": verdict.get("public_passed"),
-            "judge_s": verdict.get("judge_s"),
-            "cached": verdict.get("cached"),
-            "extraction_label": self._labels.number(verdict.get("extraction") or ""),
-            "sandbox_label": self._labels.number(verdict.get("sandbox") or ""),
-            "extra_text": self._text(brief_json(row.extra)),
-        }
+        values: dict[str, Any] = {"run": run}
+        for name, value in sample_fields(row).items():
+            if name in _TEXTS:
+                values[f"{name}_text"] = self._text(value)
+            elif name in _LABELS:
+                values[f"{name}_label"] = self._labels.number(value)
+            else:
+                values[name] = value
+        values["problem"] = self._problems.number(row.problem)
         for name, value in values.items():
             self._columns.setdefault(name, []).append(value)
         self.n += 1

@@ -28,6 +28,16 @@ class SampleBrowser {
   problem(i) { return this.table.problems[this.columns.problem[i]]; }
   verdict(i) { return this.label(i, "error"); }
 
+  // All columns of a sample, by their names without what they point to.
+  sample(i) {
+    const found = {};
+    for (const [name, values] of Object.entries(this.columns)) {
+      const [, plain, points] = /^(.+?)(?:_(text|label))?$/.exec(name);
+      found[plain] = points ? this.table[`${points}s`][values[i]] : values[i];
+    }
+    return { ...found, problem: this.problem(i), run: this.runs.length > 1 ? this.runs[found.run] : "" };
+  }
+
   field(name) { return document.getElementById(`f-${name}`); }
 
   fillFilters() {
@@ -109,12 +119,6 @@ class SampleBrowser {
     });
   }
 
-  verdictMark(verdict) {
-    const mark = element("span", { class: "verdict" }, verdict.replaceAll("_", " "));
-    mark.style.setProperty("--colour", verdictColour(verdict));
-    return mark;
-  }
-
   showList() {
     const start = this.page * PAGE;
     const rows = this.found.slice(start, start + PAGE).map((i) => element("li", {}, this.row(i)));
@@ -136,7 +140,7 @@ class SampleBrowser {
     const where = element("span", {}, ...(many ? [swatch] : []), `step ${c.step[i]} · ${this.problem(i)}`);
     const snippet = this.text(i, "completion").slice(0, 120).replace(/\s+/g, " ").trim() || "(empty)";
     const button = element("button", { type: "button", "data-sample": String(i) },
-      element("span", { class: "first" }, where, this.verdictMark(this.verdict(i))),
+      element("span", { class: "first" }, where, verdictMark(this.verdict(i))),
       element("span", { class: "second" }, snippet));
     button.setAttribute("aria-current", String(i === this.selected));
     button.addEventListener("click", () => this.open(i));
@@ -148,78 +152,11 @@ class SampleBrowser {
     for (const button of document.querySelectorAll("#list button"))
       button.setAttribute("aria-current", String(Number(button.dataset.sample) === i));
     const detail = document.getElementById("detail");
-    detail.replaceChildren(...this.detail(i));
+    const follow = element("button", { type: "button", class: "follow-sample" }, "Follow this problem over training");
+    follow.addEventListener("click", () => this.follow(this.columns.problem[i]));
+    detail.replaceChildren(...sampleView(this.sample(i), follow));
     detail.focus({ preventScroll: true });
     // Beside the list it may be out of sight; below it, it always is.
     detail.scrollIntoView({ block: innerWidth <= 800 ? "start" : "nearest" });
   }
-
-  detail(i) {
-    const verdict = this.verdict(i);
-    const follow = element("button", { type: "button", class: "follow-sample" }, "Follow this problem over training");
-    follow.addEventListener("click", () => this.follow(this.columns.problem[i]));
-    const failing = element("div", { class: "verdict-side" },
-      element("h4", {}, "Verdict"), this.verdictMark(verdict), this.facts(this.verdictFacts(i)));
-    if (verdict !== "accepted") failing.append(...this.failure(i, verdict));
-    const extra = this.text(i, "extra");
-    if (extra) failing.append(element("h4", {}, "Extra"), element("pre", {}, extra));
-    return [
-      element("div", { class: "bar" }, element("h3", {}, `${this.problem(i)}, step ${this.columns.step[i]}`), follow),
-      this.facts(this.sampleFacts(i)),
-      element("div", { class: "pair" },
-        element("div", {}, element("h4", {}, "Completion"),
-          completionView(this.text(i, "completion"), this.label(i, "extraction"))),
-        failing),
-      element("h4", {}, "Prompt"), element("pre", { class: "prompt" }, this.text(i, "prompt")),
-    ];
-  }
-
-  failure(i, verdict) {
-    const number = this.columns.failed_test[i];
-    const title = number == null ? "Why" : `Failing test: hidden test ${number} (counted from 0)`;
-    const pre = element("pre", { class: "failing" }, this.text(i, "detail") || "No detail was recorded.");
-    pre.style.setProperty("--colour", verdictColour(verdict));
-    return [element("h4", {}, title), pre];
-  }
-
-  facts(pairs) {
-    return element("dl", {}, ...pairs.filter(([, value]) => value !== "" && value != null).map(([label, value]) =>
-      element("div", {}, element("dt", {}, label), element("dd", {}, String(value)))));
-  }
-
-  sampleFacts(i) {
-    const c = this.columns;
-    const parts = Object.entries(JSON.parse(this.text(i, "parts") || "{}"));
-    return [
-      ["run", this.runs.length > 1 ? this.runs[c.run[i]] : ""], ["split", this.label(i, "split")],
-      ["sample", c.sample[i]], ["tokens", c.tokens[i].toLocaleString("en")], ["reward", c.reward[i]],
-      ["parts", parts.length > 1 ? parts.map(([name, value]) => `${name} ${value}`).join(", ") : ""],
-    ];
-  }
-
-  verdictFacts(i) {
-    const c = this.columns;
-    return [
-      ["hidden tests passed", c.n_tests[i] == null ? "" : `${c.passed[i]} of ${c.n_tests[i]}`],
-      ["public tests", { true: "passed", false: "failed" }[c.public_passed[i]] || "not run"],
-      ["judged in", c.cached[i] ? "cached" : c.judge_s[i] == null ? "" : `${c.judge_s[i]} s`],
-      ["code found by", this.label(i, "extraction").replaceAll("_", " ")], ["sandbox", this.label(i, "sandbox")],
-    ];
-  }
-}
-
-const GROUPS = { compile_error: "syntax_error", memory_limit: "runtime_error", output_limit: "runtime_error" };
-const verdictColour = (verdict) => `var(--${GROUPS[verdict] || verdict}, var(--soft))`;
-
-// "51–100 of 12,345", with buttons to go back and on.
-function pager(place, page, size, n, go) {
-  const move = (text, to, allowed) => {
-    const button = element("button", { type: "button", disabled: !allowed }, text);
-    button.addEventListener("click", () => go(to));
-    return button;
-  };
-  const last = Math.min(n, (page + 1) * size);
-  const range = `${(page * size + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${n.toLocaleString("en")}`;
-  place.replaceChildren(...(n > size
-    ? [move("Previous", page - 1, page > 0), element("span", {}, range), move("Next", page + 1, last < n)] : []));
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ class StepTally:
     """Samples whose public tests were run."""
     n_public_only: int = 0
     """Samples that passed the public tests and failed a hidden one."""
+    judge_s: float = 0.0
 
     def add(self, row: Rollout) -> None:
         error = row.verdict.get("error")
@@ -58,6 +59,7 @@ class StepTally:
         public = row.verdict.get("public_passed")
         self.n_public += public is not None
         self.n_public_only += bool(public) and error is not None
+        self.judge_s += _number(row.verdict, "judge_s")
 
     def accepted_rates(self) -> list[float]:
         """Share of accepted samples per problem."""
@@ -80,15 +82,28 @@ class RunTally:
     """A run's samples, by split and step."""
 
     splits: dict[str, dict[int, StepTally]] = field(default_factory=dict)
-    n: int = 0
-    tokens: int = 0
-    judge_s: float = 0.0
 
     def add(self, row: Rollout) -> None:
         self.splits.setdefault(row.split, {}).setdefault(row.step, StepTally()).add(row)
-        self.n += 1
-        self.tokens += row.tokens
-        self.judge_s += _number(row.verdict, "judge_s")
+
+    def forget(self, split: str, step: int) -> None:
+        """Leave out the samples of a step, which is done again."""
+        self.splits.get(split, {}).pop(step, None)
+
+    @property
+    def n(self) -> int:
+        return sum(step.n for step in self._all())
+
+    @property
+    def tokens(self) -> int:
+        return sum(sum(step.tokens) for step in self._all())
+
+    @property
+    def judge_s(self) -> float:
+        return sum(step.judge_s for step in self._all())
+
+    def _all(self) -> Iterator[StepTally]:
+        return (step for split in self.splits.values() for step in split.values())
 
     def steps(self, split: str) -> dict[int, StepTally]:
         """A split's steps in order."""

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 ROTATE_BYTES = 64 * 2**20
-_NAME = "rollouts.jsonl"
+ROLLOUTS = "rollouts.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class RolloutWriter:
     """
 
     def __init__(self, folder: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
-        self._path = folder / _NAME
+        self._path = folder / ROLLOUTS
         end_last_line(self._path)
         self._rotate_bytes = rotate_bytes
         self._queue: queue.Queue[Iterable[Rollout] | None] = queue.Queue()
@@ -113,12 +113,17 @@ def end_last_line(path: Path) -> None:
 def _rotate(path: Path) -> None:
     """rollouts.jsonl becomes rollouts.0001.jsonl.gz, or the next number."""
     n_before = len(list(path.parent.glob("rollouts.*.jsonl.gz")))
-    target = path.with_name(f"rollouts.{n_before + 1:04d}.jsonl.gz")
+    target = packed_part(path.parent, n_before + 1)
     partial = target.with_suffix(".partial")
     with path.open("rb") as plain, gzip.open(partial, "wb", compresslevel=6) as packed:
         shutil.copyfileobj(plain, packed)
     partial.replace(target)
     path.unlink()
+
+
+def packed_part(folder: Path, number: int) -> Path:
+    """The file that rollouts.jsonl was rotated into, from 1 on."""
+    return folder / f"rollouts.{number:04d}.jsonl.gz"
 
 
 def read_all_rollouts(folder: Path) -> Iterator[Rollout]:
@@ -141,7 +146,7 @@ def read_rollouts(folder: Path) -> Iterator[Rollout]:
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in [*sorted(folder.glob("rollouts.*.jsonl.gz")), folder / _NAME]:
+    for path in [*sorted(folder.glob("rollouts.*.jsonl.gz")), folder / ROLLOUTS]:
         if path.exists():
             with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
                 for line in lines:

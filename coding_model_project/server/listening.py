@@ -7,12 +7,12 @@ import ipaddress
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import uvicorn
 from fastapi import FastAPI
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.sandbox.base import Sandbox
 
 _BACKLOG = 2048
 _LAST_ANSWERS_S = 30
@@ -55,11 +55,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    app: FastAPI, sandbox: Sandbox, listening: socket.socket, started: Callable[[], None]
+    app: FastAPI,
+    around: AbstractAsyncContextManager[object],
+    listening: socket.socket,
+    started: Callable[[], None],
 ) -> None:
-    """Start the sandbox and serve until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM.
 
     Args:
+        around: what runs as long as the server does, such as a sandbox.
         started: called once requests are answered.
 
     Raises:
@@ -76,7 +80,7 @@ def serve(
     )
 
     async def run() -> None:
-        async with sandbox:
+        async with around:
             await _Server(config, started).serve(sockets=[listening])
 
     before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at its end

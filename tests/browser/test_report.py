@@ -1,14 +1,12 @@
 """The report in a real browser: what a reader sees and does, from a file, with no network."""
 
 import json
-import shutil
 
 import pytest
-from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import Select
 
 from coding_model_project.evaluation.comparison import Side, compare
 from coding_model_project.evaluation.results import read_evaluation
@@ -16,42 +14,13 @@ from coding_model_project.reports import write_report
 from coding_model_project.reports.comparison_page import write_plot
 from coding_model_project.reports.page_data import Line
 from coding_model_project.runs.folder import RunFolder
+from tests.browser.open_page import Page
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import rollout, training, training_metrics, write_run
 
 pytestmark = pytest.mark.browser
 
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1400,1000",
-)
-WAIT_S = 30
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not chromedriver:
-        pytest.fail(
-            "this test drives Chromium: install it with `apt-get install -y chromium "
-            'chromium-driver`, or leave the test out with -m "not browser"'
-        )
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -69,57 +38,9 @@ def two_runs(tmp_path_factory):
     return write_report([RunFolder(run) for run in runs], folder / "report.html").path
 
 
-class Page:
-    """The open report."""
-
-    def __init__(self, driver, path):
-        self.driver = driver
-        self.resize(1400)
-        self.scheme("light")
-        driver.get_log("performance")
-        driver.get(path.as_uri())
-        self.wait(lambda: self.script("return document.documentElement.dataset.ready") == "true")
-
-    def script(self, code, *arguments):
-        return self.driver.execute_script(code, *arguments)
-
-    def wait(self, condition):
-        # The page may draw a list anew between finding an element and reading it.
-        ignored = [StaleElementReferenceException]
-        wait = WebDriverWait(self.driver, WAIT_S, poll_frequency=0.05, ignored_exceptions=ignored)
-        wait.until(lambda _: condition())
-
-    def resize(self, width):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-    def scheme(self, name):
-        features = [{"name": "prefers-color-scheme", "value": name}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-    def one(self, selector):
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
-
-    def all(self, selector):
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
-
-    def text(self, selector):
-        return self.one(selector).text
-
-    def click(self, selector):
-        self.script("document.querySelector(arguments[0]).click()", selector)
-
-    def search(self, text, expected):
-        """Type into the search field and wait for so many samples."""
-        field = self.one("#f-text")
-        field.clear()
-        field.send_keys(text)
-        self.wait(lambda: self.text("#count") == expected)
-
-
 @pytest.fixture
 def page(browser, two_runs):
-    opened = Page(browser, two_runs)
+    opened = Page(browser, two_runs.as_uri())
     yield opened
     errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert not errors, errors
@@ -155,12 +76,20 @@ def test_charts_are_drawn(page):
         "Where the time went: grpo-2",
     ]
     assert all(
-        chart.find_elements(By.CSS_SELECTOR, "svg .trace, svg .bars")
-        for chart in page.all("figure .chart")
+        chart.find_elements(By.CSS_SELECTOR, "svg .trace") for chart in page.all("figure .chart")
     )
     assert page.text("figure .legend") == "grpo-1\ngrpo-2"
     assert "95% interval" in page.text("figure figcaption")
     assert "Loss" in page.text("#missing-charts")
+
+
+def test_values_under_the_pointer(page):
+    assert not page.one(".hover").is_displayed()
+    page.point_at("figure circle:nth-of-type(3)", "pointermove")
+    title, first, second = page.text(".hover").split("\n")
+    assert title == "step 3"
+    assert first.startswith("grpo-1: ")
+    assert "% (95% interval" in second
 
 
 def test_values_of_a_chart_as_a_table(page):
@@ -240,7 +169,7 @@ def test_a_problem_is_followed_over_training(page):
         (step, run) for step in ("1", "6", "11", "16") for run in ("grpo-1", "grpo-2")
     ]
     assert all(row[3:5] == ["of", "8"] for row in rows)
-    assert len(page.all("#history-chart .scatterlayer .trace")) == 2
+    assert len(page.all("#history-chart .trace")) == 2
     assert n_found(page) == 4 * 2 * 8
     page.click("#history-table .chip")
     assert "tinycode/0, step 1" in page.text("#detail h3")
@@ -279,7 +208,7 @@ def test_no_width_scrolls_the_page_sideways(page, width):
     # The charts fit too: what sticks out would be cut off.
     page.wait(
         lambda: page.script(
-            "return [...document.querySelectorAll('.chart .main-svg')]"
+            "return [...document.querySelectorAll('.chart svg')]"
             ".every((svg) => svg.getBoundingClientRect().right <= innerWidth)"
         )
     )
@@ -304,7 +233,7 @@ def test_a_run_without_samples(browser, tmp_path):
         tmp_path / "sft", recipe="sft", metrics={1: {"train/loss": 1.0}}, exit_code=None
     )
     path = write_report([RunFolder(run)], tmp_path / "r.html").path
-    page = Page(browser, path)
+    page = Page(browser, path.as_uri())
     assert [title.text for title in page.all("figure h3")] == ["Loss"]
     assert page.text("#statement") == "No samples were recorded."
     assert page.text(".state") == "running"
@@ -319,10 +248,10 @@ def test_a_study_and_a_comparison_are_drawn_too(browser, tmp_path):
     ]
     run = write_run(tmp_path / "grpo", metrics={1: {"judge/accepted": 0.5}})
     report = write_report([RunFolder(run)], tmp_path / "r.html", arms=arms).path
-    page = Page(browser, report)
+    page = Page(browser, report.as_uri())
     assert page.text("figure h3") == "Accepted, by arm"
     assert page.text("figure .legend") == f"old\n{HOSTILE}"
-    assert len(page.one("figure").find_elements(By.CSS_SELECTOR, ".scatterlayer .trace")) == 4
+    assert len(page.one("figure").find_elements(By.CSS_SELECTOR, ".trace .band")) == 2
 
     evil = "<img src=x>"
     for name, solved in (("before", 10), (evil, 24)):
@@ -332,9 +261,9 @@ def test_a_study_and_a_comparison_are_drawn_too(browser, tmp_path):
         Side(name=name, seeds=(read_evaluation(tmp_path / name),)) for name in ("before", evil)
     ]
     write_plot(compare(sides), tmp_path / "compared.html")
-    page = Page(browser, tmp_path / "compared.html")
+    page = Page(browser, (tmp_path / "compared.html").as_uri())
     assert [title.text for title in page.all("figure h3")] == ["pass@1", "Difference"]
-    assert len(page.all(".barlayer .point")) == 2
+    assert len(page.all("rect.point")) == 2
     assert f"<i>toy: {evil} − before" in [tick.text for tick in page.all(".ytick text")]
     assert not page.all("img")
     assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

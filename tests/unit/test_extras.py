@@ -21,12 +21,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @pytest.fixture
 def wheel(monkeypatch):
-    """As where a wheel was installed, without plotly and scipy."""
+    """As where a wheel was installed, without fastapi and scipy."""
     monkeypatch.setattr(install, "checkout", lambda: None)
-    for name in ("plotly", "plotly.offline", "scipy", "scipy.stats"):
+    for name in ("fastapi", "scipy", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("charts", "run_charts"):  # which have imported plotly
-        monkeypatch.delitem(sys.modules, f"coding_model_project.reports.{name}", raising=False)
+    app = "coding_model_project.reports.live.app"  # which may have imported fastapi
+    monkeypatch.delitem(sys.modules, app, raising=False)
 
 
 def test_a_missing_library_names_its_extra(wheel):
@@ -38,13 +38,11 @@ def test_a_missing_library_names_its_extra(wheel):
 
 def test_a_command_ends_in_one_line(wheel, tmp_path, capsys):
     write_run(tmp_path / "run", rollouts=list(training(n_steps=1)))
-    page = tmp_path / "page.html"
-    assert cli.main(["report", str(tmp_path / "run"), "--out", str(page)]) == 2
+    assert cli.main(["report", str(tmp_path / "run"), "--serve"]) == 2
     error = capsys.readouterr().err
     assert error == (
-        "error: plotly is not installed; run: pip install 'coding-model-project[report]'\n"
+        "error: fastapi is not installed; run: pip install 'coding-model-project[serve]'\n"
     )
-    assert not page.exists()
 
 
 def test_a_module_of_ours_that_is_missing_is_a_bug_and_no_advice():
@@ -57,7 +55,7 @@ def test_every_extra_that_errors_name_is_declared():
     for file in (ROOT / "coding_model_project").rglob("*.py"):
         words = file.read_text().split('with extra("')[1:]
         named |= {word.partition('"')[0] for word in words if file != Path(extras.__file__)}
-    assert named >= {"dedup", "report", "stats"}
+    assert named >= {"dedup", "serve", "stats"}
     assert named <= set(PROJECT["optional-dependencies"])
 
 

@@ -1,0 +1,168 @@
+"""All samples of some runs as a table of a few columns, in memory; their texts stay on disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from coding_model_project.data.training.rows import source_of
+from coding_model_project.errors import DataError
+from coding_model_project.evaluation.outputs import UNGRADABLE
+from coding_model_project.reports.live.filters import Filters
+from coding_model_project.reports.live.row_files import Log, Place, WrittenAnewError, log_of
+from coding_model_project.reports.tally import RunTally
+from coding_model_project.runs.rollouts import Rollout
+
+PAGE = 50
+"""Rows of an answer."""
+_TABLE = """
+CREATE TABLE sample (
+    run INTEGER, split TEXT, step INTEGER, problem TEXT, source TEXT, sample TEXT,
+    error TEXT, passed INTEGER, reward REAL, tokens INTEGER, place BLOB
+);
+CREATE INDEX by_step ON sample (run, split, step, problem);
+CREATE INDEX by_problem ON sample (run, problem, passed);
+"""
+_INSERT = "INSERT INTO sample VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_STEP = "run, split, step"
+_GROUP = f"{_STEP}, problem, source"
+_RATE = """, (
+    SELECT avg(passed) FROM sample WHERE run = found.run AND problem = found.problem
+) AS rate"""
+
+
+@dataclass(slots=True)
+class _Run:
+    log: Log
+    tally: RunTally = field(default_factory=RunTally)
+    attempts: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The last attempt at each step of a split; what those before it did does not count."""
+
+
+class SampleIndex:
+    """The samples of runs, by number of the run. `refresh` adds those that were written since."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = list(folders)
+        self._runs = [_Run(log_of(folder)) for folder in folders]
+        self._database = sqlite3.connect(":memory:")
+        self._database.row_factory = sqlite3.Row
+        self._database.executescript(_TABLE)
+
+    def refresh(self) -> None:
+        """Read what was written since the last call, one sample at a time.
+
+        Raises:
+            DataError: a line is not a sample.
+        """
+        for number, folder in enumerate(self._folders):
+            if not self._runs[number].attempts:  # what kind of run this is may show only now
+                self._runs[number] = _Run(log_of(folder))
+            try:
+                self._add_new(number)
+            except WrittenAnewError:
+                self._database.execute("DELETE FROM sample WHERE run = ?", [number])
+                self._runs[number] = _Run(log_of(folder))
+                self._add_new(number)
+
+    @property
+    def n(self) -> int:
+        return sum(tally.n for tally in self.tallies)
+
+    @property
+    def changes(self) -> int:
+        """Grows with every sample that comes or goes."""
+        return self._database.total_changes
+
+    @property
+    def tallies(self) -> list[RunTally]:
+        """Of each run, the sums that its charts are made of."""
+        return [run.tally for run in self._runs]
+
+    def values(self, column: str) -> list[str]:
+        """All values of a column, for the choices of a filter."""
+        rows = self._database.execute(f"SELECT DISTINCT {column} FROM sample ORDER BY 1")
+        return [value for (value,) in rows if value is not None]
+
+    def steps(self, filters: Filters) -> dict[str, Any]:
+        """Return a page of steps, the last one first."""
+        return self._grouped(_STEP, filters)
+
+    def groups(self, filters: Filters) -> dict[str, Any]:
+        """Return a page of problems at a step, each with its rate in the whole run."""
+        return self._grouped(_GROUP, filters, more=_RATE)
+
+    def samples(self, filters: Filters) -> dict[str, Any]:
+        """Return a page of samples, those of the last step first."""
+        (of_groups, first), (of_samples, then) = filters.of_groups(), filters.of_samples()
+        return self._page(
+            "SELECT run, split, step, problem, sample, error, reward, tokens, count(*) OVER () AS of "
+            f"FROM sample WHERE {of_groups} AND {of_samples} ORDER BY step DESC, run, split, rowid",
+            [*first, *then],
+            filters.page,
+        )
+
+    def sample(self, run: int, split: str, step: int, problem: str, sample: str) -> Rollout | None:
+        """Read one sample from disk; None if there is none of this name."""
+        row = self._database.execute(
+            "SELECT place FROM sample WHERE (run, split, step, problem, sample) = (?, ?, ?, ?, ?)",
+            [run, split, step, problem, sample],
+        ).fetchone()
+        return self._runs[run].log.read(tuple(orjson.loads(row["place"]))) if row else None
+
+    def _grouped(self, keys: str, filters: Filters, *, more: str = "") -> dict[str, Any]:
+        """Return counts of all samples of each group that has some which the filters let through."""
+        (of_groups, first), (of_samples, then) = filters.of_groups(), filters.of_samples()
+        return self._page(
+            f"SELECT {keys}, count(*) AS n, count(passed) AS judged, sum(passed) AS passed, "
+            f"avg(reward) AS reward, sum({of_samples}) AS found, count(DISTINCT problem) AS problems, "
+            f"count(*) OVER () AS of FROM sample WHERE {of_groups} GROUP BY {keys} HAVING found > 0 "
+            f"ORDER BY step DESC, {keys}",
+            [*then, *first],
+            filters.page,
+            more,
+        )
+
+    def _page(self, sql: str, values: list[object], page: int, more: str = "") -> dict[str, Any]:
+        """Return a page of rows, with `more` columns that only its rows need."""
+        sql = f"SELECT *{more} FROM ({sql} LIMIT {PAGE} OFFSET {page * PAGE}) AS found"
+        found = self._database.execute(sql, values)
+        rows = [dict(row) for row in found]
+        return {"n": rows[0]["of"] if rows else 0, "size": PAGE, "rows": rows}
+
+    def _add_new(self, number: int) -> None:
+        for place, row in self._runs[number].log.new_rows():
+            try:
+                self._add(number, place, row)
+            except (TypeError, ValueError, AttributeError, OverflowError, sqlite3.Error) as error:
+                where = f"{self._folders[number]}: sample {row.sample} of {row.problem}"
+                raise DataError(f"{where}: damaged ({error})") from error
+
+    def _add(self, number: int, place: Place, row: Rollout) -> None:
+        run = self._runs[number]
+        step = row.split, row.step
+        last = run.attempts.setdefault(step, row.attempt)
+        if row.attempt < last:
+            return
+        if row.attempt > last:
+            run.attempts[step] = row.attempt
+            run.tally.forget(*step)
+            self._database.execute(
+                "DELETE FROM sample WHERE (run, split, step) = (?, ?, ?)", [number, *step]
+            )
+        run.tally.add(row)
+        error = row.verdict.get("error")
+        is_judged = error != UNGRADABLE
+        self._database.execute(
+            _INSERT,
+            [
+                number, row.split, row.step, row.problem, source_of(row.problem), row.sample, error,
+                error is None if is_judged else None, row.reward if is_judged else None, row.tokens,
+                orjson.dumps(place),
+            ],
+        )  # fmt: skip
