@@ -17,6 +17,7 @@ from coding_model_project.runs.checkpoints import write_manifest
 from tests import docs
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import training, training_metrics, write_run
+from tests.unit.cli.options import options
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +91,8 @@ def check_options(command):
     for argument in command.arguments:
         if argument.startswith("--"):
             known = {name for parameter in here.params for name in parameter.opts} | {"--help"}
+            if here.context_settings.get("ignore_unknown_options"):  # it hands them on
+                known |= {name for one in options() for name in one.names}
             assert argument.split("=")[0] in known, f"{command}: no option {argument}"
         elif argument in getattr(here, "commands", {}):
             here = here.commands[argument]

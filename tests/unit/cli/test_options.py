@@ -13,7 +13,7 @@ SHARED = (
     "--seed", "--per-problem", "--tokenizer", "--workers", "--min-tier", "--json", "--environment",
     "--host", "--every",
 )  # fmt: skip
-NOUNS = {"--workers": ("programs", "trials")}
+NOUNS = {"--workers": ("programs", "trials"), "--limit": ("problems", "tasks")}
 """What the words of one command may have where those of another have something else."""
 OWN_WORDS: set[str] = set()
 """Modules that do not take their options from cli/common.py yet; the list may only shrink."""

@@ -123,9 +123,9 @@ def test_curves_are_in_the_page_in_short_and_over_each_other_in_the_report(study
 
     report = (tmp_path / "out" / "report.html").read_text()
     assert "old, mean of 2 seeds 50.0% (seeds 25.0% to 75.0%) at step 4" in report
-    band, old, new = packed(report, "figures-data")["arms"]["data"]
+    old, new = packed(report, "figures-data")["arms"]["data"]
     assert (old["x"], old["y"]) == ([1, 2, 3, 4], [0.5] * 4)
-    assert set(band["y"]) == {0.25, 0.75}
+    assert (old["low"], old["high"]) == ([0.25] * 4, [0.75] * 4)
     assert (new["x"], new["y"]) == ([1, 2, 3], [0.5] * 3)
 
     assert page(study, tmp_path / "out", capsys) == text  # without new results nothing changes
