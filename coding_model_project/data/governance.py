@@ -31,6 +31,8 @@ TEST_ONLY = frozenset(
     {
         "humaneval",
         "mbpp_plus",
+        "bigcodebench",
+        "cruxeval",
         "livecodebench",
         "math500",
         "ifeval",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coding_model_project.data.catalogue import BY_PATH, catalogue
 from coding_model_project.data.governance import Role, is_test_only, refuse_test_only, role
 from coding_model_project.data.training.rows import rl_rows, write_rows
 from coding_model_project.errors import ConfigError
@@ -67,3 +68,9 @@ def test_the_writer_and_the_reader_of_training_files_refuse(tmp_path, name, spli
 def test_what_may_train_is_written(tmp_path):
     write_rows(tmp_path / "a.parquet", rows_of("mbpp/700", "train"), trains=True)
     refuse_test_only(tmp_path / "a.parquet")
+
+
+def test_no_test_split_of_a_known_set_may_train():
+    known = [entry for entry in catalogue() if entry.status != BY_PATH]
+    uses = [(entry.name, use) for entry in known for split, use in entry.roles if split == "test"]
+    assert [name for name, use in uses if use.may_train] == []
