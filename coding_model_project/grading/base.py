@@ -9,7 +9,7 @@ from typing import Protocol
 from coding_model_project.errors import UngradableError
 from coding_model_project.types import Problem, Verdict
 
-GRADER_VERSION = "10"
+GRADER_VERSION = "11"
 """Raised by any change that can change a verdict; see "Scores change" in CHANGELOG.md."""
 
 HARBOR_IDENTITY = f"{GRADER_VERSION}/harbor/embedded"

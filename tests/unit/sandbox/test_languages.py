@@ -89,6 +89,16 @@ int main(int, char **names) {
 
 
 @pytest.mark.sandbox
+@pytest.mark.parametrize("first", ["", "#include <vector>\n"])
+async def test_all_of_the_cpp_library_may_be_included_again(sandbox, first):
+    needs("cpp", sandbox.tier)
+    twice = "#include <bits/stdc++.h>\n" * 2
+    program = Program(source=first + twice + 'int main() { std::cout << "hi"; }', language="cpp")
+    (execution,) = await sandbox.run(program, [Stdin("")], LIMITS)
+    assert execution.stdout == "hi", execution.stderr_tail
+
+
+@pytest.mark.sandbox
 async def test_what_is_not_run_is_refused_with_the_way_out():
     async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier="rlimit") as sandbox:
         with pytest.raises(ConfigError, match=r"bash programs .* tier rlimit .*SandboxFusion"):

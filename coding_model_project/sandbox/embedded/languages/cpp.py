@@ -54,6 +54,7 @@ class Gpp:
     def prepare(self) -> None:
         """Compile the header, once for all processes; without room for it, programs compile slower."""
         with contextlib.suppress(OSError, subprocess.SubprocessError):
+            make_once(self.headers, _HEADER, _forward)
             make_once(self.headers, f"{_HEADER}.gch", _precompile)
 
     def recipe(self, limits: Limits, source: bytes) -> Recipe:
@@ -158,6 +159,13 @@ def _include_folders(said: str) -> list[str]:
             str(Path(line.strip()).resolve()) for line in listed.split("\n") if line.strip()
         )
     )
+
+
+def _forward(target: Path) -> None:
+    """Write what a program gets that includes the header again, for which none is precompiled."""
+    partial = target.with_name(f".{target.name}")
+    partial.write_text(f"#include_next <{_HEADER}>\n")
+    partial.replace(target)
 
 
 def _precompile(target: Path) -> None:
