@@ -179,6 +179,18 @@ class Prediction:
     """The value, compared by Python's `==`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harness:
+    """The author's program around a completion's, for tests that share its process.
+
+    `before`, the completion's program and `after` are one program. It runs the tests, and once all have
+    passed it copies its standard input to standard output, as its last line.
+    """
+
+    before: str = ""
+    after: str
+
+
 class GradedBy(StrEnum):
     """The grader of a problem (`Problem.graded_by`)."""
 
@@ -190,6 +202,8 @@ class GradedBy(StrEnum):
     """Checks a completion against `Problem.instructions`."""
     prediction = "prediction"
     """Compares what a completion predicts of a function with `Problem.prediction`."""
+    harness = "harness"
+    """Runs the program of a completion within `Problem.harness`."""
     harbor = "harbor"
     """Runs the verifier of the Harbor task `Problem.task`."""
 
@@ -205,7 +219,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A task with what judges it: tests, a Harbor task, an answer, instructions or a prediction.
+    """A task with what judges it: tests, a Harbor task, an answer, rules, a prediction or a harness.
 
     `id` is "source/number"; `gold` and `bad` are solutions known to pass and to fail.
     """
@@ -242,6 +256,8 @@ class Problem:
     """The rules of an instruction-following problem, which has no tests."""
     prediction: Prediction | None = None
     """The prediction to make about a function, for a problem without tests."""
+    harness: Harness | None = None
+    """The program that tests a completion's from within, in the place of tests."""
     base_tests: int | None = None
     """The number of hidden tests, from the first, that have a score of their own beside that of all:
     EvalPlus extends a benchmark's own tests, and reports both."""
@@ -295,12 +311,14 @@ class Problem:
             return GradedBy.math
         if self.prediction is not None:
             return GradedBy.prediction
+        if self.harness is not None:
+            return GradedBy.harness
         return GradedBy.instructions if self.instructions else GradedBy.tests
 
     @property
     def asks_for_code(self) -> bool:
         """True where a completion holds a program, not a text."""
-        return self.graded_by in (GradedBy.tests, GradedBy.harbor)
+        return self.graded_by in (GradedBy.tests, GradedBy.harbor, GradedBy.harness)
 
     @property
     def hidden_tests(self) -> tuple[Test, ...]:
@@ -380,8 +398,8 @@ class Verdict:
     public: bool = False
     """Of the public tests, which a model may be told of; else of the hidden ones, which it may not."""
     integrity: str = "isolated"
-    """"in_process" where the candidate's code shared a process with what judged it: tests that opted in
-    to that, or a Harbor verifier (`harbor.integrity`)."""
+    """"in_process" where the candidate's code shared a process with what judged it: a problem's harness,
+    or a Harbor verifier (`harbor.integrity`)."""
     judge_s: float = 0.0
     """Wall seconds of judging; 0 for a cached verdict."""
     cached: bool = False

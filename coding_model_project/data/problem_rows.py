@@ -20,6 +20,7 @@ from coding_model_project.types import (
     Call,
     Checker,
     GradedBy,
+    Harness,
     Instruction,
     Isolation,
     Limits,
@@ -41,6 +42,7 @@ JUDGED_BY = {
     GradedBy.math: "answer",
     GradedBy.instructions: "instructions",
     GradedBy.prediction: "prediction",
+    GradedBy.harness: "harness",
 }
 """The field that each grader judges by."""
 
@@ -52,10 +54,11 @@ _EXAMPLES = {
     GradedBy.prediction: (
         '"prediction": {"of": "output", "program": "def f(x): return [x]", "output": [1]}'
     ),
+    GradedBy.harness: '"harness": {"after": "assert f(1) == 2\\nprint(\\"\\\\n\\" + input())"}',
 }
 """An example of each grader's field."""
 
-_RUN = (GradedBy.tests, GradedBy.harbor)
+_RUN = (GradedBy.tests, GradedBy.harbor, GradedBy.harness)
 """The graders that run a program, in a language."""
 
 _TEST_EXAMPLE = '{"call": "f", "args": [1, 2], "expected": 3}'
@@ -115,6 +118,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
         answer=_answer(row),
         instructions=_instructions(row.get("instructions", ())),
         prediction=_prediction(row.get("prediction")),
+        harness=_harness(row.get("harness")),
         base_tests=_base_tests(row),
     )
 
@@ -380,3 +384,15 @@ def _prediction(value: Any) -> Prediction | None:
         program=value["program"],
         output=value_of(value["output"], "prediction.output"),
     )
+
+
+def _harness(value: Any) -> Harness | None:
+    if value is None:
+        return None
+    right = _EXAMPLES[GradedBy.harness]
+    if not isinstance(value, Mapping) or "after" not in value or value.keys() - {"before", "after"}:
+        _expect("harness", "an object with after, and before if need be", value, right)
+    for name, text in value.items():
+        if not isinstance(text, str):
+            _expect(f"harness.{name}", "text", text, right)
+    return Harness(**value)

@@ -16,10 +16,12 @@
      "instructions": [{"kind": "punctuation:no_comma", "arguments": {}}]}
     {"id": "calls/1", "split": "train", "statement": "…", "grader": "prediction",
      "prediction": {"of": "output", "program": "def f(x): …", "output": [1, 2]}}
+    {"id": "functions/1", "split": "test", "statement": "…", "grader": "harness", "language": "python",
+     "harness": {"before": "…", "after": "assert f(1) == 2\nprint(input())"}}
 
 Only id, split, statement and what the grader judges by are required: tests; the folder of a Harbor task,
-relative to the file; a final answer; instructions; or a prediction. Arguments and expected values are
-plain JSON; what JSON lacks (tuples, sets, keys that are not text) is in `codec`'s form.
+relative to the file; a final answer; instructions; a prediction; or a harness. Arguments and expected
+values are plain JSON; what JSON lacks (tuples, sets, keys that are not text) is in `codec`'s form.
 """
 
 from __future__ import annotations
@@ -152,6 +154,9 @@ def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
                     "output": to_json(asked.output),
                 },
             }
+        case GradedBy.harness:
+            assert problem.harness is not None
+            return {"grader": grader, "harness": asdict(problem.harness)}
 
 
 def _tolerance_to_json(problem: Problem) -> dict[str, float]:

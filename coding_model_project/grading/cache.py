@@ -124,6 +124,7 @@ def _digest(problem: Problem) -> bytes:
         problem.task,
         problem.answer,
         problem.prediction and asdict(problem.prediction),
+        problem.harness and asdict(problem.harness),
         problem.base_tests,
         [(one.kind, dict(one.arguments)) for one in problem.instructions],
     ]

@@ -7,6 +7,7 @@ tokens (default)  whitespace-separated tokens, case-sensitive; integers exact as
                   non-integer number ("0.5", "2.0", "1e-3")
 lines             as text, but for blanks at line ends and blank lines at the end
 exact             as text, but for one newline at the end
+last_line         the last line that is not blank, as text; the others are the program's own affair
 
 Values of calls compare as data: same structure, equal leaves.
 
@@ -133,7 +134,16 @@ def _exact(expected: str, got: str, _: Tolerance) -> bool:
     return expected.removesuffix("\n") == got.removesuffix("\n")
 
 
-_OUTPUT_RULES: dict[str, OutputRule] = {"tokens": _tokens, "lines": _lines, "exact": _exact}
+def _last_line(expected: str, got: str, _: Tolerance) -> bool:
+    return _trimmed(got)[-1] == _trimmed(expected)[-1]
+
+
+_OUTPUT_RULES: dict[str, OutputRule] = {
+    "tokens": _tokens,
+    "lines": _lines,
+    "exact": _exact,
+    "last_line": _last_line,
+}
 
 
 def same_value(

@@ -22,8 +22,21 @@ _READS = {
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\(")
 
 
+_DEFINITIONS = {
+    "cpp": r"\b{name}\s*\([^;{{}}]{{0,400}}\)\s*(?:const\s*)?\{{",
+    "java": r"\b{name}\s*\([^;{{}}]{{0,400}}\)[^;{{}}]{{0,100}}\{{",
+    "javascript": r"\bfunction\s+{name}\b|\b{name}\s*=[^=]",
+    "go": r"\bfunc\s+{name}\b",
+    "rust": r"\bfn\s+{name}\b",
+}
+"""Patterns of programs that define a function, by language; lengths are bounded to stay linear."""
+
+
 def fits(code: str, problem: Problem) -> bool:
     """Return true for code that defines what tests call, or reads the input that they write."""
+    if problem.language in _DEFINITIONS and problem.entry_point and problem.harness:
+        definition = _DEFINITIONS[problem.language].format(name=re.escape(problem.entry_point))
+        return re.search(definition, code) is not None
     if any(isinstance(test.input, Stdin) for test in problem.tests):
         reads = _READS.get(problem.language)
         return reads is None or re.search(reads, code) is not None

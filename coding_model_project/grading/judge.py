@@ -125,6 +125,10 @@ class GraderByProblem:
                     from coding_model_project.grading.predictions.grader import PredictionGrader
 
                     grader = PredictionGrader(self._execution)
+                case GradedBy.harness:
+                    from coding_model_project.grading.harness import HarnessGrader
+
+                    grader = HarnessGrader(self._execution)
             self._others[by] = grader
             await self._stack.enter_async_context(grader)
         return self._others[by]

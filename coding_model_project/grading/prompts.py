@@ -26,7 +26,7 @@ def request(problem: Problem) -> str:
             return "\n\nReason step by step, and put the final answer in \\boxed{}."
         case GradedBy.instructions | GradedBy.prediction:
             return ""  # the statement says all
-        case GradedBy.tests | GradedBy.harbor:
+        case GradedBy.tests | GradedBy.harbor | GradedBy.harness:
             return f"\n\nAnswer with one ```{problem.language} code block that holds the whole program."
 
 

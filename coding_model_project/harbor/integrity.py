@@ -36,13 +36,13 @@ class Accepted(StrEnum):
 
 @dataclass
 class HarborConfig:
-    """Of problems that name a Harbor task."""
+    """Of problems that name a Harbor task, or have a harness."""
 
     integrity: Accepted = key(
         Accepted.isolated,
-        "Rewards of Harbor verifiers to train on. `isolated`: only those that the agent's code cannot "
-        "have forged; other samples are left out of the batch, counted in `judge/not_isolated` and "
-        "named in ungradable.jsonl. `any`: all of them.",
+        "Rewards to train on, of Harbor verifiers and of a problem's harness. `isolated`: only those "
+        "that the judged code cannot have forged; other samples are left out of the batch, counted in "
+        "`judge/not_isolated` and named in ungradable.jsonl. `any`: all of them.",
     )
 
 
@@ -51,16 +51,21 @@ class NotIsolatedError(HarborError):
 
 
 def require(verdict: Verdict, accepted: Accepted) -> None:
-    """Refuse a Harbor verdict that may not be trained on.
+    """Refuse a verdict that may not be trained on.
 
     Raises:
-        NotIsolatedError: its verifier ran the agent's code in a process of its own.
+        NotIsolatedError: a Harbor verifier ran the agent's code in a process of its own, or a problem's
+            harness shared the program's process.
     """
-    if accepted is Accepted.any or verdict.rewards is None:
+    if accepted is Accepted.any or verdict.integrity == Integrity.isolated:
         return
-    if verdict.integrity != Integrity.isolated:
-        raise NotIsolatedError(
-            f"{verdict.problem_id}: integrity={verdict.integrity}, and "
-            "coding.harbor.integrity=isolated: its verifier runs the agent's code in its own process "
-            "(`harbor grade` says where); rewrite the verifier, or set coding.harbor.integrity=any"
+    why = "its tests share the program's process (`harness`); give it tests of another kind"
+    if verdict.rewards is not None:
+        why = (
+            "its verifier runs the agent's code in its own process (`harbor grade` says where); rewrite "
+            "the verifier"
         )
+    raise NotIsolatedError(
+        f"{verdict.problem_id}: integrity={verdict.integrity}, and "
+        f"coding.harbor.integrity=isolated: {why}, or set coding.harbor.integrity=any"
+    )

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from coding_model_project.data.loaders import (
+    bigcodebench,
     codecontests,
     codecontests_plus,
     codeforces,
@@ -21,6 +22,7 @@ from coding_model_project.data.loaders import (
     deepcoder,
     evalplus,
     humaneval,
+    humaneval_x,
     instructions,
     kodcode,
     livecodebench,
@@ -86,6 +88,7 @@ def is_task_folder(path: Path) -> bool:
 
 LOADERS: dict[str, Loader] = {
     "apps": taco.APPS,
+    **bigcodebench.LOADERS,
     "codecontests": codecontests.LOADER,
     "codecontests_plus": codecontests_plus.LOADER,
     **{
@@ -100,6 +103,7 @@ LOADERS: dict[str, Loader] = {
     "gsm8k": maths.GSM8K,
     "humaneval": humaneval.LOADER,
     "humaneval_plus": evalplus.HUMANEVAL_PLUS,
+    **humaneval_x.LOADERS,
     "if_multi": instructions.IF_MULTI,
     "ifbench": instructions.IFBENCH,
     "ifeval": instructions.IFEVAL,

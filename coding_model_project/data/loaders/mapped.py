@@ -40,7 +40,7 @@ from coding_model_project.types import Asserts, GradedBy, Problem, Test
 NEEDED = ("statement", "tests")
 _GRADERS = {
     JUDGED_BY[grader]: grader
-    for grader in (GradedBy.math, GradedBy.instructions, GradedBy.prediction)
+    for grader in (GradedBy.math, GradedBy.instructions, GradedBy.prediction, GradedBy.harness)
 }
 """Fields that stand in the place of tests, each with its grader."""
 

@@ -113,8 +113,7 @@ class CodeRewardManager(RewardManagerBase):
             *(judge.hidden.grade(problem, answers[number]) for number in graded)
         )
         for verdict in verdicts:
-            if verdict.rewards is not None:  # of a Harbor task
-                require(verdict, self._accepted)
+            require(verdict, self._accepted)
         rewards = [
             self._worth(problem, verdict, answers[number], len(tokens), number)
             for number, verdict in zip(graded, verdicts, strict=True)

@@ -80,7 +80,18 @@ MALFORMED = [
     (
         {"grader": "docker"},
         "field 'grader'",
-        "expected one of tests, math, instructions, prediction, harbor",
+        "expected one of tests, math, instructions, prediction, harness, harbor",
+    ),
+    ({"grader": "harness"}, "field 'harness' is missing", 'with "grader": "harness" needs'),
+    (
+        {"grader": "harness", "tests": (), "harness": {"before": ""}},
+        "field 'harness'",
+        "with after",
+    ),
+    (
+        {"grader": "harness", "tests": (), "harness": {"after": 1}},
+        "field 'harness.after'",
+        "expected text, got a number",
     ),
     ({"grader": "harbor"}, "field 'task' is missing", 'with "grader": "harbor" needs'),
     (

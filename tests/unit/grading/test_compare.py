@@ -103,6 +103,9 @@ def test_tokens(expected, got, same):
         ("exact", "a b\nc\n", True),
         ("exact", "a b\nc\n\n", False),
         ("exact", "a b \nc", False),
+        ("last_line", "noise\nc  \n\n", True),
+        ("last_line", "a b\nc\nd", False),
+        ("last_line", "", False),
     ],
 )
 def test_lines_and_exact(mode, got, same):

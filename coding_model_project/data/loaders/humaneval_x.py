@@ -1,0 +1,84 @@
+"""HumanEval-X: HumanEval's problems in other languages, each with its tests. Test only.
+
+Tests are code of the language that runs in the candidate's process (`humaneval_x_harnesses`). A gold
+program is the published declaration and body. The Rust declarations import crates that only a few
+solutions use; those lines are left out, since programs here have the standard library alone.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from coding_model_project.data.loaders.base import Part, Published, Row, Unusable, text
+from coding_model_project.data.loaders.humaneval_x_harnesses import HARNESSES
+from coding_model_project.data.loaders.table import TableLoader
+from coding_model_project.types import Limits, Problem
+
+LIMITS = Limits(cpu_s=10.0, wall_s=30.0)
+
+LANGUAGES = {"cpp": "cpp", "go": "go", "java": "java", "js": "javascript", "rust": "rust"}
+"""The published name of each language that is judged, and ours."""
+
+_CRATES = re.compile(r"^use (?:rand::Rng|regex::Regex|md5);\n", re.M)
+_FUNCTIONS = {
+    "cpp": re.compile(r"^\w[\w:<>,&* ]*[ &*>](\w+)\s*\([^()]*\)\s*\{", re.M),
+    "go": re.compile(r"func\s+(\w+)\s*\("),
+    "java": re.compile(r"\b(\w+)\s*\([^()]*\)[\w\s,]*\{"),
+    "javascript": re.compile(r"const\s+(\w+)\s*="),
+    "rust": re.compile(r"fn\s+(\w+)\s*[(<]"),
+}
+"""The name of the function to write, the last that a declaration matches."""
+
+
+def problem(language: str, row: Row, _part: Part, _index: int) -> Problem:
+    """A row, as the task of completing its function in a language."""
+    prompt = text(row, "prompt")
+    if language == "rust":
+        prompt += _CRATES.sub("", text(row, "declaration"))
+    names = _FUNCTIONS[language].findall(prompt)
+    if not names:
+        raise Unusable("the declaration of no function is found")
+    published, _, number = text(row, "task_id").partition("/")
+    return Problem(
+        id=f"humaneval_x_{_PUBLISHED[language]}/{number}",
+        split="test",
+        statement=f"Complete this {published} function.\n\n```{language}\n{prompt.strip()}\n```",
+        tests=(),
+        limits=LIMITS,
+        harness=HARNESSES[language](text(row, "test")),
+        entry_point=names[-1],
+        language=language,
+        gold=(prompt + text(row, "canonical_solution"),),
+    )
+
+
+_PUBLISHED = {language: name for name, language in LANGUAGES.items()}
+
+
+def _loader(name: str, language: str) -> TableLoader:
+    return TableLoader(
+        published=Published(
+            name=f"humaneval_x_{name}",
+            licence="Apache-2.0",
+            fields=("task_id", "prompt", "declaration", "canonical_solution", "test"),
+            parts=(
+                Part(
+                    split="test",
+                    files=(
+                        f"humaneval_x_{name}.jsonl.gz",
+                        f"humaneval-x/data/{name}/data/humaneval.jsonl",
+                        f"humaneval-x/{name}/data/humaneval_{name}.jsonl.gz",
+                    ),
+                    n_rows=164,
+                    hub_file=f"data/{name}/data/humaneval.jsonl",
+                ),
+            ),
+            hub="zai-org/humaneval-x",
+            tests="a harness",
+        ),
+        to_problem=partial(problem, language),
+    )
+
+
+LOADERS = {f"humaneval_x_{name}": _loader(name, spoken) for name, spoken in LANGUAGES.items()}
