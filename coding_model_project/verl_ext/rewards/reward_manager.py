@@ -24,7 +24,7 @@ from coding_model_project.errors import CodingModelError
 from coding_model_project.grading.brief import brief
 from coding_model_project.grading.rewards import REWARDS, discounted
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
-from coding_model_project.harbor.integrity import require
+from coding_model_project.harbor.integrity import Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 from coding_model_project.verl_ext.rewards.judging import (
     ATTEMPTS,
@@ -113,7 +113,8 @@ class CodeRewardManager(RewardManagerBase):
             *(judge.hidden.grade(problem, answers[number]) for number in graded)
         )
         for verdict in verdicts:
-            require(verdict, self._accepted)
+            if verdict.integrity != Integrity.isolated:
+                require(verdict, self._accepted)
         rewards = [
             self._worth(problem, verdict, answers[number], len(tokens), number)
             for number, verdict in zip(graded, verdicts, strict=True)
