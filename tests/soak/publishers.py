@@ -10,7 +10,7 @@ Both judge the solution and mutants of it of every Nth problem. EvalPlus and hum
 without isolation: only these are given to them. What they differ in stands in a table, with the reason in
 `EXPLAINED`. Exit code 1 if a difference has none.
 
-Other publishers: `tests.soak.verdicts`, `tests.soak.humaneval_x`, `tests.soak.inspect_tasks`.
+Other publishers: `tests.soak.cruxeval`, `humaneval_x`, `ifeval`, `inspect_tasks` and `verdicts`.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def theirs(
 
 def compare(name: str, arguments: argparse.Namespace) -> tuple[str, list[str], bool]:
     """The row of the table, a line per difference, and whether all are explained."""
-    rows = arguments.data_folder / FILES[name]
+    rows = (arguments.data_folder / FILES[name]).resolve()
     problems = load(name, path=rows).problems[:: arguments.every]
     given = programs(problems, arguments.mutants)
     verdicts = asyncio.run(ours(given, name))
