@@ -41,7 +41,11 @@ FILES = {
 }
 
 EXPLAINED = {
+    "humaneval/50": "our tests bring the prompt's encode_shift; the publisher's call the program's, "
+    "which a mutant changes",
     "humaneval_plus/32": "evalplus 0.3.1 counts none of its inputs as passed, so that no program passes",
+    "mbpp_plus/87": "a ChainMap equals a dict by its own `==`, which is the program's to write; ours "
+    "compares plain values",
 }
 """Problems whose verdicts differ, and why."""
 
