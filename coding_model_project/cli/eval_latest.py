@@ -61,8 +61,10 @@ def latest(
     command = serving.server_command(
         model, [found.name], host=serving.LOCALHOST, port=port, on_cpu=on_cpu, more=[]
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "server.log"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    log = folder.with_name(
+        f"{folder.name}.server.log"
+    )  # an evaluation's folder has nothing else in it
     print(f"serving {found.name}; vLLM's log is {log}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with serving.served(command, port, log) as url:

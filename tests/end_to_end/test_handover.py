@@ -12,6 +12,7 @@ import urllib.request
 import psutil
 import pytest
 
+from coding_model_project.harbor.trials_benchmark import write_task
 from coding_model_project.http import free_port
 from coding_model_project.runs.checkpoints import write_manifest
 from tests.synthetic_runs import write_run
@@ -111,6 +112,11 @@ def test_the_last_checkpoint_is_served_evaluated_and_stopped_by_one_command(worl
     info = json.loads((out / "run_info.json").read_text())
     assert info["model"] == "grpo_step_1"
     assert json.loads((out / "metrics.json").read_text())["mine"]["graded"] == 8
+    tasks = [write_task(tmp_path / "tasks" / f"t{n}") for n in range(2)]
+    command = [*COMMAND, "eval", "latest", run, *(w for task in tasks for w in ("--tasks", task))]
+    more = ["--turns", "1", "--max-tokens", "8", "--concurrency", "2", "--out", tmp_path / "job"]
+    done = subprocess.run([*command, *more], stdout=subprocess.PIPE, check=True, timeout=300)
+    assert json.loads(done.stdout.splitlines()[-1])["n_trials"] == 2
     assert not [
         one
         for one in psutil.process_iter(["cmdline"])
