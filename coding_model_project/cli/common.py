@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.environment.base import EnvironmentKind
 from coding_model_project.isolation.confine import Tier
 
 if TYPE_CHECKING:
@@ -93,8 +92,13 @@ Trials = Annotated[
     ),
 ]
 Where = Annotated[
-    EnvironmentKind,
-    typer.Option("--environment", help="Run trials here; docker and podman need their engine."),
+    str,
+    typer.Option(
+        "--environment",
+        metavar="NAME",
+        help="Run trials in `rooms`, in containers of `docker` or `podman`, in `harbor:TYPE` (Harbor's "
+        "own), or in environments of `package.module:Factory`.",
+    ),
 ]
 Rootfs = Annotated[
     Path | None,

@@ -24,7 +24,7 @@ from coding_model_project.cli.common import (
 from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.harbor_results import Job, results
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.environment.base import EnvironmentKind
+from coding_model_project.grading.base import ROOMS, TaskEnvironment
 
 N_NAMED = 5
 
@@ -44,7 +44,7 @@ def grade(
     ] = None,
     as_json: AsJson = False,
     workers: Trials = None,
-    environment: Where = EnvironmentKind.embedded,
+    environment: Where = ROOMS,
     rootfs: Rootfs = None,
     verifier_env: Annotated[
         list[str] | None,
@@ -84,7 +84,7 @@ async def _grade(
     script: Path | None,
     as_json: bool,
     at_once: int,
-    where: EnvironmentKind,
+    where: str,
     rootfs: Path | None,
     verifier_env: dict[str, str],
     out: Path | None,
@@ -105,7 +105,7 @@ async def _grade(
     tasks = read_tasks(task_dirs, os.environ, oracle=script is None)
     kept = Job(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
-    async with environments_of(where, rootfs) as environments:
+    async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
         trials = Trials(environments, verifier_env=verifier_env)
         async for graded in grade_tasks(tasks, trials, agent, concurrency=at_once):
             print(json.dumps(graded.line()), flush=True)
@@ -133,7 +133,7 @@ async def _grade(
 def check(
     task_dirs: TaskDirs,
     workers: Trials = None,
-    environment: Where = EnvironmentKind.embedded,
+    environment: Where = ROOMS,
     rootfs: Rootfs = None,
 ) -> int:
     """Check that tasks are fit to train on: a line of JSON for each.
@@ -145,9 +145,7 @@ def check(
     return asyncio.run(_check(task_dirs, cores(workers), environment, rootfs))
 
 
-async def _check(
-    task_dirs: list[Path], at_once: int, where: EnvironmentKind, rootfs: Path | None
-) -> int:
+async def _check(task_dirs: list[Path], at_once: int, where: str, rootfs: Path | None) -> int:
     from coding_model_project.harbor.checking import check as check_tasks
     from coding_model_project.harbor.environment.factory import environments_of
     from coding_model_project.harbor.format.tasks import read_tasks
@@ -155,7 +153,7 @@ async def _check(
 
     tasks = read_tasks(task_dirs, os.environ, oracle=True)
     code = 0
-    async with environments_of(where, rootfs) as environments:
+    async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
         async for checked in check_tasks(tasks, Trials(environments), concurrency=at_once):
             print(json.dumps(checked.line()), flush=True)
             if checked.failed:

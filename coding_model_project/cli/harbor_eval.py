@@ -13,7 +13,7 @@ import typer
 
 from coding_model_project.cli.common import AsJson, Rootfs, TaskDirs, Where, cores
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.environment.base import EnvironmentKind
+from coding_model_project.grading.base import ROOMS, TaskEnvironment
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
@@ -36,7 +36,7 @@ def evaluate(
         int | None,
         typer.Option(help="Run this many trials at once; two per CPU core by default.", min=1),
     ] = None,
-    environment: Where = EnvironmentKind.embedded,
+    environment: Where = ROOMS,
     rootfs: Rootfs = None,
     turns: Annotated[int, typer.Option(help="Let the model give N commands.", min=1)] = 20,
     command_s: Annotated[
@@ -63,13 +63,13 @@ def evaluate(
     from coding_model_project.episodes.bash import Limits
     from coding_model_project.evaluation.backends.generation import Sampling
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
-    from coding_model_project.harbor.recording import CONTAINERS, EMBEDDED
+    from coding_model_project.harbor.recording import harbors_name
     from coding_model_project.runs.folder import sole_writer
 
     asked = Asked(
         model=model,
         attempts=attempts,
-        environment=EMBEDDED if environment is EnvironmentKind.embedded else CONTAINERS,
+        environment=harbors_name(environment),
         limits=Limits(turns=turns, command_s=command_s, total_s=total_s),
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
     )
@@ -86,7 +86,7 @@ async def _run(
     evaluation: Evaluation,
     asked: Asked,
     base_url: str,
-    environment: EnvironmentKind,
+    environment: str,
     rootfs: Path | None,
     at_once: int,
     retry_s: float,
@@ -99,7 +99,7 @@ async def _run(
     if not evaluation.missing():
         return
     backend = OpenAIBackend(base_url, asked.model, concurrency=at_once, retry_s=retry_s)
-    async with backend, environments_of(environment, rootfs) as environments:
+    async with backend, environments_of(TaskEnvironment(name=environment), rootfs) as environments:
         with progress_bar("trials", evaluation.n_total, len(evaluation.trials)) as advance:
             await evaluation.run(Trials(environments), backend, at_once, advance)
 

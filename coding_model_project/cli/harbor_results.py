@@ -11,7 +11,6 @@ import typer
 
 from coding_model_project.cli.common import AsJson
 from coding_model_project.errors import ConfigError
-from coding_model_project.harbor.environment.base import EnvironmentKind
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.format.trial_results import TrialResult
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 class Job:
     """A new job's folder: trials as they end, and its statistics."""
 
-    def __init__(
-        self, folder: Path, agent: str, at_once: int, environment: EnvironmentKind
-    ) -> None:
+    def __init__(self, folder: Path, agent: str, at_once: int, environment: str) -> None:
         """
         Raises:
             ConfigError: there is something already.
@@ -31,7 +28,7 @@ class Job:
         from datetime import UTC, datetime
         from uuid import uuid4
 
-        from coding_model_project.harbor.recording import CONTAINERS, EMBEDDED, Recorder
+        from coding_model_project.harbor.recording import Recorder, harbors_name
 
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(f"--out: {folder} is not empty; choose a new folder")
@@ -40,7 +37,7 @@ class Job:
             job=folder.resolve(),
             job_id=uuid4(),
             agent=agent,
-            environment=EMBEDDED if environment is EnvironmentKind.embedded else CONTAINERS,
+            environment=harbors_name(environment),
         )
         self._started, self._at_once = datetime.now(UTC), at_once
         self._trials: list[TrialResult] = []

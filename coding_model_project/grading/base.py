@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import Protocol
@@ -12,8 +13,27 @@ from coding_model_project.types import Problem, Verdict
 GRADER_VERSION = "11"
 """Raised by any change that can change a verdict; see "Scores change" in CHANGELOG.md."""
 
-HARBOR_IDENTITY = f"{GRADER_VERSION}/harbor/embedded"
-"""The identity of `harbor.grader.HarborGrader`, here so that naming it does not import Harbor."""
+ROOMS = "rooms"
+"""Where Harbor's tasks run by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEnvironment:
+    """Where Harbor's tasks run (`harbor.environment.factory.environments_of`)."""
+
+    name: str = ROOMS
+    containers: int | None = None
+    """Of docker and podman: in use at once on a node, by all processes; None is no limit."""
+    warm: int = 0
+    """Of docker and podman: containers kept started ahead, for the images asked for last."""
+
+
+IN_ROOMS = TaskEnvironment()
+
+
+def harbor_identity(environment: str) -> str:
+    """Return the identity of `harbor.grader.HarborGrader`, which naming it here does not import."""
+    return f"{GRADER_VERSION}/harbor/{environment}"
 
 
 @cache

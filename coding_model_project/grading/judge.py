@@ -13,7 +13,13 @@ from pkgutil import resolve_name
 from typing import Self
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.grading.base import HARBOR_IDENTITY, CodeGrader, math_judge
+from coding_model_project.grading.base import (
+    IN_ROOMS,
+    CodeGrader,
+    TaskEnvironment,
+    harbor_identity,
+    math_judge,
+)
 from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.execution import ExecutionGrader
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
@@ -73,12 +79,18 @@ class GraderByProblem:
     Args:
         limiter: as of `ExecutionGrader`.
         breaker: as of `ExecutionGrader`.
+        environment: where Harbor's tasks run.
     """
 
     def __init__(
-        self, execution: ExecutionGrader, *, limiter: Limiter, breaker: CircuitBreaker | None = None
+        self,
+        execution: ExecutionGrader,
+        *,
+        limiter: Limiter,
+        breaker: CircuitBreaker | None = None,
+        environment: TaskEnvironment = IN_ROOMS,
     ) -> None:
-        self._execution = execution
+        self._execution, self._environment = execution, environment
         self._limiter, self._breaker = limiter, breaker
         self._others: dict[GradedBy, CodeGrader] = {}
         self._stack = AsyncExitStack()
@@ -86,7 +98,8 @@ class GraderByProblem:
     @property
     def identity(self) -> str:
         """All but code and problem that a verdict depends on."""
-        return f"{self._execution.identity}+{HARBOR_IDENTITY}+{math_judge()}"
+        harbor = harbor_identity(self._environment.name)
+        return f"{self._execution.identity}+{harbor}+{math_judge()}"
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,7 +125,11 @@ class GraderByProblem:
             match by:
                 case GradedBy.harbor:
                     make = resolve_name("coding_model_project.harbor.grader:HarborGrader")
-                    grader = make(limiter=self._limiter, breaker=self._breaker)
+                    grader = make(
+                        limiter=self._limiter,
+                        breaker=self._breaker,
+                        environment=self._environment,
+                    )
                 case GradedBy.math:
                     from coding_model_project.grading.maths.grader import MathGrader
 
@@ -184,6 +201,7 @@ async def start_graders(
     stop_early: bool = False,
     stop_on_timeout: bool = False,
     max_failure_rate: float = MAX_FAILURE_RATE,
+    environment: TaskEnvironment = IN_ROOMS,
 ) -> AsyncIterator[Graders]:
     """Start a sandbox and the graders that share it; stop both on leaving.
 
@@ -195,6 +213,7 @@ async def start_graders(
         stop_on_timeout: as of `ExecutionGrader`; for numbers that no policy learns from.
         max_failure_rate: of `CircuitBreaker`: an outage that outlasts every retry must not be waited
             for again by each of thousands of samples.
+        environment: as of `GraderByProblem`.
 
     Raises:
         SandboxError: the sandbox does not start.
@@ -212,7 +231,10 @@ async def start_graders(
         public = ExecutionGrader(
             sandbox, stop_early=True, public=True, limiter=limiter, breaker=breaker
         )
-        async with GraderByProblem(executed, limiter=limiter, breaker=breaker) as hidden:
+        by_problem = GraderByProblem(
+            executed, limiter=limiter, breaker=breaker, environment=environment
+        )
+        async with by_problem as hidden:
             yield Graders(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))
 
 
@@ -223,6 +245,7 @@ async def open_judge(
     style: PromptStyle,
     stop_early: bool,
     stop_on_timeout: bool = False,
+    environment: TaskEnvironment = IN_ROOMS,
 ) -> AsyncIterator[Graders]:
     """Start the graders of a configuration; stop them on leaving.
 
@@ -231,6 +254,7 @@ async def open_judge(
         stop_early: as of `ExecutionGrader`. Sparse rewards need only know whether a program passes;
             for dense ones every hidden test runs, since stopping would bias the pass fraction.
         stop_on_timeout: as of `start_graders`.
+        environment: as of `GraderByProblem`.
     """
     async with start_graders(
         make_sandbox(sandbox),
@@ -239,6 +263,7 @@ async def open_judge(
         stop_early=stop_early,
         stop_on_timeout=stop_on_timeout,
         max_failure_rate=sandbox.max_failure_rate,
+        environment=environment,
     ) as graders:
         yield graders
 

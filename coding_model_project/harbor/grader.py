@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Self
 
 from coding_model_project.errors import CheckerError, DataError, SandboxError
-from coding_model_project.grading.base import GRADER_VERSION, HARBOR_IDENTITY
+from coding_model_project.grading.base import (
+    GRADER_VERSION,
+    IN_ROOMS,
+    TaskEnvironment,
+    harbor_identity,
+)
 from coding_model_project.grading.execution import clip
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.harbor.agents import (
@@ -27,8 +32,8 @@ from coding_model_project.harbor.agents import (
     Script,
     SolutionFile,
 )
-from coding_model_project.harbor.environment.base import EnvironmentFailed
-from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
+from coding_model_project.harbor.environment.base import EnvironmentFailed, Environments
+from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutError
 from coding_model_project.harbor.format.reward_rules import MAIN_KEY
 from coding_model_project.harbor.format.task import Task, load_task
@@ -63,13 +68,20 @@ class HarborGrader:
     Args:
         limiter: held while a trial runs.
         breaker: ends judging when environments keep failing; None never does.
+        environment: where trials run.
     """
 
-    def __init__(self, *, limiter: Limiter, breaker: CircuitBreaker | None = None) -> None:
-        self._limiter, self._breaker = limiter, breaker
+    def __init__(
+        self,
+        *,
+        limiter: Limiter,
+        breaker: CircuitBreaker | None = None,
+        environment: TaskEnvironment = IN_ROOMS,
+    ) -> None:
+        self._limiter, self._breaker, self._where = limiter, breaker, environment
         self._stack = AsyncExitStack()
         self._starting = asyncio.Lock()
-        self._environments: EmbeddedEnvironments | None = None
+        self._environments: Environments | None = None
         self._tasks: dict[str, Task] = {}
         self._sound: dict[str, asyncio.Task[bool]] = {}
         """Of a task: whether its verifier rewards its own solution."""
@@ -77,7 +89,7 @@ class HarborGrader:
     @property
     def identity(self) -> str:
         """All but code and problem that a verdict depends on."""
-        return HARBOR_IDENTITY
+        return harbor_identity(self._where.name)
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,7 +111,7 @@ class HarborGrader:
         tried = None
         if code is not None:
             tried = await self._try(problem, _agent(problem, code))
-        return _verdict(problem, code, tried, extraction=extraction)
+        return self._verdict(problem, code, tried, extraction=extraction)
 
     async def grade_agent(self, problem: Problem, agent: Agent, work: Callable[[], str]) -> Verdict:
         """Judge what an agent makes of a task, in the environment that it worked in.
@@ -113,7 +125,7 @@ class HarborGrader:
         """
         tried = await self._try(problem, agent)
         tried = replace(tried, judge_s=tried.verifier_s)  # the rest is the model's time
-        return _verdict(problem, work(), tried, extraction="agent")
+        return self._verdict(problem, work(), tried, extraction="agent")
 
     async def _try(self, problem: Problem, agent: Agent) -> _Tried:
         task = self._task(problem)
@@ -211,9 +223,26 @@ class HarborGrader:
     async def _trials(self) -> Trials:
         async with self._starting:
             if self._environments is None:
-                made = EmbeddedEnvironments()
+                made = environments_of(self._where)
                 self._environments = await self._stack.enter_async_context(made)
         return Trials(self._environments)
+
+    def _verdict(
+        self, problem: Problem, code: str | None, tried: _Tried | None = None, *, extraction: str
+    ) -> Verdict:
+        return Verdict(
+            problem_id=problem.id,
+            code=code,
+            extraction=extraction,
+            results=() if tried is None else (tried.result,),
+            n_tests=1,
+            comparison=COMPARISON,
+            sandbox=f"harbor/{self._where.name}",
+            grader_version=GRADER_VERSION,
+            integrity=Integrity.isolated if tried is None else tried.integrity,
+            judge_s=0.0 if tried is None else tried.judge_s,
+            rewards=None if tried is None else tried.rewards,
+        )
 
     def _task(self, problem: Problem) -> Task:
         if problem.task is None:
@@ -221,24 +250,6 @@ class HarborGrader:
         if problem.task not in self._tasks:
             self._tasks[problem.task] = load_task(Path(problem.task))
         return self._tasks[problem.task]
-
-
-def _verdict(
-    problem: Problem, code: str | None, tried: _Tried | None = None, *, extraction: str
-) -> Verdict:
-    return Verdict(
-        problem_id=problem.id,
-        code=code,
-        extraction=extraction,
-        results=() if tried is None else (tried.result,),
-        n_tests=1,
-        comparison=COMPARISON,
-        sandbox="harbor/embedded",
-        grader_version=GRADER_VERSION,
-        integrity=Integrity.isolated if tried is None else tried.integrity,
-        judge_s=0.0 if tried is None else tried.judge_s,
-        rewards=None if tried is None else tried.rewards,
-    )
 
 
 def _agent(problem: Problem, code: str) -> Agent:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from coding_model_project.config_key import key
 from coding_model_project.errors import HarborError
+from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.types import Verdict
 
 
@@ -38,12 +39,33 @@ class Accepted(StrEnum):
 class HarborConfig:
     """Of problems that name a Harbor task, or have a harness."""
 
+    environment: str = key(
+        ROOMS,
+        "Where tasks run: `rooms` of this machine's namespaces, containers of `docker` or `podman`, "
+        "`harbor:TYPE` for Harbor's own environments, or `package.module:Factory` for yours "
+        "(`docs/harbor.md`).",
+    )
     integrity: Accepted = key(
         Accepted.isolated,
         "Rewards to train on, of Harbor verifiers and of a problem's harness. `isolated`: only those "
         "that the judged code cannot have forged; other samples are left out of the batch, counted in "
         "`judge/not_isolated` and named in ungradable.jsonl. `any`: all of them.",
     )
+    containers: int | None = key(
+        None,
+        "Most containers in use at once on a node, by all its processes. null: `coding.bash.rooms` by "
+        "each.",
+        unit="containers",
+    )
+    warm: int = key(
+        0,
+        "Containers that each worker keeps started ahead, for the images asked for last.",
+        unit="containers",
+    )
+
+    def place(self) -> TaskEnvironment:
+        """Return where tasks run."""
+        return TaskEnvironment(name=self.environment, containers=self.containers, warm=self.warm)
 
 
 class NotIsolatedError(HarborError):

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from coding_model_project.harbor.environment import tree
+from coding_model_project.harbor.environment.base import ENGINES
 from coding_model_project.harbor.format.digest import task_digest
 from coding_model_project.harbor.format.reward_rules import JSON_FILE, Rewards
 from coding_model_project.harbor.format.task_config import VerifierMode
@@ -32,14 +33,19 @@ from coding_model_project.harbor.format.trial_results import (
 from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
 
-EMBEDDED = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnvironment"}
-CONTAINERS = {"type": "docker"}
-"""What Harbor's files call our environments."""
+_ROOMS = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnvironment"}
 
 AGENT_VERSION = "1"
 CONVERSATION_FILE = "conversation.json"
 DOUBTS_FILE = "doubts.txt"
 """Why the rewards may be the agent's own doing: in the verifier's folder, if there is a reason."""
+
+
+def harbors_name(environment: str) -> Mapping[str, str]:
+    """Return what Harbor's files call the environments of this name (`factory.environments_of`)."""
+    if environment in ENGINES:
+        return {"type": "docker"}
+    return {"import_path": environment} if ":" in environment else _ROOMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +64,8 @@ class Recorder:
     job: Path
     job_id: UUID
     agent: str
-    environment: Mapping[str, str] = field(default_factory=lambda: EMBEDDED)
+    environment: Mapping[str, str] = field(default_factory=lambda: _ROOMS)
+    """By `harbors_name`."""
     model: str | None = None
 
     def record(

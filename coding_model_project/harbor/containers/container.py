@@ -8,7 +8,6 @@ restarted, and /tests and /logs/verifier are made anew after that.
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import secrets
 import tarfile
@@ -23,7 +22,9 @@ from coding_model_project.harbor.environment.base import (
     Killed,
 )
 from coding_model_project.harbor.environment.output import shown
-from coding_model_project.harbor.environment.tree import Entry, Tree, of_bytes
+from coding_model_project.harbor.environment.scripts import ANEW, FURNISH
+from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
+from coding_model_project.harbor.environment.tree import Tree, of_bytes
 
 _MAX_BYTES = 64 << 20
 _KILLED = 137
@@ -38,13 +39,6 @@ STAY = "while :; do sleep 86400 & wait $!; done"
 _SHELL = 'if command -v bash > /dev/null; then exec bash -c "$0"; else exec sh -c "$0"; fi'
 _END = """for round in 1 2 3; do for one in /proc/[0-9]*; do
 grep -qs "$0" "$one/environ" && kill -9 "${one#/proc/}"; done; done; true"""
-_ANEW = """cd /
-rm -rf tests .pytest.ini conftest.py pyproject.toml pytest.ini setup.cfg setup.py tox.ini
-[ -d /logs ] && [ ! -L /logs ] || rm -rf /logs
-rm -rf /logs/verifier; mkdir -p /tests /logs/verifier && chmod 755 /tests && chmod 777 /logs/verifier
-[ ! -L /tests ] && [ -z "$(ls -A /tests)" ] && [ -z "$(ls -A /logs/verifier)" ]"""
-_FURNISH = """mkdir -p /logs/agent /logs/verifier /logs/artifacts /solution "$0"
-chmod 777 /logs /logs/*"""
 _OOM = """cat /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control 2> /dev/null |
 sed -n 's/^oom_kill //p'"""
 _ABSENT, _UNREADABLE, _FILE, _PROGRAM = 44, 45, 46, 47
@@ -61,15 +55,29 @@ class Container:
     """One container, from `prepare` to `cleanup`."""
 
     def __init__(
-        self, engine: Engine, name: str, *, workdir: str, env: Mapping[str, str], user: str | None
+        self,
+        engine: Engine,
+        name: str,
+        *,
+        workdir: str,
+        env: Mapping[str, str],
+        user: str | None,
     ) -> None:
+        self._place: int | None = None
         self._engine, self._name = engine, name
         self._workdir, self._env, self._user = workdir, env, user
         self._out_of_memory = 0
+        self._has_run = False
+        """Commands, before the verifier's turn."""
+        self._verifying = False
 
     @property
     def workdir(self) -> str:
         return self._workdir
+
+    def hold(self, place: int | None) -> None:
+        """Keep a place of a `NodeLimit`, and give it back when the container is gone."""
+        self._place = place
 
     async def prepare(self) -> None:
         """Make the folders that every environment has.
@@ -77,7 +85,7 @@ class Container:
         Raises:
             EnvironmentFailed: the container is lost, or its image has no shell.
         """
-        await self._sh(_FURNISH, self._workdir)
+        await self._sh(FURNISH, self._workdir)
 
     async def run_command(
         self,
@@ -90,6 +98,7 @@ class Container:
         max_output: int = MAX_OUTPUT,
     ) -> CommandResult:
         """See `Environment.run_command`."""
+        self._has_run |= not self._verifying
         token = secrets.token_hex(16)
         settings = {**self._env, **(env or {}), _TOKEN: token}
         who = self._user if user is None else str(user)
@@ -204,17 +213,19 @@ class Container:
 
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
-        await self._engine.ask("restart", "-t", "0", self._name)
+        await self._engine.detach("restart", "-t", "0", self._name)
         self._out_of_memory = 0
-        await self._sh(_ANEW)
+        await self._sh(ANEW)
+        self._verifying = True
 
     async def doubts(self) -> Sequence[str]:
-        """See `Environment.doubts`."""
-        return ("nothing watches what runs in a container",)
+        """See `Environment.doubts`. A container in which no agent ran has the image's programs alone."""
+        return ("nothing watches what runs in a container",) if self._has_run else ()
 
     async def end_verifier(self) -> None:
         """See `Environment.end_verifier`."""
         await self.begin_verifier()
+        self._verifying = False
 
     async def heartbeat(self) -> None:
         """See `Environment.heartbeat`."""
@@ -226,57 +237,14 @@ class Container:
         """See `Environment.cleanup`."""
         with suppress(EnvironmentFailed):
             await asyncio.shield(self._engine.ask("rm", "--force", "--volumes", self._name))
+        place, self._place = self._place, None
+        if place is not None:
+            os.close(place)
 
     async def _sh(self, script: str, *arguments: str, user: str = "0") -> str:
         return await self._engine.ask(
             *("exec", "--user", user, self._name, "sh", "-c", script, *arguments)
         )
-
-
-# ── trees as tar files ────────────────────────────────────────────────────────────────────────────
-
-
-def to_tar(tree: Tree) -> bytes:
-    """A tree as a tar file; all of it is root's."""
-    made, at = io.BytesIO(), 0
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, kind, mode, extra in tree.entries:
-            about = tarfile.TarInfo(name)
-            about.mode = mode
-            body = None
-            match kind, extra:
-                case "d", _:
-                    about.type = tarfile.DIRTYPE
-                case "l", str(target):
-                    about.type, about.linkname = tarfile.SYMTYPE, target
-                case _, int(size):
-                    about.size, body = size, io.BytesIO(tree.body[at : at + size])
-                    at += size
-            archive.addfile(about, body)
-    return made.getvalue()
-
-
-def from_tar(packed: bytes) -> Tree:
-    """The tree of a tar file.
-
-    Raises:
-        tarfile.TarError: it is damaged.
-    """
-    entries: list[Entry] = []
-    parts: list[bytes] = []
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        for about in archive:
-            name = os.path.normpath(about.name)
-            if about.isdir() and name != ".":
-                entries.append((name, "d", about.mode, 0))
-            elif about.issym():
-                entries.append((name, "l", 0o777, about.linkname))
-            elif about.isreg() or about.islnk():
-                content = archive.extractfile(about)
-                assert content is not None
-                parts.append(content.read())
-                entries.append((name, "f", about.mode, len(parts[-1])))
-    return Tree(tuple(entries), b"".join(parts))
 
 
 def _bounded(tree: Tree, path: str, max_bytes: int) -> Tree:

@@ -8,7 +8,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.output import Kept
@@ -47,7 +47,7 @@ class Engine:
         """Raises:
         EnvironmentFailed: there is no such program, or nothing answers it.
         """
-        way_out = "; choose another engine, or --environment embedded, which needs none"
+        way_out = "; choose another engine, or rooms, which needs none"
         found = shutil.which(self.program)
         if found is None:
             raise EnvironmentFailed(f"{self.program} is not installed here{way_out}")
@@ -72,6 +72,39 @@ class Engine:
             said = " ".join((err or out).decode("utf-8", "replace").split())[-_SAID:]
             raise EnvironmentFailed(f"{self.program} {arguments[0]}: {said or f'exit code {code}'}")
         return out.decode("utf-8", "replace").strip()
+
+    async def detach(self, *arguments: str, timeout_s: float = _ANSWER_S) -> None:
+        """Have something started that goes on: its monitor may keep what it inherits, pipes too.
+
+        Raises:
+            EnvironmentFailed: it fails, or does not answer in time; says what it says.
+        """
+        with TemporaryFile() as said:
+            process = await asyncio.create_subprocess_exec(
+                self._path,
+                *arguments,
+                stdin=DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=self._folder.name,
+                start_new_session=True,
+            )
+            try:
+                code = await asyncio.wait_for(process.wait(), timeout_s)
+            except TimeoutError as error:
+                raise EnvironmentFailed(
+                    f"{self.program} {arguments[0]} did not end within {timeout_s:.0f} s"
+                ) from error
+            finally:
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        process.kill()
+            if code != 0:
+                said.seek(0)
+                why = " ".join(said.read(_MANY_BYTES).decode("utf-8", "replace").split())[-_SAID:]
+                raise EnvironmentFailed(
+                    f"{self.program} {arguments[0]}: {why or f'exit code {code}'}"
+                )
 
     async def run(
         self,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 import psutil
 
-from coding_model_project.harbor.containers.container import STAY, Container, from_tar
+from coding_model_project.harbor.containers.container import STAY, Container
 from coding_model_project.harbor.containers.container_engine import Engine
 from coding_model_project.harbor.containers.dockerfile import (
     WITH_HARBOR,
@@ -20,19 +22,25 @@ from coding_model_project.harbor.containers.dockerfile import (
     refuse_devices,
     refuse_services,
 )
+from coding_model_project.harbor.containers.node_limit import NodeLimit
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_PROCESSES,
     Environment,
+    EnvironmentFailed,
     Image,
 )
 from coding_model_project.harbor.environment.once import Once
+from coding_model_project.harbor.environment.tar_files import from_tar
 from coding_model_project.harbor.environment.tree import Tree, of_files
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
 
 _KEPT_IMAGES = 1024
 _START_S = 60.0
 _PREFIX = f"coding-harbor-{os.uname().nodename}"
+_IMAGES = "coding-harbor"
+"""In the engine's list of images."""
+
 _TESTS = "[ ! -d /tests ] || tar -C / -cf - tests"
 _TESTS_BYTES = 64 << 20
 _SAID = 400
@@ -51,12 +59,18 @@ class _Built:
 class ContainerEnvironments:
     """Makes environments in containers. See `base.Environments`.
 
+    An image is built once for what its folder holds, and kept by the engine for later runs.
+
     Args:
         program: docker or podman.
+        at_once: containers in use at once on this node, by all processes of this user; None: no limit.
+        warm: containers that are started ahead, beside those in use, for the images asked for last.
     """
 
-    def __init__(self, program: str) -> None:
-        self._engine = Engine(program)
+    def __init__(self, program: str, *, at_once: int | None = None, warm: int = 0) -> None:
+        self._engine, self._warm = Engine(program), warm
+        self._limit = None if at_once is None else NodeLimit(at_once)
+        self._ready: dict[tuple[str, ...], asyncio.Task[Container]] = {}
         self._names = f"{_PREFIX}-{_owner(os.getpid())}-{secrets.token_hex(4)}"
         self._images: Once[tuple[Path, str | None], _Built] = Once(_KEPT_IMAGES)
 
@@ -74,6 +88,12 @@ class ContainerEnvironments:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        starting = list(self._ready.values())
+        for task in starting:
+            task.cancel()
+        for ended in await asyncio.gather(*starting, return_exceptions=True):
+            if isinstance(ended, Container):
+                await ended.cleanup()
         await self._remove(name for name in await self._listed() if name.startswith(self._names))
 
     async def create(
@@ -87,6 +107,31 @@ class ContainerEnvironments:
         built = await self._images.get(
             (folder, config.docker_image), lambda: self._build(folder, config)
         )
+        place = None if self._limit is None else await self._limit.take()
+        key = (built.id, *_limits(config), str(config.workdir), repr(sorted(env.items())))
+        try:
+            container = await _alive(self._ready.pop(key, None))
+            container = container or await self._start(built, config, env)
+        except BaseException:
+            if place is not None:
+                os.close(place)
+            raise
+        container.hold(place)
+        if self._warm and key not in self._ready:
+            self._ready[key] = asyncio.ensure_future(self._start(built, config, env))
+        while len(self._ready) > self._warm:
+            oldest = self._ready.pop(next(iter(self._ready)))
+            if (unused := await _alive(oldest)) is not None:
+                await unused.cleanup()
+        return container, built.image
+
+    async def _start(
+        self, built: _Built, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> Container:
+        """
+        Raises:
+            EnvironmentFailed: the engine cannot start it.
+        """
         name = f"{self._names}-{secrets.token_hex(4)}"
         container = Container(
             self._engine,
@@ -96,14 +141,14 @@ class ContainerEnvironments:
             user=built.image.user,
         )
         try:
-            await self._engine.ask(*_run(name, config, built.id), timeout_s=_START_S)
+            await self._engine.detach(*_run(name, config, built.id), timeout_s=_START_S)
             await container.prepare()
             if built.files.entries:
                 await container.write_tree(container.workdir, built.files)
         except BaseException:
             await container.cleanup()
             raise
-        return container, built.image
+        return container
 
     async def _build(self, folder: Path, config: EnvironmentConfig) -> _Built:
         """
@@ -112,8 +157,7 @@ class ContainerEnvironments:
         """
         image, files = config.docker_image, Tree()
         if (folder / "Dockerfile").exists() or image is None:
-            arguments = ("build", "--quiet", "--file", str(folder / "Dockerfile"), str(folder))
-            image = await self._made(str(folder), arguments, config.build_timeout_sec)
+            image = await self._by_content(folder, config.build_timeout_sec)
         else:
             files = of_files(
                 (p.relative_to(folder).as_posix(), p) for p in sorted(folder.rglob("*"))
@@ -133,6 +177,16 @@ class ContainerEnvironments:
                 notes=(),
             ),
         )
+
+    async def _by_content(self, folder: Path, timeout_s: float) -> str:
+        """The image that was built of a folder like this, or is now; its name says what is in it."""
+        paths = ((path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*")))
+        files = await asyncio.to_thread(lambda: of_files(paths))
+        name = f"{_IMAGES}:{sha256(repr(files.entries).encode() + files.body).hexdigest()[:32]}"
+        if (await self._engine.run("image", "inspect", name))[0] != 0:
+            arguments = ("--tag", name, "--file", str(folder / "Dockerfile"), str(folder))
+            await self._made(str(folder), ("build", "--quiet", *arguments), timeout_s)
+        return name
 
     async def _made(self, what: str, arguments: tuple[str, ...], timeout_s: float) -> str:
         """The id that the engine prints last."""
@@ -166,17 +220,38 @@ class ContainerEnvironments:
             await self._engine.ask("rm", "--force", "--volumes", *given)
 
 
-def _run(name: str, config: EnvironmentConfig, image: str) -> list[str]:
-    """The engine's words for a new container."""
+async def _alive(started: asyncio.Task[Container] | None) -> Container | None:
+    """A container that was started ahead, unless there is none, or it never started or was lost since."""
+    try:
+        container = None if started is None else await started
+    except EnvironmentFailed:
+        return None
+    if container is not None:
+        try:
+            await container.heartbeat()
+        except EnvironmentFailed:
+            await container.cleanup()
+            return None
+    return container
+
+
+def _limits(config: EnvironmentConfig) -> list[str]:
+    """The engine's words for what a container may use."""
     memory = f"{config.memory_mb or DEFAULT_MEMORY_MB}m"
     limits = {"--memory": memory, "--memory-swap": memory, "--pids-limit": str(DEFAULT_PROCESSES)}
     if config.cpus:
         limits["--cpus"] = str(config.cpus)
     if config.network_mode is NetworkMode.no_network:
         limits["--network"] = "none"
+    return [word for limit in limits.items() for word in limit]
+
+
+def _run(name: str, config: EnvironmentConfig, image: str) -> list[str]:
+    """The engine's words for a new container."""
     return [
         *("run", "--detach", "--name", name, "--user", "0", "--workdir", "/"),
-        *(word for limit in limits.items() for word in limit),
+        *("--stop-timeout", "0"),  # the first process has nothing to do at the end
+        *_limits(config),
         *("--entrypoint", "sh", image, "-c", STAY),
     ]
 

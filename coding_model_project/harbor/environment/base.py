@@ -18,17 +18,9 @@ if TYPE_CHECKING:
 DEFAULT_MEMORY_MB = 2048
 DEFAULT_STORAGE_MB = 2048
 DEFAULT_PROCESSES = 1024
+ENGINES = ("docker", "podman")
 MAX_OUTPUT = 1 << 20
 """Bytes kept of each of a command's streams by default."""
-
-
-class EnvironmentKind(StrEnum):
-    """Where trials run."""
-
-    embedded = "embedded"
-    """Rooms of this machine's namespaces; needs no container engine."""
-    docker = "docker"
-    podman = "podman"
 
 
 class EnvironmentFailed(SandboxError):

@@ -7,16 +7,18 @@ import tarfile
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.harbor.containers.dockerfile import refuse_devices
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_STORAGE_MB,
+    ENGINES,
     Environment,
-    EnvironmentKind,
     Environments,
     Image,
     Resources,
@@ -27,26 +29,55 @@ from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.rooms.rooms import Room, Rooms, Settings
 
+_FORMER_NAME = "embedded"
+_OF_HARBOR = "harbor:"
 _KEPT_IMAGES = 64
 _SAID = 400
 
 
-def environments_of(kind: EnvironmentKind, rootfs: Path | None = None) -> Environments:
-    """What makes environments of a kind.
+def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Environments:
+    """Make what `coding.harbor.environment` and `--environment` name; it starts when it is entered.
+
+    Args:
+        where: by name: `rooms`, `docker`, `podman`, `harbor:TYPE` for an environment of Harbor's own, or
+            `package.module:Factory`, which is called without arguments.
+        rootfs: for rooms, as of `EmbeddedEnvironments`.
 
     Raises:
-        ConfigError: a root file system for containers, which have images.
+        ConfigError: the name is none of these, or the root file system is not for rooms.
     """
-    if kind is EnvironmentKind.embedded:
+    name = where.name
+    if name in (ROOMS, _FORMER_NAME):
         return EmbeddedEnvironments(rootfs)
     if rootfs is not None:
-        raise ConfigError(
-            f"--rootfs is for --environment embedded; {kind} has the task's own image"
-        )
-    # Here, since Harbor's own runner, which uses rooms, has not all that this takes.
-    from coding_model_project.harbor.containers.containers import ContainerEnvironments
+        raise ConfigError(f"--rootfs is for --environment {ROOMS}; {name} has the task's own image")
+    if name in ENGINES:
+        # Here, since Harbor's own runner, which uses rooms, has not all that this takes.
+        from coding_model_project.harbor.containers.containers import ContainerEnvironments
 
-    return ContainerEnvironments(kind.value)
+        return ContainerEnvironments(name, at_once=where.containers, warm=where.warm)
+    if name.startswith(_OF_HARBOR):
+        from coding_model_project.harbor.environment.of_harbor import HarborPlaces
+
+        return HarborPlaces(name.removeprefix(_OF_HARBOR))
+    return _factory(name)()
+
+
+def _factory(name: str) -> Any:
+    """Raises:
+    ConfigError: nothing has that name, or what has it cannot be called.
+    """
+    module, colon, _ = name.partition(":")
+    known = f"{ROOMS}, {', '.join(ENGINES)}, harbor:TYPE or package.module:Factory"
+    try:
+        if not (module and colon):
+            raise ValueError("no such name")
+        factory = resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"coding.harbor.environment={name}: {error}; name {known}") from error
+    if not callable(factory):
+        raise ConfigError(f"coding.harbor.environment={name}: cannot be called; name {known}")
+    return factory
 
 
 class EmbeddedEnvironments:
@@ -68,7 +99,7 @@ class EmbeddedEnvironments:
     @property
     def identity(self) -> str:
         """As of `Sandbox.identity`."""
-        return "harbor/embedded"
+        return f"harbor/{ROOMS}"
 
     async def __aenter__(self) -> Self:
         """Raises:

@@ -14,7 +14,12 @@ from coding_model_project.data.governance import refuse_test_only
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
-from coding_model_project.launch.checks import bash_checks, problem_checks, repair_checks
+from coding_model_project.launch.checks import (
+    bash_checks,
+    harbor_checks,
+    problem_checks,
+    repair_checks,
+)
 from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
 
@@ -45,6 +50,7 @@ def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
     Shaping.of(coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length)
     repair_checks.check_values(config)
     bash_checks.check_values(config)
+    harbor_checks.check_values(config)
     _check_divides(
         config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
     )
@@ -145,6 +151,7 @@ def check_grpo(config: DictConfig) -> None:
     check_values(config)
     repair_checks.check_problems(config)
     bash_checks.check_problems(config)
+    harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")
     problem_checks.check(config, problems, files(config, "data.train_files"))
 

@@ -69,7 +69,9 @@ class _Place:
         )
         self.accepted = coding.harbor.integrity
         breaker = CircuitBreaker(max_rate=coding.sandbox.max_failure_rate)
-        self.grader = HarborGrader(limiter=Limiter(bash.rooms), breaker=breaker)
+        self.grader = HarborGrader(
+            limiter=Limiter(bash.rooms), breaker=breaker, environment=coding.harbor.place()
+        )
 
 
 _places: dict[str, _Place] = {}

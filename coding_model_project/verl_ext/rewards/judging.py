@@ -56,6 +56,7 @@ class JudgePool:
                 coding.sandbox,
                 style=coding.prompt,
                 stop_early=coding.reward.kind is RewardKind.sparse,
+                environment=coding.harbor.place(),
             )
             self._starting = asyncio.ensure_future(self._stack.enter_async_context(opened))
         starting = self._starting

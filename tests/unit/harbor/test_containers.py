@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.harbor.agents import Oracle
-from coding_model_project.harbor.containers.container import from_tar, to_tar
 from coding_model_project.harbor.containers.containers import ContainerEnvironments
 from coding_model_project.harbor.containers.dockerfile import ImageError
 from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
+from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
 from coding_model_project.harbor.environment.tree import of_bytes, of_files
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.task_config import EnvironmentConfig, NetworkMode
@@ -46,7 +46,7 @@ def test_a_machine_without_an_engine_says_so_with_the_way_out(tmp_path):
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 3 and done.stdout == ""
-        assert said in done.stderr and "--environment embedded" in done.stderr
+        assert said in done.stderr and "rooms, which needs none" in done.stderr
 
 
 @pytest.mark.parametrize(

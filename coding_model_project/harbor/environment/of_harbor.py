@@ -1,0 +1,190 @@
+"""Harbor's own environments in our trials: `coding.harbor.environment=harbor:daytona`.
+
+Any name that `harbor run -e` takes, with that environment's packages and keys. Needs Python 3.12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from shlex import quote
+from typing import Any
+from uuid import uuid4
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.environment.base import (
+    CommandResult,
+    EnvironmentFailed,
+    Killed,
+)
+from coding_model_project.harbor.environment.output import Kept, shown
+from coding_model_project.harbor.environment.places import Place, Places
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
+
+_KILLED = 137
+_LATE = ("timed out", "timeout")
+_OURS = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "workdir", "build_timeout_sec")
+
+
+class HarborPlaces(Places):
+    """Makes environments by Harbor's factory. See `places.Places`.
+
+    Args:
+        kind: Harbor's name, such as `daytona`, `modal` or `docker`.
+
+    Raises:
+        ConfigError: Harbor is not installed, or has no environment of that name.
+    """
+
+    def __init__(self, kind: str) -> None:
+        try:
+            from harbor.environments.factory import EnvironmentFactory
+            from harbor.models.environment_type import EnvironmentType
+        except ImportError as error:
+            raise ConfigError(
+                f"coding.harbor.environment=harbor:{kind}: Harbor's package is not installed: "
+                "pip install harbor (Python 3.12 or later)"
+            ) from error
+        try:
+            self._kind = EnvironmentType(kind)
+        except ValueError as error:
+            known = ", ".join(sorted(one.value for one in EnvironmentType))
+            raise ConfigError(
+                f"coding.harbor.environment=harbor:{kind}: not one of Harbor's: {known}"
+            ) from error
+        self._make: Any = EnvironmentFactory.create_environment
+        self.identity = f"harbor/harbor:{kind}"
+
+    async def start(self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> Place:
+        """See `Places.start`."""
+        from harbor.models.task.config import EnvironmentConfig as HarborsConfig
+        from harbor.models.trial.paths import TrialPaths
+
+        given = {name: value for name, value in asdict(config).items() if name in _OURS}
+        stated = {name: value for name, value in given.items() if value is not None}
+        logs = tempfile.TemporaryDirectory(prefix="harbor-trial-")
+        name = f"{folder.parent.name}__{uuid4().hex[:7]}"
+        try:
+            made = self._make(
+                type=self._kind,
+                environment_dir=folder,
+                environment_name=folder.parent.name,
+                session_id=f"{name}__env",
+                trial_paths=TrialPaths(trial_dir=Path(logs.name)),
+                task_env_config=HarborsConfig(**stated, env=dict(env)),
+            )
+            await made.start(force_build=False)
+        except Exception as error:
+            logs.cleanup()
+            raise EnvironmentFailed(f"{self.identity}: {_line(error)}") from error
+        return _HarborPlace(made, logs, self.identity, await _workdir(made))
+
+
+class _HarborPlace:
+    """One environment of Harbor's. See `places.Place`."""
+
+    def __init__(
+        self, made: Any, logs: tempfile.TemporaryDirectory[str], identity: str, workdir: str
+    ) -> None:
+        self._made, self._logs, self._identity = made, logs, identity
+        self.workdir = workdir
+
+    async def run_command(
+        self,
+        command: str,
+        *,
+        cwd: str | None,
+        env: Mapping[str, str],
+        timeout_s: float | None,
+        user: str | int | None,
+        max_output: int,
+    ) -> CommandResult:
+        """See `Place.run_command`. Harbor counts whole seconds, and says of a time-out only in words."""
+        whole_s = None if timeout_s is None else max(1, round(timeout_s))
+        who = int(user) if isinstance(user, str) and user.isdecimal() else user
+        try:
+            async with asyncio.timeout(None if timeout_s is None else timeout_s + 30):
+                ended = await self._made.exec(
+                    command, cwd=cwd, env=dict(env), timeout_sec=whole_s, user=who
+                )
+        except TimeoutError:
+            return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
+        except Exception as error:
+            if timeout_s is not None and any(word in str(error).lower() for word in _LATE):
+                return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
+            raise EnvironmentFailed(f"{self._identity}: {_line(error)}") from error
+        return CommandResult(
+            stdout=_bounded(ended.stdout, max_output),
+            stderr=_bounded(ended.stderr, max_output),
+            exit_code=ended.return_code,
+        )
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes:
+        """See `Place.read_file`."""
+        size = await self._root(f"[ -f {quote(path)} ] && wc -c < {quote(path)}")
+        if size.exit_code != 0:
+            raise FileNotFoundError(f"{path}: no regular file")
+        if int(size.stdout) > max_bytes:
+            raise OSError(f"{path}: more than {max_bytes} bytes")
+        with tempfile.TemporaryDirectory(prefix="harbor-file-") as folder:
+            target = Path(folder) / "file"
+            await self._ask(self._made.download_file(path, target))
+            return target.read_bytes()
+
+    async def write_file(self, path: str, content: bytes, mode: int) -> None:
+        """See `Place.write_file`."""
+        above = path.rpartition("/")[0] or "/"
+        if (made := await self._root(f"mkdir -p {quote(above)}")).exit_code != 0:
+            raise OSError(f"{path}: {made.stderr.strip()}")
+        with tempfile.TemporaryDirectory(prefix="harbor-file-") as folder:
+            source = Path(folder) / "file"
+            source.write_bytes(content)
+            source.chmod(mode)
+            await self._ask(self._made.upload_file(source, path))
+        await self._root(f"chmod {mode:o} {quote(path)}")
+
+    async def heartbeat(self) -> None:
+        """See `Place.heartbeat`."""
+        if (await self._root("true")).exit_code != 0:
+            raise EnvironmentFailed(f"{self._identity}: the environment does not answer")
+
+    async def cleanup(self) -> None:
+        """See `Place.cleanup`."""
+        with suppress(Exception):
+            await self._made.stop(delete=True)
+        self._logs.cleanup()
+
+    async def _root(self, command: str) -> CommandResult:
+        return await self.run_command(
+            command, cwd="/", env={}, timeout_s=60.0, user=0, max_output=1 << 16
+        )
+
+    async def _ask(self, answer: Any) -> Any:
+        """Raises:
+        EnvironmentFailed: the environment could not do it.
+        """
+        try:
+            return await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:
+            raise EnvironmentFailed(f"{self._identity}: {_line(error)}") from error
+
+
+async def _workdir(made: Any) -> str:
+    """Where its commands run by themselves."""
+    ended = await made.exec("pwd")
+    return (ended.stdout or "/").strip()
+
+
+def _bounded(text: str | None, most: int) -> str:
+    kept = Kept(most)
+    kept.add((text or "").encode("utf-8", "surrogateescape"))
+    return shown(*kept.take(), most)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]

@@ -1,0 +1,281 @@
+"""Environments of your own: a place that runs commands and moves files becomes one that trials take.
+
+    class Mine(Places):                       # coding.harbor.environment=my_module:Mine
+        identity = "harbor/mine"
+
+        async def start(self, folder, config, env) -> Place: ...
+
+A `Place` has six members. All else that a trial asks for (folders, the verifier's turn) is done with
+these, by tar files and shell scripts: the place needs `sh`, `tar`, `sed`, and commands as root.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import tarfile
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol, Self
+
+from coding_model_project.harbor.environment.base import (
+    MAX_OUTPUT,
+    CommandResult,
+    Environment,
+    EnvironmentFailed,
+    Image,
+)
+from coding_model_project.harbor.environment.scripts import ANEW, END_OTHERS, FURNISH, PROCESSES
+from coding_model_project.harbor.environment.tar_files import from_tar, to_tar
+from coding_model_project.harbor.environment.tree import Tree, of_bytes
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
+
+_MAX_BYTES = 64 << 20
+_ROOT = "0"
+_SCRIPT_S = 120.0
+_KINDS = (
+    'if [ -d "$0" ]; then echo d; elif [ -x "$0" ]; then echo x; elif [ -f "$0" ]; then echo f; fi'
+)
+_PACK = """packed=$0; cd "$1" || exit 1; shift; [ $# = 0 ] && set -- .
+for one in "$@"; do shift; if [ -e "$one" ] || [ -L "$one" ]; then set -- "$@" "$one"; fi; done
+[ $# = 0 ] || tar -cf "$packed" -- "$@" """
+_UNPACK = 'mkdir -p "$1" && tar -xmf "$0" -C "$1"'
+
+
+class Place(Protocol):
+    """Where one trial's commands run. Used by one caller at a time."""
+
+    @property
+    def workdir(self) -> str:
+        """Where commands run that name no other folder."""
+        ...
+
+    async def run_command(
+        self,
+        command: str,
+        *,
+        cwd: str | None,
+        env: Mapping[str, str],
+        timeout_s: float | None,
+        user: str | int | None,
+        max_output: int,
+    ) -> CommandResult:
+        """Run a shell command to its end, or kill it after `timeout_s`.
+
+        Raises:
+            EnvironmentFailed: the place is lost, or could not start it.
+        """
+        ...
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes:
+        """Read a regular file.
+
+        Raises:
+            OSError: there is none, or it has more bytes.
+            EnvironmentFailed: the place is lost.
+        """
+        ...
+
+    async def write_file(self, path: str, content: bytes, mode: int) -> None:
+        """Make a file and the folders above it.
+
+        Raises:
+            OSError: it may not be written.
+            EnvironmentFailed: the place is lost.
+        """
+        ...
+
+    async def heartbeat(self) -> None:
+        """Return if the place is alive.
+
+        Raises:
+            EnvironmentFailed: it is lost.
+        """
+        ...
+
+    async def cleanup(self) -> None:
+        """End every process and remove every file. Never fails; twice is once."""
+        ...
+
+
+class Places(ABC):
+    """Makes places for trials; the base class of your own. See `base.Environments`."""
+
+    identity: str
+    """What verdicts say of where they come from: "harbor/" and a name."""
+
+    @abstractmethod
+    async def start(self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> Place:
+        """Make a place of a task.
+
+        Args:
+            folder: the task's `environment/`, with a Dockerfile or without.
+            config: its `[environment]`: `build_timeout_sec`, `docker_image`, limits, network.
+            env: variables of the task; commands are given them.
+
+        Raises:
+            ImageError: the task asks for what these places do not have.
+            EnvironmentFailed: it could not be made.
+        """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End what is left. Trials have cleaned up after themselves, so that nothing is by default."""
+        return
+
+    async def create(
+        self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
+    ) -> tuple[Environment, Image]:
+        """See `Environments.create`."""
+        place = await self.start(folder, config, env)
+        made = _Completed(place, env, config.workdir, self.identity)
+        try:
+            await made.prepare()
+        except BaseException:
+            await place.cleanup()
+            raise
+        return made, Image(files=Tree(), workdir=made.workdir, env={}, user=None, notes=())
+
+
+class _Completed:
+    """A place with all that `base.Environment` asks for."""
+
+    def __init__(
+        self, place: Place, env: Mapping[str, str], workdir: str | None, identity: str
+    ) -> None:
+        self._place, self._env, self._identity = place, env, identity
+        self._workdir = workdir or place.workdir
+        self._has_run, self._verifying = False, False
+        self._own = ""
+        """Numbers of the processes that were there before the agent."""
+
+    @property
+    def workdir(self) -> str:
+        return self._workdir
+
+    async def prepare(self) -> None:
+        """Make the folders that every environment has.
+
+        Raises:
+            EnvironmentFailed: the place is lost, or its image has no shell.
+        """
+        await self._sh(FURNISH, self._workdir)
+        self._own = (await self._sh(PROCESSES)).strip()
+
+    async def run_command(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        user: str | int | None = None,
+        max_output: int = MAX_OUTPUT,
+    ) -> CommandResult:
+        """See `Environment.run_command`."""
+        self._has_run |= not self._verifying
+        return await self._place.run_command(
+            command,
+            cwd=cwd or self._workdir,
+            env={**self._env, **(env or {})},
+            timeout_s=timeout_s,
+            user=user,
+            max_output=max_output,
+        )
+
+    async def read_file(self, path: str, max_bytes: int = _MAX_BYTES) -> bytes:
+        """See `Environment.read_file`."""
+        return await self._place.read_file(self._at(path), max_bytes)
+
+    async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """See `Environment.write_file`."""
+        await self._place.write_file(self._at(path), content, mode)
+
+    async def read_tree(
+        self, path: str, max_bytes: int = _MAX_BYTES, only: Sequence[str] | None = None
+    ) -> Tree:
+        """See `Environment.read_tree`."""
+        where = self._at(path)
+        kind = (await self._sh(_KINDS, where)).strip()
+        if kind == "":
+            raise FileNotFoundError(f"{path}: no such file")
+        if kind != "d":
+            content = await self._place.read_file(where, max_bytes)
+            return of_bytes("", content, 0o755 if kind == "x" else 0o644)
+        async with self._packed() as packed:
+            await self._sh(_PACK, packed, where, *(only or ()))
+            if not (await self._sh(_KINDS, packed)).strip():
+                return Tree()
+            content = await self._place.read_file(packed, 2 * max_bytes + (1 << 20))
+        try:
+            tree = from_tar(content)
+        except tarfile.TarError as error:
+            raise OSError(f"{path}: {error}") from error
+        if len(tree.body) > max_bytes:
+            raise OSError(f"{path}: more than {max_bytes} bytes")
+        return tree
+
+    async def write_tree(self, path: str, tree: Tree) -> None:
+        """See `Environment.write_tree`."""
+        async with self._packed() as packed:
+            await self._place.write_file(packed, to_tar(tree), 0o600)
+            ended = await self._run(_UNPACK, packed, self._at(path))
+            if ended.exit_code != 0:
+                raise OSError(f"{path}: {(ended.stderr or ended.stdout).strip()}")
+
+    @asynccontextmanager
+    async def _packed(self) -> AsyncIterator[str]:
+        """The name of a tar file that is gone afterwards."""
+        name = f"/tmp/tree-{secrets.token_hex(8)}.tar"
+        try:
+            yield name
+        finally:
+            await self._run('rm -f "$0"', name)
+
+    async def begin_verifier(self) -> None:
+        """See `Environment.begin_verifier`."""
+        await self._sh(END_OTHERS, self._own)
+        await self._sh(ANEW)
+        self._verifying = True
+
+    async def doubts(self) -> Sequence[str]:
+        """See `Environment.doubts`. Where no agent ran there are the image's programs alone."""
+        return (f"nothing watches what runs in {self._identity}",) if self._has_run else ()
+
+    async def end_verifier(self) -> None:
+        """See `Environment.end_verifier`."""
+        await self.begin_verifier()
+        self._verifying = False
+
+    async def heartbeat(self) -> None:
+        """See `Environment.heartbeat`."""
+        await self._place.heartbeat()
+
+    async def cleanup(self) -> None:
+        """See `Environment.cleanup`."""
+        await self._place.cleanup()
+
+    def _at(self, path: str) -> str:
+        return path if path.startswith("/") else f"{self._workdir.rstrip('/')}/{path}"
+
+    async def _run(self, script: str, *arguments: str) -> CommandResult:
+        words = shlex.join(("sh", "-c", script, *arguments))
+        return await self._place.run_command(
+            words, cwd="/", env={}, timeout_s=_SCRIPT_S, user=_ROOT, max_output=MAX_OUTPUT
+        )
+
+    async def _sh(self, script: str, *arguments: str) -> str:
+        """What a script prints.
+
+        Raises:
+            EnvironmentFailed: it failed, which it does in no sound place.
+        """
+        ended = await self._run(script, *arguments)
+        if ended.exit_code != 0:
+            said = " ".join((ended.stderr or ended.stdout).split())[-600:]
+            raise EnvironmentFailed(f"{self._identity}: exit code {ended.exit_code}: {said}")
+        return ended.stdout

@@ -1,0 +1,87 @@
+"""`coding.harbor` in a run's configuration: environments that are there, and rewards that may be used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFailed
+from coding_model_project.harbor.environment.factory import environments_of
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.integrity import Accepted
+from coding_model_project.types import Problem
+
+
+def check_values(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: nothing has the name of the environments, or a number makes no sense.
+    """
+    harbor = config.coding.harbor
+    environments_of(TaskEnvironment(name=harbor.environment))
+    if harbor.containers is not None and harbor.containers < 1:
+        raise ConfigError(
+            f"coding.harbor.containers={harbor.containers}: set it to 1 or more, or null"
+        )
+    if harbor.warm < 0:
+        raise ConfigError(f"coding.harbor.warm={harbor.warm}: set it to 0 or more")
+
+
+def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
+    """Make sure that tasks can run where they are to run, and that their rewards may be trained on.
+
+    Raises:
+        ConfigError: no engine answers, or no task's reward would be used.
+    """
+    where, accepted = config.coding.harbor.environment, config.coding.harbor.integrity
+    tasks = [problem for problem in problems if problem.task is not None]
+    if not tasks or where == ROOMS:
+        return
+    if where in ENGINES:
+        _check_engine(where)
+    unwatched = [problem for problem in tasks if not _is_separate(problem)]
+    if not unwatched:
+        return
+    said = (
+        f"coding.harbor.environment={where}: nothing watches what runs there, so that the rewards of "
+        f"{len(unwatched)} of {len(tasks)} tasks, such as {unwatched[0].id}, may be forged by the "
+        "agent's code (integrity=in_process)"
+    )
+    if accepted == Accepted.isolated and where in ENGINES:
+        raise ConfigError(
+            f"{said}, and coding.harbor.integrity=isolated leaves them out: set "
+            "coding.harbor.integrity=any, give their verifiers environments of their own "
+            f'(environment_mode = "separate"), or set coding.harbor.environment={ROOMS}'
+        )
+    if accepted == Accepted.any:
+        print(f"note: {said}; coding.harbor.integrity=any trains on them", flush=True)
+
+
+def _check_engine(program: str) -> None:
+    """Raises:
+    ConfigError: it is not there, or does not answer.
+    """
+    from coding_model_project.harbor.containers.container_engine import Engine
+
+    try:
+        asyncio.run(Engine(program).find())
+    except EnvironmentFailed as error:
+        raise ConfigError(f"coding.harbor.environment={program}: {error}") from error
+
+
+def _is_separate(problem: Problem) -> bool:
+    """Return true if every verifier of the task has an environment of its own.
+
+    Raises:
+        ConfigError: there is no such task.
+    """
+    assert problem.task is not None
+    try:
+        task = load_task(Path(problem.task))
+    except DataError as error:
+        raise ConfigError(f"coding.problems: {problem.id}: {error}") from error
+    return all(step.verifier_environment is not None for step in task.steps)

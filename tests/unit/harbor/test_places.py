@@ -1,0 +1,165 @@
+"""Environments of your own: the example of docs/harbor.md, wrong names, and a limit per node."""
+
+import asyncio
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.grading.base import TaskEnvironment
+from coding_model_project.harbor.agents import Oracle, Script
+from coding_model_project.harbor.containers.containers import ContainerEnvironments
+from coding_model_project.harbor.containers.node_limit import NodeLimit
+from coding_model_project.harbor.environment.base import EnvironmentFailed, Killed
+from coding_model_project.harbor.environment.factory import environments_of
+from coding_model_project.harbor.environment.tree import of_bytes
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
+from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.trial import Trials
+from tests import docs
+from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
+from tests.unit.harbor.folders import folder
+
+EXAMPLE = "my_places"
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """The example as a reader saves it."""
+    (text,) = (
+        block.text
+        for block in docs.blocks(docs.ROOT / "docs" / "harbor.md")
+        if block.text.startswith(f"# {EXAMPLE}.py")
+    )
+    (tmp_path / f"{EXAMPLE}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    yield f"{EXAMPLE}:Podman"
+    sys.modules.pop(EXAMPLE, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("romms", "romms: no such name; name rooms, docker, podman"),
+        ("no_such_module:Mine", "No module named 'no_such_module'"),
+        ("os:NoSuch", "has no attribute 'NoSuch'"),
+        ("os:sep", "cannot be called"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_one_line(name, says):
+    with pytest.raises(ConfigError, match=says):
+        environments_of(TaskEnvironment(name=name))
+
+
+def test_harbors_own_environments_take_harbors_package():
+    with pytest.raises(ConfigError, match="pip install harbor"):
+        environments_of(TaskEnvironment(name="harbor:daytona"))
+
+
+def test_a_limit_of_a_node_holds_over_processes_and_ends_with_them(tmp_path):
+    limit = NodeLimit(2, tmp_path)
+    mine = limit.free()
+    program = (
+        "import sys, time; from pathlib import Path\n"
+        "from coding_model_project.harbor.containers.node_limit import NodeLimit\n"
+        f"place = NodeLimit(2, Path({str(tmp_path)!r})).free()\n"
+        "print(place is not None, flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"True\n"
+        assert limit.free() is None
+        other.kill()
+        other.wait()
+    assert asyncio.run(asyncio.wait_for(limit.take(), 10)) is not None
+    assert limit.free() is None
+    os.close(mine)
+    assert limit.free() is not None
+
+
+@pytest.mark.sandbox
+def test_the_example_runs_trials_by_six_members(tmp_path, example):
+    if engine() != "podman":
+        pytest.skip("the example is for podman")
+    task = folder(
+        tmp_path / "task",
+        tests__test_sh="#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n",
+        solution__solve_sh="#!/bin/bash\necho 1 > answer\n",
+    )
+    write_image(task / "environment")
+    forges = "echo 0 > answer; (while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.1; done) &"
+
+    async def use():
+        environments = environments_of(TaskEnvironment(name=example))
+        async with environments:
+            trials = Trials(environments)
+            solved = await trials.run(load_task(task), Oracle())
+            forged = await trials.run(load_task(task), Script(forges))
+            room, _ = await environments.create(
+                task / "environment", EnvironmentConfig(), {"A": "b"}
+            )
+            await room.write_tree("/app/x", of_bytes("y/z", b"\xff", 0o755))
+            tree = await room.read_tree("/app", only=["x", "none"])
+            late = await room.run_command("echo $A; sleep 30", timeout_s=1.0)
+            with pytest.raises(FileNotFoundError):
+                await room.read_tree("/app/none")
+            await room.cleanup()
+            with pytest.raises(EnvironmentFailed):
+                await room.heartbeat()
+        return solved, forged, tree, late
+
+    solved, forged, tree, late = asyncio.run(use())
+    assert (solved.error, solved.rewards) == (None, {"reward": 1.0})
+    assert forged.rewards == {"reward": 0.0} and forged.integrity is Integrity.in_process
+    assert tree.file("x/y/z") == b"\xff" and late.killed is Killed.timeout
+
+
+@pytest.mark.sandbox
+def test_an_image_is_built_once_for_its_content_and_warm_containers_are_gone_at_the_end(tmp_path):
+    program = engine()
+    write_image(tmp_path / "one")
+    write_image(tmp_path / "same")
+
+    async def body():
+        async with ContainerEnvironments(program, at_once=3, warm=1) as environments:
+            for name in ("one", "one", "same"):
+                room, _ = await environments.create(tmp_path / name, EnvironmentConfig(), {})
+                assert (await room.run_command("echo hi")).stdout == "hi\n"
+                await room.cleanup()
+            assert len(mine()) <= 2
+        return mine()
+
+    def mine():
+        return [name for name in listed(program) if f"-{os.getpid()}." in name]
+
+    def images():
+        command = [program, "images", "--format", "{{.Repository}}:{{.Tag}}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return {line for line in done.stdout.split() if "coding-harbor" in line}
+
+    before = images()
+    assert asyncio.run(body()) == []
+    assert len(images() - before) <= 1
+
+
+@pytest.mark.sandbox
+def test_a_verifier_of_its_own_in_a_container_is_isolated(tmp_path):
+    task = folder(
+        tmp_path / "task",
+        'artifacts = ["/app/answer"]\n[verifier]\nenvironment_mode = "separate"\n',
+        tests__test_sh="#!/bin/bash\ncat /app/answer > /logs/verifier/reward.txt\n",
+        solution__solve_sh="#!/bin/bash\necho 0.5 > /app/answer\n",
+    )
+    write_image(task / "environment")
+    write_image(task / "tests", "COPY test.sh /tests/\n")
+
+    async def use(environments):
+        return await Trials(environments).run(load_task(task), Oracle())
+
+    outcome = run_in_containers(use)
+    assert (outcome.error, outcome.rewards) == (None, {"reward": 0.5})
+    assert outcome.integrity is Integrity.isolated

@@ -1,0 +1,70 @@
+"""Where Harbor's tasks run: names, numbers, engines and rewards that a training refuses at its start."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.integrity import HarborConfig
+from coding_model_project.launch.checks import harbor_checks
+from coding_model_project.types import Problem
+from tests.unit.harbor.folders import folder
+
+SEPARATE = '[verifier]\nenvironment_mode = "separate"\n'
+IMAGE = "FROM python:3.12-slim\nCOPY test.sh /tests/\n"
+
+
+def config(**harbor):
+    return OmegaConf.create({"coding": {"harbor": OmegaConf.structured(HarborConfig(**harbor))}})
+
+
+def tasks(path, *tomls):
+    """Problems of tasks with these task.toml."""
+    made = [
+        folder(path / f"t{n}", toml, **({"tests__Dockerfile": IMAGE} if toml else {}))
+        for n, toml in enumerate(tomls)
+    ]
+    return [
+        Problem(id=one.name, split="train", statement="Do it.", tests=(), task=str(one))
+        for one in made
+    ]
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    """An engine that answers; that containers run is for others to test."""
+    program = tmp_path / "bin" / "podman"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+
+
+@pytest.mark.parametrize(
+    ("harbor", "says"),
+    [
+        ({"environment": "romms"}, "coding.harbor.environment=romms"),
+        ({"environment": "podman", "containers": 0}, "coding.harbor.containers=0"),
+        ({"environment": "podman", "warm": -1}, "coding.harbor.warm=-1"),
+    ],
+)
+def test_values_that_make_no_sense(harbor, says):
+    with pytest.raises(ConfigError, match=says):
+        harbor_checks.check_values(config(**harbor))
+
+
+def test_an_engine_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="environment=podman: podman is not installed"):
+        harbor_checks.check_problems(config(environment="podman"), tasks(tmp_path, ""))
+
+
+@pytest.mark.usefixtures("engine")
+def test_rewards_that_would_all_be_left_out_are_refused_and_others_said(tmp_path, capsys):
+    given = tasks(tmp_path, "", "", SEPARATE)
+    with pytest.raises(ConfigError, match=r"2 of 3 tasks, such as t0.*integrity=any"):
+        harbor_checks.check_problems(config(environment="podman"), given)
+    harbor_checks.check_problems(config(environment="podman", integrity="any"), given)
+    assert "2 of 3 tasks, such as t0" in capsys.readouterr().out
+    harbor_checks.check_problems(config(environment="podman"), given[2:])
+    harbor_checks.check_problems(config(), given)
+    assert capsys.readouterr().out == ""
