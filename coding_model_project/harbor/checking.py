@@ -121,7 +121,8 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
     if believed:
         problems.append(
             "agents that do not do the task earn a reward of 1: one that "
-            f"{', one that '.join(believed)}; have the verifier check what was asked for, by programs that no agent can replace"
+            f"{', one that '.join(believed)}; have the verifier check what was asked for, by programs "
+            "that no agent can replace"
         )
     integrities = {one.integrity for one in solved}
     return Checked(
