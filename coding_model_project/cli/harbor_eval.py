@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import Task
@@ -100,7 +101,8 @@ def evaluate(
         limits=Limits(turns=turns, command_s=command_s, total_s=total_s),
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
     )
-    tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit)
+    supported = partial(_supported, where=environment, rootfs=rootfs)
+    tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit, supported)
     at_once = workers or 2 * cores(None)
     with sole_writer(out, "evaluation"):
         evaluation = Evaluation(out, tasks, asked)
@@ -132,9 +134,13 @@ async def _run(
 
 
 def _runnable(
-    task_dirs: list[Path], named: list[str], data_dir: Path | None, limit: int | None
+    task_dirs: list[Path],
+    named: list[str],
+    data_dir: Path | None,
+    limit: int | None,
+    supported: Callable[[Task | Refused], Task | Refused],
 ) -> list[Task]:
-    """The tasks; those that Harbor would refuse are named on standard error.
+    """The tasks; those that Harbor or the environments refuse are named on standard error.
 
     Raises:
         ConfigError: neither folders nor benchmarks are given, or both; or there is no task.
@@ -146,13 +152,31 @@ def _runnable(
     if bool(task_dirs) == bool(named):
         raise ConfigError("harbor eval: name folders of tasks, or benchmarks by --benchmark")
     if not named:
-        return _first(read_tasks(task_dirs, os.environ), limit, ", ".join(map(str, task_dirs)))
+        read = map(supported, read_tasks(task_dirs, os.environ))
+        return _first(read, limit, ", ".join(map(str, task_dirs)))
     given = benchmarks(named, folder_of_sets(data_dir))
     return [
         task
         for one in given
-        for task in _first(read_benchmark(one, os.environ), limit, f"--benchmark={one.name}")
+        for task in _first(
+            map(supported, read_benchmark(one, os.environ)), limit, f"--benchmark={one.name}"
+        )
     ]
+
+
+def _supported(read: Task | Refused, where: str, rootfs: Path | None) -> Task | Refused:
+    """A task, or why environments of this name cannot be its."""
+    from coding_model_project.harbor.containers.dockerfile import ImageError
+    from coding_model_project.harbor.environment.factory import check_supported
+    from coding_model_project.harbor.format.tasks import Refused
+
+    if isinstance(read, Refused):
+        return read
+    try:
+        check_supported(where, read, own_root=rootfs is not None)
+    except ImageError as error:
+        return Refused(path=read.path, reason=f"{read.label}: {error}", label=read.label)
+    return read
 
 
 def _first(read: Iterator[Task | Refused], limit: int | None, given: str) -> list[Task]:

@@ -96,7 +96,7 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
     worst = min(solved, key=lambda one: -1.0 if one.reward is None else one.reward)
     if worst.reward is None or worst.reward < 1:
         said = "no valid reward" if worst.reward is None else f"reward={worst.reward}"
-        why = f" ({worst.exception or worst.cause})" if worst.reward is None else ""
+        why = f" ({_why(worst)})" if worst.reward is None else ""
         problems.append(f"its own solution earns {said}{why}, expected at least 1")
     runs = tuple(one.rewards if one.reward_valid else None for one in solved)
     if len(counted := Counter(map(_shown, runs))) > 1:
@@ -133,6 +133,14 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
         forged=tuple(paid),
         failed=any(one.failed for one in (*solved, nothing, *forged.values())),
     )
+
+
+def _why(graded: Graded) -> str:
+    """What ended a trial without a valid reward."""
+    outcome = graded.outcome
+    errors = [outcome.error, *(step.error for step in outcome.steps)] if outcome else []
+    said = next((str(error) for error in errors if error is not None), "")
+    return ": ".join(filter(None, (graded.exception or graded.cause, said)))
 
 
 def _shown(rewards: Rewards | None) -> str:

@@ -102,7 +102,7 @@ done 2>/dev/null; echo 'import sitecustomize' > "$p/x.pth"; done; true""",
 cat > "$p/conftest.py" <<'END'
 {_CONFTEST}
 END
-printf '[pytest]\\naddopts = --collect-only -q\\n' > "$p/pytest.ini"; done 2>/dev/null; true""",
+printf '[pytest]\\naddopts = -q\\n' > "$p/pytest.ini"; done 2>/dev/null; true""",
 }
 
 _PROGRAMS: Mapping[str, tuple[str, str]] = {

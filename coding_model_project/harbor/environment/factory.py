@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
-from coding_model_project.harbor.containers.dockerfile import refuse_devices
+from coding_model_project.harbor.containers.dockerfile import refuse_devices, refuse_services
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_STORAGE_MB,
@@ -66,6 +66,29 @@ def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Envir
 
         return HarborPlaces(name.removeprefix(_OF_HARBOR))
     return _factory(name)()
+
+
+def check_supported(where: str, task: Task, *, own_root: bool = False) -> None:
+    """Refuse a task that asks for what environments of a name never have. Starts nothing.
+
+    Args:
+        where: as of `environments_of`; environments that are not this project's are not checked.
+        own_root: whether rooms have a root file system of their own.
+
+    Raises:
+        ImageError: accelerators, several services, an image or an instruction that rooms have not.
+    """
+    if where not in (ROOMS, _FORMER_NAME, *ENGINES):
+        return
+    places = {task.environment_dir: task.config.environment}
+    for step in task.steps:
+        if step.verifier_environment is not None and step.verifier_image is not None:
+            places.setdefault(step.verifier_image, step.verifier_environment)
+    for folder, config in places.items():
+        refuse_devices(config)
+        refuse_services(folder)
+        if where not in ENGINES:
+            plan(folder, config.docker_image, own_root=own_root)
 
 
 def _factory(name: str) -> Any:

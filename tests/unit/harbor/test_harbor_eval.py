@@ -178,6 +178,19 @@ def test_an_overflow_counts_as_it_is_asked_for(tmp_path, capsys, rule, counts):
     assert counted["errors"] == ({"agent_exhausted_budget": 1} if rule == "error" else {})
 
 
+def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):
+    folder = tasks(tmp_path / "t", "right")
+    two = "services:\n  main:\n    image: a\n  db:\n    image: b\n"
+    write_task(folder / "services", {**TRIVIAL, "environment/docker-compose.yaml": two})
+    write_task(folder / "gpu", {**TRIVIAL, "task.toml": "[environment]\ngpus = 1\n"})
+    with serving(CompletionServer(answer)) as server:
+        assert main(evaluate(server, folder, tmp_path / "job")) == 0
+    counted, said = last(capsys)
+    assert (counted["n_trials"], counted["PASS"]) == (1, 1)
+    lines = [line for line in said.splitlines() if line.startswith("set aside: ")]
+    assert len(lines) == 2 and "no accelerators" in lines[0] and "of one service" in lines[1]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
