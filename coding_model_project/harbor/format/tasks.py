@@ -2,7 +2,7 @@
 
 Folders are taken as Harbor and people leave them:
 
-    ROOT/TASK/                      a data set, as `harbor download` writes it by default
+    ROOT/TASK/                      a data set, as Harbor downloads it by default
     ROOT/SHORTUUID/TASK/            Harbor's cache, ~/.cache/harbor/tasks
     ROOT/packages/ORG/TASK/DIGEST/  the same, of published packages
 """
