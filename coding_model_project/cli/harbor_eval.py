@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import sys
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import Task
     from coding_model_project.harbor.format.tasks import Refused
+
+_FILES, _FILES_A_TRIAL = 200, 4
+"""Open files of an evaluation: besides its trials, and for each."""
 
 
 def evaluate(
@@ -104,6 +108,7 @@ def evaluate(
     supported = partial(_supported, where=environment, rootfs=rootfs)
     tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit, supported)
     at_once = workers or 2 * cores(None)
+    _allow_files(at_once)
     with sole_writer(out, "evaluation"):
         evaluation = Evaluation(out, tasks, asked)
         with evaluation.opened():
@@ -131,6 +136,25 @@ async def _run(
     async with backend, environments_of(TaskEnvironment(name=environment), rootfs) as environments:
         with progress_bar("trials", evaluation.n_total, len(evaluation.trials)) as advance:
             await evaluation.run(Trials(environments), backend, at_once, advance)
+
+
+def _allow_files(at_once: int) -> None:
+    """Raise this process's limit of open files to what so many trials take.
+
+    Raises:
+        ConfigError: it may not be raised so far.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES + _FILES_A_TRIAL * at_once
+    if needed <= soft or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        most = max(1, (hard - _FILES) // _FILES_A_TRIAL)
+        raise ConfigError(
+            f"--workers={at_once}: takes {needed} open files, and this machine allows {hard}; choose at "
+            f"most {most}, or raise `ulimit -Hn`"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _runnable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
 }  # fmt: skip
 
 
-def both_ways(folder: Path, tried: list[tuple[Problem, bytes | str]]):
+def both_ways(folder: Path, tried: Sequence[tuple[Problem, bytes | str]]):
     """Rewards and integrity of programs, by the verifier and without it."""
 
     async def run(environments, number: int, shortcuts: bool, places: asyncio.Semaphore):

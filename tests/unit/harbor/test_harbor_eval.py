@@ -1,6 +1,7 @@
 """`harbor eval` against a server over real HTTP: outcomes, faults, a kill, and going on after it."""
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -176,6 +177,24 @@ def test_an_overflow_counts_as_it_is_asked_for(tmp_path, capsys, rule, counts):
     assert (counted["PASS"], counted["FAIL"], counted["ERROR"]) == counts
     assert counted["pass_of_all"] == counts[0] and judged["PASS"] == 1
     assert counted["errors"] == ({"agent_exhausted_budget": 1} if rule == "error" else {})
+
+
+def test_more_trials_than_files_may_be_open_is_one_line(tmp_path, capsys):
+    command = [
+        "harbor",
+        "eval",
+        str(tasks(tmp_path, "right")),
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+    ]
+    command += ["--model", "m", "--out", str(tmp_path / "j"), "--workers", str(10**9)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        pytest.skip("open files are not limited here")
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"this machine allows {hard}; choose at most" in line
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
 
 
 def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):

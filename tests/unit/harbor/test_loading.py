@@ -1,14 +1,19 @@
 """Folders of tasks as Harbor and people leave them."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from coding_model_project.cli import main
 from coding_model_project.data.loaders import load
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.evaluation.benchmarks import benchmarks, read_benchmark
+from coding_model_project.harbor.evaluation.job_report import task_table
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks, task_folders
+from coding_model_project.harbor.format.trial_results import read_trials
+from coding_model_project.harbor.trials_benchmark import write_task
 from tests.unit.harbor.folders import folder
 
 UUIDS = ("4ZXB2mPqRsT8uVwY3hKjLn", "9aFgHkLmNpQrStUvWxYz12")
@@ -47,6 +52,20 @@ def test_a_broken_task_beside_nested_ones_is_named(tmp_path):
     folder(tmp_path / "bad" / "environment" / "no-task")
     read = {one.label: isinstance(one, Refused) for one in read_tasks([tmp_path])}
     assert read == {"a": True, "bad": True, "empty": True, "good": False}
+
+
+@pytest.mark.sandbox
+def test_grades_have_the_tasks_own_names(tmp_path, capsys):
+    for uuid, name in zip((*UUIDS, "third"), ("one", "twice", "twice"), strict=True):
+        write_task(tmp_path / uuid / name)
+    assert main(["harbor", "grade", str(tmp_path), "--json", "--out", str(tmp_path / "job")]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["task"] for line in lines] == ["one", f"{UUIDS[1]}/twice", "third/twice"]
+    trials = read_trials(tmp_path / "job")
+    assert len({trial.task_key for trial in trials}) == 3
+    assert {trial.trial_name.partition("__")[0] for trial in trials} == {"one", "twice"}
+    table = task_table(trials)
+    assert f"twice ({UUIDS[1]})" in table and "3 tasks" in table
 
 
 def sets(root: Path) -> Path:
