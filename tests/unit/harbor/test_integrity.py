@@ -1,10 +1,12 @@
 """Forgeries against verifiers as people write them, and the uses of integrity."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
 
+from coding_model_project.cli import main
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.checking import check
@@ -159,3 +161,15 @@ def test_no_forgery_is_believed_by_a_sound_verifier(tmp_path):
         if "agents that do not do the task" in problem
     }
     assert believed == {}
+
+
+def test_the_command_checks_as_it_is_asked(tmp_path, capsys):
+    made(tmp_path / "good", *ISOLATED["output"])
+    made(tmp_path / "gpu", *ISOLATED["output"], {"task.toml": "[environment]\ngpus = 1\n"})
+    command = ["harbor", "check", str(tmp_path), "--runs", "2", "--no-forgeries"]
+    assert main([*command, "--workers", "2"]) in (1, 3)
+    good, gpu = map(json.loads, capsys.readouterr().out.splitlines())
+    assert good["ok"] and good["runs"] == [{"reward": 1.0}] * 2 and good["forged"] == []
+    assert not gpu["ok"] and "no accelerators" in gpu["problems"][0]
+    assert main(["harbor", "check", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere: no such folder of Harbor tasks" in capsys.readouterr().err
