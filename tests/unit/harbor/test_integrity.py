@@ -167,7 +167,7 @@ def test_the_command_checks_as_it_is_asked(tmp_path, capsys):
     made(tmp_path / "good", *ISOLATED["output"])
     made(tmp_path / "gpu", *ISOLATED["output"], {"task.toml": "[environment]\ngpus = 1\n"})
     command = ["harbor", "check", str(tmp_path), "--runs", "2", "--no-forgeries"]
-    assert main([*command, "--workers", "2"]) in (1, 3)
+    assert main([*command, "--workers", "2"]) == 1
     good, gpu = map(json.loads, capsys.readouterr().out.splitlines())
     assert good["ok"] and good["runs"] == [{"reward": 1.0}] * 2 and good["forged"] == []
     assert not gpu["ok"] and "no accelerators" in gpu["problems"][0]
