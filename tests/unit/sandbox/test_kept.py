@@ -11,7 +11,7 @@ from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.embedded.slot import Slot
 from coding_model_project.types import Asserts, Call, Execution, Limits, Program, Status, Stdin
 
-LIMITS = Limits(cpu_s=1, wall_s=5)
+LIMITS = Limits(cpu_s=1, wall_s=20)
 
 
 def call(*args, function="f", apart=False):
