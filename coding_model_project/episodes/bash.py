@@ -12,11 +12,32 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
+from coding_model_project.episodes.tool_calls import (
+    BASH_TOOL,
+    ArgumentsError,
+    ToolCall,
+    bash_command,
+)
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.extract import first_block
 from coding_model_project.grading.prompts import Message
+
+
+class Calls(StrEnum):
+    """The form in which a model gives commands."""
+
+    block = "block"
+    """In a block tagged `bash`, in the text of its reply."""
+    tools = "tools"
+    """In a call of the tool `bash`, as the model's own chat template has it."""
+
+    @property
+    def schemas(self) -> list[dict[str, Any]] | None:
+        """The `tools` of a conversation in this form."""
+        return [BASH_TOOL] if self is Calls.tools else None
+
 
 INSTRUCTIONS = """\
 You do a task in a Linux shell. Answer with one command in a block:
@@ -27,13 +48,18 @@ command
 
 It runs in a new shell, and you are told its exit code and output. When the task is done, answer without \
 a block."""
+TOOL_INSTRUCTIONS = """\
+You do a task in a Linux shell. Call bash with one command at a time; you are told its exit code and \
+output. When the task is done, answer without a call."""
+NOT_RUN = "not run: a reply runs its first call only"
+"""The outcome of a reply's second call and any further one."""
 
 
 class Ending(StrEnum):
     """Why an episode is over. Whatever it is, the verifier judges what was done by then."""
 
     done = "done"
-    """The model answered without a command."""
+    """The model answered without a command, or a call."""
     turns = "turns"
     """The last command it may give has been run."""
     tokens = "tokens"
@@ -52,7 +78,7 @@ class Limits:
     """Of an episode."""
 
     turns: int = 20
-    """Replies with a command."""
+    """Replies with a command, or with a call that is none."""
     command_s: float = 120.0
     """Wall seconds of one command, after which it is killed and the model told so."""
     total_s: float = 1800.0
@@ -68,9 +94,14 @@ class Reply:
     """What a model answered."""
 
     text: str
+    """Without the calls, in form `tools`."""
     tokens: int
     cut: bool = False
     """Ended by a limit and not by the model: it may hold half a command."""
+    calls: tuple[ToolCall, ...] = ()
+    """Of tools, in form `tools`."""
+    seconds: float | None = None
+    """Wall seconds that it took to make; None if nobody measured it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +113,8 @@ class Turn:
     """None if there is none, or none that was run."""
     exit_code: int | None = None
     observation: str | None = None
-    """What came of the command; the model is told of it unless the episode ends here."""
+    """What came of the command, or what is wrong with the call; the model is told of it unless the
+    episode ends here."""
     command_s: float = 0.0
 
 
@@ -119,7 +151,7 @@ class Model(Protocol):
 
         Args:
             messages: the whole conversation; within an episode it only grows, by what was replied here
-                and one message more.
+                and the outcome: a message of the user's, or of role `tool` for each call.
 
         Raises:
             ContextOverflow: the conversation leaves no room for an answer.
@@ -128,10 +160,10 @@ class Model(Protocol):
         ...
 
 
-def opening(instruction: str) -> list[Message]:
+def opening(instruction: str, calls: Calls = Calls.block) -> list[Message]:
     """What an episode begins with."""
     return [
-        {"role": "system", "content": INSTRUCTIONS},
+        {"role": "system", "content": TOOL_INSTRUCTIONS if calls is Calls.tools else INSTRUCTIONS},
         {"role": "user", "content": instruction.strip()},
     ]
 
@@ -157,11 +189,42 @@ def observation(ended: Ended, command_s: float) -> str:
     return f"{how}\n{said}".rstrip("\n")
 
 
+def call_id(reply: int, call: int) -> str:
+    """Return the id of a reply's call: letters and digits, nine of them, as the strictest servers ask."""
+    return f"call{reply % 1000:03}{call % 100:02}"
+
+
+def said(reply: Reply, number: int) -> Message:
+    """Return a reply as a message; its calls have the ids that `outcome` answers.
+
+    Args:
+        number: of the reply in its episode, from 0 on.
+    """
+    message: Message = {"role": "assistant", "content": reply.text}
+    if reply.calls:
+        message["tool_calls"] = [
+            call.openai(call_id(number, n)) for n, call in enumerate(reply.calls)
+        ]
+    return message
+
+
+def outcome(reply: Reply, number: int, observation: str) -> list[Message]:
+    """Return what the model is told after a reply: a message for each call, or one of the user's."""
+    if not reply.calls:
+        return [{"role": "user", "content": observation}]
+    told = [observation, *[NOT_RUN] * (len(reply.calls) - 1)]
+    return [
+        {"role": "tool", "tool_call_id": call_id(number, n), "name": call.name, "content": content}
+        for n, (call, content) in enumerate(zip(reply.calls, told, strict=True))
+    ]
+
+
 class Episode:
     """A conversation in progress; whoever makes the replies hands them to `take` until it has an end.
 
     Args:
         shell: where commands run; it stays the caller's.
+        calls: the form of commands; replies in form `tools` have their calls apart from their text.
         user: who runs them there.
     """
 
@@ -171,13 +234,15 @@ class Episode:
         shell: Shell,
         limits: Limits,
         *,
+        calls: Calls = Calls.block,
         user: str | int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._shell, self._limits, self._user = shell, limits, user
+        self._calls = calls
         self._clock = clock
         self._deadline = clock() + limits.total_s
-        self.messages: list[Message] = opening(instruction)
+        self.messages: list[Message] = opening(instruction, calls)
         self.turns: list[Turn] = []
         self.ending: Ending | None = None
 
@@ -202,14 +267,18 @@ class Episode:
         Raises:
             EnvironmentFailed: the environment is lost. The episode has no end then.
         """
-        self.messages.append({"role": "assistant", "content": reply.text})
-        command = None if reply.cut else command_of(reply.text)
-        if command is None or self.seconds_left <= 0:
+        number = len(self.turns)
+        self.messages.append(said(reply, number))
+        asked = None if reply.cut else self._asked(reply)
+        if asked is None or self.seconds_left <= 0:
             self.turns.append(Turn(reply=reply))
-            self.end(Ending.time if command else Ending.tokens if reply.cut else Ending.done)
+            self.end(Ending.time if asked else Ending.tokens if reply.cut else Ending.done)
             return
-        turn = await self._run(reply, command)
-        self.turns.append(turn)
+        if isinstance(asked, ArgumentsError):
+            self.turns.append(Turn(reply=reply, observation=f"error: {asked}"))
+        else:
+            self.turns.append(await self._run(reply, asked))
+        observation = self.turns[-1].observation or ""
         if len(self.turns) >= self._limits.turns:
             self.end(Ending.turns)
         elif self.seconds_left <= 0:
@@ -217,7 +286,18 @@ class Episode:
         elif self.tokens_left == 0:
             self.end(Ending.tokens)
         else:
-            self.messages.append({"role": "user", "content": turn.observation or ""})
+            self.messages += outcome(reply, number, observation)
+
+    def _asked(self, reply: Reply) -> str | ArgumentsError | None:
+        """The command of a reply, what is wrong with its call, or None if it has neither."""
+        if self._calls is Calls.block:
+            return command_of(reply.text)
+        if not reply.calls:
+            return None
+        try:
+            return bash_command(reply.calls[0])
+        except ArgumentsError as error:
+            return error
 
     async def _run(self, reply: Reply, command: str) -> Turn:
         allowed_s = min(self._limits.command_s, self.seconds_left)
