@@ -19,7 +19,7 @@ from coding_model_project.cli.data_repair_traces import repair_traces
 from coding_model_project.cli.data_rows import rows
 from coding_model_project.cli.data_select_tests import select_tests
 from coding_model_project.cli.data_sft_rows import sft_rows
-from coding_model_project.episodes.bash import Calls
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")

@@ -19,8 +19,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.config_key import key
 from coding_model_project.configs.training import TrainingConfig
-from coding_model_project.episodes.bash import Calls
 from coding_model_project.episodes.bash_config import BashConfig
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.episodes.repair_config import RepairConfig
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle

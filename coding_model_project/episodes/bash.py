@@ -12,47 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
-from coding_model_project.episodes.tool_calls import (
-    BASH_TOOL,
-    ArgumentsError,
-    ToolCall,
-    bash_command,
-)
+from coding_model_project.episodes.bash_messages import Calls, opening, outcome, said
+from coding_model_project.episodes.tool_calls import ArgumentsError, ToolCall, bash_command
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.extract import first_block
 from coding_model_project.grading.prompts import Message
-
-
-class Calls(StrEnum):
-    """The form in which a model gives commands."""
-
-    block = "block"
-    """In a block tagged `bash`, in the text of its reply."""
-    tools = "tools"
-    """In a call of the tool `bash`, as the model's own chat template has it."""
-
-    @property
-    def schemas(self) -> list[dict[str, Any]] | None:
-        """The `tools` of a conversation in this form."""
-        return [BASH_TOOL] if self is Calls.tools else None
-
-
-INSTRUCTIONS = """\
-You do a task in a Linux shell. Answer with one command in a block:
-
-```bash
-command
-```
-
-It runs in a new shell, and you are told its exit code and output. When the task is done, answer without \
-a block."""
-TOOL_INSTRUCTIONS = """\
-You do a task in a Linux shell. Call bash with one command at a time; you are told its exit code and \
-output. When the task is done, answer without a call."""
-NOT_RUN = "not run: a reply runs its first call only"
-"""The outcome of a reply's second call and any further one."""
 
 
 class Ending(StrEnum):
@@ -101,7 +67,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
     """Of tools, in form `tools`."""
     seconds: float | None = None
-    """Wall seconds that it took to make; None if nobody measured it."""
+    """Wall seconds until it was there; None if nobody measured it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,14 +126,6 @@ class Model(Protocol):
         ...
 
 
-def opening(instruction: str, calls: Calls = Calls.block) -> list[Message]:
-    """What an episode begins with."""
-    return [
-        {"role": "system", "content": TOOL_INSTRUCTIONS if calls is Calls.tools else INSTRUCTIONS},
-        {"role": "user", "content": instruction.strip()},
-    ]
-
-
 def command_of(reply: str) -> str | None:
     """The command in a reply: the first closed ```bash block, if there is one."""
     return first_block(reply, language="bash")
@@ -187,36 +145,6 @@ def observation(ended: Ended, command_s: float) -> str:
         how = f"exit code {ended.exit_code}"
     said = ended.stdout + ended.stderr
     return f"{how}\n{said}".rstrip("\n")
-
-
-def call_id(reply: int, call: int) -> str:
-    """Return the id of a reply's call: letters and digits, nine of them, as the strictest servers ask."""
-    return f"call{reply % 1000:03}{call % 100:02}"
-
-
-def said(reply: Reply, number: int) -> Message:
-    """Return a reply as a message; its calls have the ids that `outcome` answers.
-
-    Args:
-        number: of the reply in its episode, from 0 on.
-    """
-    message: Message = {"role": "assistant", "content": reply.text}
-    if reply.calls:
-        message["tool_calls"] = [
-            call.openai(call_id(number, n)) for n, call in enumerate(reply.calls)
-        ]
-    return message
-
-
-def outcome(reply: Reply, number: int, observation: str) -> list[Message]:
-    """Return what the model is told after a reply: a message for each call, or one of the user's."""
-    if not reply.calls:
-        return [{"role": "user", "content": observation}]
-    told = [observation, *[NOT_RUN] * (len(reply.calls) - 1)]
-    return [
-        {"role": "tool", "tool_call_id": call_id(number, n), "name": call.name, "content": content}
-        for n, (call, content) in enumerate(zip(reply.calls, told, strict=True))
-    ]
 
 
 class Episode:
@@ -268,7 +196,7 @@ class Episode:
             EnvironmentFailed: the environment is lost. The episode has no end then.
         """
         number = len(self.turns)
-        self.messages.append(said(reply, number))
+        self.messages.append(said(number, reply.text, reply.calls))
         asked = None if reply.cut else self._asked(reply)
         if asked is None or self.seconds_left <= 0:
             self.turns.append(Turn(reply=reply))
@@ -286,7 +214,7 @@ class Episode:
         elif self.tokens_left == 0:
             self.end(Ending.tokens)
         else:
-            self.messages += outcome(reply, number, observation)
+            self.messages += outcome(number, reply.calls, observation)
 
     def _asked(self, reply: Reply) -> str | ArgumentsError | None:
         """The command of a reply, what is wrong with its call, or None if it has neither."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coding_model_project.config_key import key
-from coding_model_project.episodes.bash import Calls
+from coding_model_project.episodes.bash_messages import Calls
 
 
 @dataclass

@@ -7,14 +7,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from coding_model_project.episodes.bash import (
-    Calls,
-    Reply,
-    observation,
-    opening,
-    outcome,
-    said,
-)
+from coding_model_project.episodes.bash import observation
+from coding_model_project.episodes.bash_messages import Calls, opening, outcome, said
 from coding_model_project.episodes.tool_calls import (
     MARKS,
     RESPONSE_CLOSE,
@@ -43,11 +37,10 @@ def trace(
     told = observation(CommandResult(), command_s=0)
     messages = opening(task.instruction, calls)
     for number, command in enumerate(task.commands if commands is None else commands):
+        text, made = f"```bash\n{command}\n```", ()
         if calls is Calls.tools:
-            reply = Reply(text="", tokens=0, calls=(bash_call(command),))
-        else:
-            reply = Reply(text=f"```bash\n{command}\n```", tokens=0)
-        messages += [said(reply, number), *outcome(reply, number, told)]
+            text, made = "", (bash_call(command),)
+        messages += [said(number, text, made), *outcome(number, made, told)]
     return [*messages, {"role": "assistant", "content": DONE}]
 
 
