@@ -24,6 +24,8 @@ from coding_model_project.runs.rollouts import read_rollouts
 from coding_model_project.runs.summary import summarise
 
 RESULT = "## Result\n"
+CLAIMED = 3
+"""Seeds without which nothing is claimed, as in studies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,8 @@ def gains(seeds: Sequence[Seed]) -> Iterator[str]:
         f"interval over {of} {whole.low:+.1%} to {whole.high:+.1%} ({len(common)} problems that every "
         "validation could judge).\n"
     )
+    if len(seeds) < CLAIMED:
+        yield f"Descriptive: a claim takes {CLAIMED} seeds.\n"
 
 
 def rates(seeds: Sequence[Seed], step: int, problems: Sequence[str]) -> NDArray[np.float64]:
