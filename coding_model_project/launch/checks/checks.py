@@ -151,6 +151,7 @@ def check_grpo(config: DictConfig) -> None:
     check_values(config)
     repair_checks.check_problems(config)
     bash_checks.check_problems(config)
+    bash_checks.check_template(config)
     harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")
     problem_checks.check(config, problems, files(config, "data.train_files"))

@@ -1,0 +1,246 @@
+"""Tool calls as text: the form that Hermes and Qwen models write, and our one tool, `bash`.
+
+    Let me look.
+    <tool_call>
+    {"name": "bash", "arguments": {"command": "ls"}}
+    </tool_call>
+
+`parse` takes a reply apart. It never fails: text that is not a whole, well-formed call stays content.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+"""Around a call that a model writes."""
+RESPONSE_OPEN, RESPONSE_CLOSE = "<tool_response>", "</tool_response>"
+"""Around a message of role `tool`, where a chat template shows it as the user's."""
+TOOLS_OPEN, TOOLS_CLOSE = "<tools>", "</tools>"
+"""Around the tools' schemas in a system message."""
+MARKS = (OPEN, CLOSE, RESPONSE_OPEN, RESPONSE_CLOSE, TOOLS_OPEN, TOOLS_CLOSE)
+
+BASH = "bash"
+BASH_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": BASH,
+        "description": "Run a command in a new shell.",
+        "parameters": {
+            "type": "object",
+            "properties": {"command": {"type": "string"}},
+            "required": ["command"],
+        },
+    },
+}
+"""The bash agent's tool, as chat templates and OpenAI-compatible servers take it in `tools`."""
+
+_THOUGHT_OPEN, _THOUGHT_CLOSE = "<think>", "</think>"
+_MALFORMED = 64
+"""Malformed calls after which the rest of a reply is content: each costs a scan of the text."""
+_SPACE = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool."""
+
+    name: str
+    arguments: str
+    """JSON text as the model wrote it. It may be invalid, or no object: see `bash_command`."""
+
+    def openai(self, id: str) -> dict[str, Any]:
+        """Return it as an entry of a message's `tool_calls`."""
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": id, "type": "function", "function": function}
+
+    def text(self) -> str:
+        """Return it in the form that `parse` reads."""
+        return f'{OPEN}\n{{"name": {_json(self.name)}, "arguments": {self.arguments}}}\n{CLOSE}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedReply:
+    """A reply taken apart."""
+
+    content: str | None
+    """The text outside of calls, without space around it; None if there is none."""
+    calls: tuple[ToolCall, ...]
+    """In the order in which they were written."""
+
+
+class ArgumentsError(ValueError):
+    """A call names another tool than `bash`, or its arguments hold no command."""
+
+
+def parse(text: str) -> ParsedReply:
+    """Take a reply apart, in time linear in its length.
+
+    A call is `<tool_call>`, a JSON object with a `name`, and `</tool_call>`. `arguments` may be any JSON
+    value; a string stands for the JSON text in it, and without any they are `{}`. A call that is
+    malformed or not closed, or that stands in a thought (`<think>…</think>`), stays content.
+    """
+    calls: list[ToolCall] = []
+    outside: list[str] = []
+    kept = at = _end_of_thought(text)
+    outside.append(text[:kept])
+    malformed = 0
+    while malformed < _MALFORMED and (opened := text.find(OPEN, at)) >= 0:
+        found = _call(text, opened + len(OPEN))
+        if found is None:
+            malformed += 1
+            at = opened + len(OPEN)
+            continue
+        call, at = found
+        calls.append(call)
+        outside.append(text[kept:opened])
+        kept = at
+    outside.append(text[kept:])
+    content = "\n".join(stripped for part in outside if (stripped := part.strip()))
+    return ParsedReply(content=content or None, calls=tuple(calls))
+
+
+def bash_command(call: ToolCall) -> str:
+    """Return the command of a call of `bash`.
+
+    Raises:
+        ArgumentsError: says in one line, for the model, what is wrong with the call.
+    """
+    if call.name != BASH:
+        raise ArgumentsError(f"no tool {call.name!r:.80}; the only one is {BASH}")
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentsError(f"arguments are not JSON: {error!s:.80}") from None
+    command = arguments.get("command") if isinstance(arguments, dict) else None
+    if not isinstance(command, str) or not command.strip():
+        raise ArgumentsError('arguments must be {"command": "…"}')
+    return command
+
+
+def bash_call(command: str) -> ToolCall:
+    """Return a call of `bash` with that command."""
+    return ToolCall(name=BASH, arguments=f'{{"command": {_json(command)}}}')
+
+
+def for_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages as chat templates take them: arguments of calls as objects, content as text.
+
+    Servers take arguments as JSON text, which templates would quote once more. Text that is not a JSON
+    object stays as it is.
+    """
+    return [_for_template(message) for message in messages]
+
+
+def object_text(arguments: str) -> str:
+    """Return arguments that are a JSON object as they are, and any other text as `{"invalid": text}`."""
+    value = _value({"arguments": arguments})
+    return arguments if isinstance(value, dict) else f'{{"invalid": {_json(arguments)}}}'
+
+
+def _for_template(message: Mapping[str, Any]) -> dict[str, Any]:
+    shown = dict(message)
+    if shown.get("content") is None:
+        shown["content"] = ""
+    if calls := shown.get("tool_calls"):
+        shown["tool_calls"] = [
+            {**call, "function": {**call["function"], "arguments": _value(call["function"])}}
+            for call in calls
+        ]
+    return shown
+
+
+def _value(function: Mapping[str, Any]) -> Any:
+    arguments = function["arguments"]
+    try:
+        value = json.loads(arguments)
+    except (TypeError, ValueError, RecursionError):
+        return arguments
+    return value if isinstance(value, dict) else arguments
+
+
+def _end_of_thought(text: str) -> int:
+    """Where a reply's thought ends, 0 if it has none; a thought that was cut off is all of it.
+
+    Some templates open the thought, so that only its end is in the reply.
+    """
+    closed = text.find(_THOUGHT_CLOSE)
+    if text.lstrip().startswith(_THOUGHT_OPEN):
+        return len(text) if closed < 0 else closed + len(_THOUGHT_CLOSE)
+    if closed < 0 or _is_within_call(text, closed):
+        return 0
+    return closed + len(_THOUGHT_CLOSE)
+
+
+def _is_within_call(text: str, at: int) -> bool:
+    """Whether a place lies in a well-formed first call, as in a command that prints `</think>`."""
+    opened = text.find(OPEN, 0, at)
+    found = _call(text, opened + len(OPEN)) if opened >= 0 else None
+    return found is not None and found[1] > at
+
+
+def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
+    """A call's object from there on, and where its closing mark ends."""
+    try:
+        fields, at = _object(text, _skip(text, at))
+    except (ValueError, StopIteration, RecursionError, IndexError):
+        return None
+    at = _skip(text, at)
+    name, arguments = fields.get("name"), fields.get("arguments", ({}, "{}"))
+    if not text.startswith(CLOSE, at) or name is None or not isinstance(name[0], str):
+        return None
+    if not name[0].strip():
+        return None
+    value, written = arguments
+    call = ToolCall(name=name[0], arguments=value if isinstance(value, str) else written)
+    return call, at + len(CLOSE)
+
+
+def _object(text: str, at: int) -> tuple[dict[str, tuple[Any, str]], int]:
+    """The fields of the object that begins there, each as a value and as text, and its end.
+
+    Raises:
+        ValueError, StopIteration, RecursionError, IndexError: there is none.
+    """
+    fields: dict[str, tuple[Any, str]] = {}
+    if text[at] != "{":
+        raise ValueError("not an object")
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        if text[at] != '"':
+            raise ValueError("not a key")
+        key, at = _decoder.raw_decode(text, at)
+        at = _skip(text, at)
+        if text[at] != ":":
+            raise ValueError("no value")
+        start = _skip(text, at + 1)
+        value, at = _decoder.raw_decode(text, start)
+        fields[key] = (value, text[start:at])
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+            if text[at] == "}":
+                raise ValueError("a comma too many")
+        elif text[at] != "}":
+            raise ValueError("not closed")
+    return fields, at + 1
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at : at + 1] and text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant)
