@@ -77,9 +77,6 @@ def test_a_run_in_containers_trains_and_leaves_out_what_a_lost_one_held(tmp_path
     episodes = list(read_all_rollouts(tmp_path / "run"))
     assert len(episodes) == 31
     assert any(one.reward > 0 for one in episodes)
-    assert {one.extra["integrity"] for one in episodes if "integrity" in one.extra} <= {
-        "in_process"
-    }
     assert listed(program) == []
 
 
