@@ -20,9 +20,7 @@ def posttrain(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="Train this model: tiny, qwen3-1.7b, qwen3-4b, smollm3-3b or gemma3-4b."
-        ),
+        typer.Option(help="Train this model: tiny, qwen3-1.7b, qwen3-4b, smollm3-3b or gemma3-4b."),
     ] = None,
     num_hours: Annotated[float, typer.Option(help="Let the agent work for N hours.")] = 10.0,
     every: Annotated[
@@ -89,7 +87,9 @@ def posttrain(
     benchmarks = list(BENCHMARKS.values()) if every else [by_key(str(benchmark))]
     models = list(BASE_MODELS.values()) if every else [base_model(str(model))]
     check_new(out)
-    folders = {one.key: folder_of(one, base if not every or one.hub is None else None) for one in models}
+    folders = {
+        one.key: folder_of(one, base if not every or one.hub is None else None) for one in models
+    }
     siblings = {name: Path(path) for name, path in _pairs("--sibling", sibling).items()}
     paths = _pairs("--dataset", dataset)
     written: list[str] = []

@@ -1,4 +1,4 @@
-"""The models that post-training tasks begin with: the original's, and a tiny one for a machine without a GPU."""
+"""The models that post-training tasks begin with: the original's, and a tiny one that needs no GPU."""
 
 from __future__ import annotations
 

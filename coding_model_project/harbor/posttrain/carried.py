@@ -1,4 +1,4 @@
-"""This package as an archive, for images in which it is not installed. The same sources give the same bytes."""
+"""This package as an archive, for images in which it is not installed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from pathlib import Path
 
 from coding_model_project.isolation.carried_source import PACKAGE
 
-_LEFT_OUT = ("cli", "doctor", "handover", "integrations", "launch", "studies", "synthetic", "verl_ext")
-"""Folders that neither a verifier nor an agent's evaluation needs; `synthetic` can make the test problems."""
+_LEFT_OUT = (
+    "cli",
+    "doctor",
+    "handover",
+    "integrations",
+    "launch",
+    "studies",
+    "synthetic",
+    "verl_ext",
+)
+"""Folders that neither verifier nor agent needs; `synthetic` can make the test problems."""
 _KEPT = ("synthetic/__init__.py", "synthetic/tinycode_config.py")
 """Of these, what the configuration's schema imports."""
 _SUFFIXES = (".py", ".c", ".yaml", ".json", ".html", ".css", ".js", ".jinja")
@@ -21,7 +30,7 @@ _SUFFIXES = (".py", ".c", ".yaml", ".json", ".html", ".css", ".js", ".jinja")
 
 @lru_cache(maxsize=1)
 def package_archive() -> bytes:
-    """Return the package as a .tar.gz."""
+    """Return the package as a .tar.gz; the same sources give the same bytes."""
     content = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed,

@@ -1,10 +1,10 @@
-"""Writes a post-training task: a benchmark, a base model and a number of hours as a folder in Harbor's format.
+"""Writes a post-training task: a benchmark, a base model and hours as a folder in Harbor's format.
 
-    instruction.md        what the agent is told
-    task.toml             GPU, memory, storage, time-outs; the clock and what is collected
-    environment/          Dockerfile, evaluate.py, timer.sh, templates/, task_context/, package.tar.gz
-    tests/                Dockerfile of the verifier's own environment, test.sh, settings.json, the test problems
-    solution/             of the tiny model alone: a PyTorch script
+instruction.md        what the agent is told
+task.toml             GPU, memory, storage, time-outs; the clock and what is collected
+environment/          Dockerfile, evaluate.py, timer.sh, templates/, task_context/, package.tar.gz
+tests/                Dockerfile of the verifier's own environment, test.sh, the test problems, …
+solution/             of the tiny model alone: a PyTorch script
 """
 
 from __future__ import annotations
@@ -210,14 +210,23 @@ def _listed(wanted: Wanted, problems: Problems) -> str:
         parts.append(
             f"`validation.jsonl`, {len(problems.validation)} problems to compare your models by"
         )
-    return "; ".join(parts) + "." if parts else f"no problems; bring your own {wanted.benchmark.key}."
+    return (
+        "; ".join(parts) + "." if parts else f"no problems; bring your own {wanted.benchmark.key}."
+    )
 
 
 def _readme(wanted: Wanted, problems: Problems) -> str:
-    lines = [f"Problems for {wanted.benchmark.title}, one JSON object a line:", "", _listed(wanted, problems)]
+    lines = [
+        f"Problems for {wanted.benchmark.title}, one JSON object a line:",
+        "",
+        _listed(wanted, problems),
+    ]
     if problems.missing:
         lines += ["", f"Not at hand when the task was made: {', '.join(problems.missing)}."]
-    lines += ["", "`statement` is what a model is asked, `gold` holds reference solutions, `tests` the tests."]
+    lines += [
+        "",
+        "`statement` is what a model is asked, `gold` holds reference solutions, `tests` the tests.",
+    ]
     return "\n".join(lines) + "\n"
 
 

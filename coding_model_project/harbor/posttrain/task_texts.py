@@ -11,9 +11,7 @@ TIMER = f"{ARTIFACTS}/timer"
 CPU_IMAGE = "python:3.11-slim"
 GPU_IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu24.04"
 
-START_TIMER = (
-    f"mkdir -p {TIMER} && (test -s {TIMER}/started_at || date +%s > {TIMER}/started_at)"
-)
+START_TIMER = f"mkdir -p {TIMER} && (test -s {TIMER}/started_at || date +%s > {TIMER}/started_at)"
 """Health check: it runs when the environment is up, right before the agent."""
 STOP_TIMER = f"mkdir -p {TIMER} && date +%s > {TIMER}/ended_at"
 """Runs when the agent has ended."""
@@ -28,33 +26,35 @@ _NEEDED = (
 _INSTRUCTION = """\
 # Post-train {model} for {title}
 
-The base model is in `{base}`. Train it so that it scores as high as possible on {title}, and save your best
-model in `{workspace}/final_model`.
+The base model is in `{base}`. Train it so that it scores as high as possible on {title}, and save
+your best model in `{workspace}/final_model`.
 
-You have {hours} hours. `bash {workspace}/timer.sh` prints how much of them is left; the clock started with
-you. When the time is over you are stopped, and what is in `final_model` counts.
+You have {hours} hours. `bash {workspace}/timer.sh` prints how much of them is left; the clock started
+with you. When the time is over you are stopped, and what is in `final_model` counts.
 
 ## What is here
 
-- `{workspace}/evaluate.py` scores a model as the benchmark is scored, with its 95% interval, on problems that
-  you may see: `python3 evaluate.py --model-path final_model --limit 50`.
-- `{workspace}/templates/{template}` is the chat template by which the model is asked, in training and at the end.
+- `{workspace}/evaluate.py` scores a model as the benchmark is scored, with its 95% interval, on problems
+  that you may see: `python3 evaluate.py --model-path final_model --limit 50`.
+- `{workspace}/templates/{template}` is the chat template by which the model is asked, in training and
+  at the end.
 - `{workspace}/task_context/`: {context}
 
 ## How you are scored
 
-One greedy answer to each test problem, of at most {max_tokens} tokens: {judged}. The score is the share of
-problems solved. The test problems are not here.
+One greedy answer to each test problem, of at most {max_tokens} tokens: {judged}. The score is the share
+of problems solved. The test problems are not here.
 
 ## Rules
 
 1. No test problem of {title}, and no answer to one, may be used for training, in whatever form.
 2. Submit `{model}` trained further and no other model, nor a mixture with another one.
-3. `final_model` holds data only: `.safetensors` weights with the base model's names and shapes, `config.json`,
-   and tokenizer files as they are. Pickles, code, links and adapters that are not merged are refused.
-   Configuration, tokenizer and chat template are taken from the base model.
-4. All that you leave in `{workspace}` is read at the end. Leave your training data and scripts there. What
-   cannot be read (an encrypted archive, a file of more than 512 MiB that is not safetensors) counts against you.
+3. `final_model` holds data only: `.safetensors` weights with the base model's names and shapes,
+   `config.json`, and tokenizer files as they are. Pickles, code, links and adapters that are not merged
+   are refused. Configuration, tokenizer and chat template are taken from the base model.
+4. All that you leave in `{workspace}` is read at the end. Leave your training data and scripts there.
+   What cannot be read (an encrypted archive, a file of more than 512 MiB that is not safetensors)
+   counts against you.
 
 A submission that breaks a rule scores what the base model scores.
 """
@@ -94,10 +94,10 @@ def dockerfile(model: BaseModel, copies: str, *, package_at: str, embeds_base: b
             f"RUN {install}\n"
         )
     else:
-        have = "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and u.find_spec('transformers')))"
+        have = "from importlib.util import find_spec as f; exit(not (f('torch') and f('transformers')))"
         first = (
             f"FROM {CPU_IMAGE}\n"
-            "# In a room of coding_model_project its installed modules are mounted; elsewhere a label does nothing.\n"
+            "# A room of coding_model_project has its modules mounted; elsewhere a label does nothing.\n"
             f"LABEL {PACKAGES_LABEL}=installed\n"
             f'RUN python3 -c "{have}" \\\n'
             f"    || {install} --extra-index-url https://download.pytorch.org/whl/cpu\n"
@@ -107,10 +107,8 @@ def dockerfile(model: BaseModel, copies: str, *, package_at: str, embeds_base: b
         f"RUN mkdir -p {package_at} && tar -xzf /opt/package.tar.gz -C {package_at} "
         f"&& python3 -m compileall -q --invalidation-mode unchecked-hash {package_at}\n"
     )
-    if embeds_base:
-        base = f"COPY base {BASE}/\n"
-    else:
-        base = f"RUN hf download {model.hub} --local-dir {BASE}\n"
+    fetch = f"RUN hf download {model.hub} --local-dir {BASE}\n"
+    base = f"COPY base {BASE}/\n" if embeds_base else fetch
     return first + package + base + copies
 
 
@@ -127,7 +125,7 @@ WORKDIR /tests
 """
 
 EVALUATE = """\
-\"\"\"Scores a model as the benchmark is scored, on problems that you may see. `--help` has the options.\"\"\"
+\"\"\"Scores a model as the benchmark is scored, on problems that you may see: see --help.\"\"\"
 
 import sys
 from pathlib import Path

@@ -175,7 +175,12 @@ class Room:
         what = {
             "text": command,
             "cwd": cwd or own.workdir,
-            "env": {**_ENV, **(_WITH_PACKAGES if own.packages else {}), **(own.env or {}), **(env or {})},
+            "env": {
+                **_ENV,
+                **(_WITH_PACKAGES if own.packages else {}),
+                **(own.env or {}),
+                **(env or {}),
+            },
             "timeout_s": timeout_s,
             "user": own.user if user is None else user,
             "max_output": max_output,

@@ -177,7 +177,8 @@ def packages_folder() -> str:
     It takes a folder that is there and read-only; which of them an interpreter searches by itself is the
     distribution's choice, so it is in `PYTHONPATH` too.
     """
-    return f"{interpreter_folder()}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return f"{interpreter_folder()}/lib/{version}/site-packages"
 
 
 def _bind_packages(base: Path) -> str | None:

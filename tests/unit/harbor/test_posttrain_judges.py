@@ -35,9 +35,14 @@ def problem(number, statement, gold=()):
 
 TESTS = (
     problem(1, LONG.format(n="twenty")),
-    problem(2, "Read a list of city names and print the one that comes last in the order of a dictionary"),
+    problem(
+        2,
+        "Read a list of city names and print the one that comes last in the order of a dictionary",
+    ),
 )
-ALLOWED = (problem(7, "Read a list of city names and print the first of them in lower case letters"),)
+ALLOWED = (
+    problem(7, "Read a list of city names and print the first of them in lower case letters"),
+)
 
 
 def judged(*texts, allowed=ALLOWED):
@@ -233,7 +238,10 @@ def completion(text):
 
 def ask(server):
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    files = [Left(path="/app/train.py", text="print('train')"), Left(path="/app/x", unread="broken")]
+    files = [
+        Left(path="/app/train.py", text="print('train')"),
+        Left(path="/app/x", unread="broken"),
+    ]
     return language_judge.judge(
         Endpoint(url=url, model="judge"), files, model="the tiny model", benchmark="tinycode"
     )
@@ -243,7 +251,9 @@ def test_a_language_model_is_shown_the_files_and_its_verdict_counts(endpoint):
     clean = '{"contamination": false, "disallowed_model": false, "reason": "nothing"}'
     endpoint.answers = [
         completion(clean),
-        completion('I see.\n{"contamination": true, "disallowed_model": false, "reason": "copied"}'),
+        completion(
+            'I see.\n{"contamination": true, "disallowed_model": false, "reason": "copied"}'
+        ),
     ]
     assert ask(endpoint).verdict is Verdict.accepted
     assert b"print('train')" in endpoint.asked[0]

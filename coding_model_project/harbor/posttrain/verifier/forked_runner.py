@@ -106,7 +106,9 @@ class _Runner:
 
     def _script(self, folder: str, text: bytes) -> dict[str, Any]:
         with files(text, b"") as (stdin, output):
-            code = self._forker.run(self._request(folder, Process("script", (0, 1))), (stdin, output))
+            code = self._forker.run(
+                self._request(folder, Process("script", (0, 1))), (stdin, output)
+            )
             return self._said(code, output, "printed")
 
     def _call(self, folder: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,9 +140,7 @@ class _Runner:
     def _request(self, folder: str, *processes: Process) -> Request:
         limits = self._limits
         memory_mb, output_kb = limits["memory_mb"] + _ADDRESS_MB, limits["output_kb"]
-        return Request(
-            folder, limits["cpu_s"], memory_mb, output_kb, limits["wall_s"], processes
-        )
+        return Request(folder, limits["cpu_s"], memory_mb, output_kb, limits["wall_s"], processes)
 
 
 if __name__ == "__main__":

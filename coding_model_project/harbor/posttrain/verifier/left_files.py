@@ -112,7 +112,9 @@ def _texts(name: str, content: bytes, depth: int) -> Iterator[Left]:
 
 
 def _text(content: bytes) -> str:
-    for encoding in ("utf-8", "utf-16") if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8",):
+    for encoding in (
+        ("utf-8", "utf-16") if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8",)
+    ):
         try:
             return content.decode(encoding)
         except UnicodeDecodeError:
@@ -126,9 +128,7 @@ def _is_weights(path: Path) -> bool:
         size = path.stat().st_size
         header = json.loads(_header(path))
         ends = [
-            int(one["data_offsets"][1])
-            for name, one in header.items()
-            if name != "__metadata__"
+            int(one["data_offsets"][1]) for name, one in header.items() if name != "__metadata__"
         ]
         with path.open("rb") as file:
             length = _HEADER.unpack(file.read(_HEADER.size))[0]
@@ -149,15 +149,18 @@ def _header(path: Path) -> str:
 
 
 def _gzip(content: bytes) -> Iterator[tuple[str, bytes]]:
-    yield "", _bounded(gzip.GzipFile(fileobj=io.BytesIO(content)))
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        yield "", _bounded(file)
 
 
 def _bzip2(content: bytes) -> Iterator[tuple[str, bytes]]:
-    yield "", _bounded(bz2.BZ2File(io.BytesIO(content)))
+    with bz2.BZ2File(io.BytesIO(content)) as file:
+        yield "", _bounded(file)
 
 
 def _xz(content: bytes) -> Iterator[tuple[str, bytes]]:
-    yield "", _bounded(lzma.LZMAFile(io.BytesIO(content)))
+    with lzma.LZMAFile(io.BytesIO(content)) as file:
+        yield "", _bounded(file)
 
 
 def _zstd(content: bytes) -> Iterator[tuple[str, bytes]]:
@@ -187,10 +190,14 @@ def _parquet(content: bytes) -> Iterator[tuple[str, bytes]]:
 
     try:
         opened = pq.ParquetFile(io.BytesIO(content))
-        if opened.metadata.num_rows and sum(
-            opened.metadata.row_group(i).total_byte_size
-            for i in range(opened.metadata.num_row_groups)
-        ) > MAX_UNPACKED_BYTES:
+        if (
+            opened.metadata.num_rows
+            and sum(
+                opened.metadata.row_group(i).total_byte_size
+                for i in range(opened.metadata.num_row_groups)
+            )
+            > MAX_UNPACKED_BYTES
+        ):
             raise _Unread(f"more than {MAX_UNPACKED_BYTES} bytes when unpacked")
         rows = opened.read().to_pylist()
     except pa.ArrowException as error:

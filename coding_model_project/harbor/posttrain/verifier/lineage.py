@@ -23,11 +23,11 @@ from coding_model_project.harbor.posttrain.verifier.submission import (
 
 JUDGE = "lineage"
 MIN_COSINE = 0.7
-"""Of a matrix and the base's, averaged over all matrices by their numbers of parameters. Independent models
-have 0 but for the norms; a fine-tuned one has nearly 1."""
+"""Of a matrix and the base's, averaged over all matrices by their numbers of parameters. Independent
+models have almost 0; a fine-tuned one has nearly 1."""
 MIN_TENSOR_COSINE = 0.3
 MAX_TURNED_SHARE = 0.1
-"""Of the parameters, those in matrices below `MIN_TENSOR_COSINE`: a layer may be trained anew, a model not."""
+"""Of the parameters, those in matrices below `MIN_TENSOR_COSINE`: a part may be trained anew, not all."""
 
 _WORST = 5
 
@@ -95,7 +95,9 @@ def _vocabulary(folder: Path) -> set[tuple[str, int]] | None:
     try:
         content = json.loads((folder / "tokenizer.json").read_bytes())
         known = content["model"]["vocab"]
-        pairs = known.items() if isinstance(known, dict) else ((w, i) for i, (w, _) in enumerate(known))
+        pairs = (
+            known.items() if isinstance(known, dict) else ((w, i) for i, (w, _) in enumerate(known))
+        )
         return {(str(word), int(number)) for word, number in pairs}
     except FileNotFoundError:
         return None

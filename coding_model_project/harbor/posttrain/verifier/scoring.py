@@ -68,10 +68,9 @@ def score(
     coding = resolve_name("coding_model_project.configs.typed:coding_of")(config)
     settings = resolve_name("coding_model_project.configs.typed:evaluation_settings")(coding)
     backend = _backend(coding.evaluation, str(model), asked.engine)
-    metrics = evaluate(
+    return evaluate(
         settings, backend, config=config, command=["harbor", "posttrain", "verifier"], say=say
     )
-    return metrics
 
 
 def _backend(config: EvaluationConfig, model: str, engine: str) -> Backend:

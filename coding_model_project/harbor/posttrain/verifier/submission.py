@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -141,7 +140,7 @@ def assemble(submitted: Model, base: Path, template: str, stop: str, out: Path) 
             (out / path.name).write_bytes(path.read_bytes())
     for number, path in enumerate(submitted.weights):
         # Names are ours: the base's index names other files.
-        os.symlink(path.resolve(), out / f"part-{number:05d}{WEIGHTS}")
+        (out / f"part-{number:05d}{WEIGHTS}").symlink_to(path.resolve())
     if len(submitted.weights) == 1:
         (out / f"part-00000{WEIGHTS}").rename(out / f"model{WEIGHTS}")
     else:

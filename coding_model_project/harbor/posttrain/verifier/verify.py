@@ -2,8 +2,8 @@
 
     verify TESTS LOGS
 
-TESTS holds settings.json, problems.jsonl, allowed.jsonl, siblings.json and the chat template. The reward is
-written last. Without every judge's verdict there is none: judge_analysis.json says which is missing.
+TESTS holds settings.json, problems.jsonl, allowed.jsonl, siblings.json and the chat template. The reward
+is written last. Without every judge's verdict there is none: judge_analysis.json says which is missing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import CodingModelError
 from coding_model_project.harbor.posttrain.verifier import contamination, language_judge, lineage
 from coding_model_project.harbor.posttrain.verifier.judgements import (
-    Judgement,
     JudgeError,
+    Judgement,
     Verdict,
 )
 from coding_model_project.harbor.posttrain.verifier.left_files import Left, left_files
@@ -211,7 +211,11 @@ def _timer(settings: dict[str, Any]) -> dict[str, Any]:
         started, ended = (int((places / name).read_text()) for name in (STARTED, ENDED))
     except (OSError, ValueError):
         return {"agent_duration_s": None}
-    return {"agent_started_at": started, "agent_ended_at": ended, "agent_duration_s": ended - started}
+    return {
+        "agent_started_at": started,
+        "agent_ended_at": ended,
+        "agent_duration_s": ended - started,
+    }
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
