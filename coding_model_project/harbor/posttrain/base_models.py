@@ -26,6 +26,8 @@ class BaseModel:
     cpus: int
     memory_mb: int
     storage_mb: int
+    longest_answer: int = 1 << 20
+    """Most tokens of an answer, where the benchmark would allow more."""
 
     @property
     def name(self) -> str:
@@ -62,6 +64,7 @@ BASE_MODELS = {
             cpus=2,
             memory_mb=4_096,
             storage_mb=2_048,
+            longest_answer=96,
         ),
     )
 }

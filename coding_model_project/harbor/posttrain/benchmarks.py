@@ -35,7 +35,7 @@ BENCHMARKS = {
             title="tinycode (small Python tasks)",
             test="tinycode_test",
             context=("tinycode_train", "tinycode_validation"),
-            max_tokens=96,
+            max_tokens=1024,
             judged="the program of the answer must pass all hidden tests",
         ),
         Benchmark(

@@ -61,6 +61,11 @@ class Wanted:
     oracle_steps: int = ORACLE_STEPS
 
     @property
+    def max_tokens(self) -> int:
+        """Return the most tokens of an answer."""
+        return min(self.benchmark.max_tokens, self.model.longest_answer)
+
+    @property
     def name(self) -> str:
         """Return the name of the task's folder."""
         return f"posttrain-{self.benchmark.key}-{self.model.key}"
@@ -122,7 +127,7 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
             if path.is_file():
                 content[f"environment/base/{path.name}"] = path.read_bytes()
                 content[f"tests/base/{path.name}"] = path.read_bytes()
-    if wanted.model.key == TINY and problems.train:
+    if wanted.model.key == TINY and wanted.benchmark.key == "tinycode":
         source = files("coding_model_project.harbor.posttrain").joinpath("oracle.py")
         content["solution/solve.sh"] = task_texts.solve(wanted.oracle_steps)
         content["solution/train.py"] = source.read_text("utf-8")
@@ -191,7 +196,7 @@ def _settings(wanted: Wanted) -> dict[str, Any]:
         "stop": task_texts.STOPS[wanted.model.template],
         "asked": {
             "prompt": str(style),
-            "max_tokens": wanted.benchmark.max_tokens,
+            "max_tokens": wanted.max_tokens,
             "engine": wanted.model.engine,
         },
     }

@@ -70,7 +70,7 @@ def instruction(asked: Benchmark, model: BaseModel, hours: float, context: str) 
         hours=f"{hours:g}",
         template=model.template,
         context=context,
-        max_tokens=asked.max_tokens,
+        max_tokens=min(asked.max_tokens, model.longest_answer),
         judged=asked.judged,
     )
 

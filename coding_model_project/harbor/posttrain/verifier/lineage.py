@@ -22,7 +22,7 @@ from coding_model_project.harbor.posttrain.verifier.submission import (
 )
 
 JUDGE = "lineage"
-MIN_COSINE = 0.7
+MIN_COSINE = 0.85
 """Of a matrix and the base's, averaged over all matrices by their numbers of parameters. Independent
 models have almost 0; a fine-tuned one has nearly 1."""
 MIN_TENSOR_COSINE = 0.3
