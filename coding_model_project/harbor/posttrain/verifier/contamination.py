@@ -34,7 +34,7 @@ from coding_model_project.types import Problem
 
 JUDGE = "contamination"
 WINDOW = 3
-MIN_SOLUTIONS = 0.1
+MIN_SOLUTIONS = 0.25
 _SHOWN = 20
 _WORD = re.compile(r"[^\W_]+")
 _BLOCK = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
@@ -127,7 +127,7 @@ def _known(problems: Sequence[Problem], allowed: Sequence[Problem]) -> _Known:
     for one in given:
         free.update(ngrams(one.words, N).tolist())
     free_whole = "\n".join(f" {' '.join(one.words)} " for one in given)
-    free_shapes = {one.shape for one in given}
+    free_shapes = {shape(code) for one in allowed for code in (*one.gold, *one.bad)}
     free_cases = {case for one in given for case in one.cases.tolist()}
     known = _Known()
     for owner, one in enumerate(documents):

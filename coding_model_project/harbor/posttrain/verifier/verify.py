@@ -108,6 +108,7 @@ def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> in
     }
     asked = asked_of(settings)
     try:
+        submitted = _take_away(submitted, workspace, work)
         own = assemble(open_model(base), base, template, stop, work / "base")
         metrics["base"] = score(own, problems, work / "base_evaluation", asked, say=_say)[DATASET]
         chosen = metrics["base"]
@@ -129,6 +130,35 @@ def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> in
     (logs / f"{REWARD}.partial").write_text(f"{reward}\n")
     (logs / f"{REWARD}.partial").rename(logs / REWARD)
     return 0
+
+
+def _take_away(submitted: Model | None, workspace: Path, work: Path) -> Model | None:
+    """Keep programs of the submitted model away from what the agent left.
+
+    They could import it, or put other weights in the place of those that were judged.
+
+    Returns:
+        The submission where nothing but the verifier reaches it.
+
+    Raises:
+        OSError: it cannot be kept away.
+    """
+    if _is_real_root():  # they run as another user
+        workspace.chmod(0o700)
+        return submitted
+    if submitted is not None:
+        kept = work / "submitted"
+        kept.mkdir()
+        for path in submitted.weights:
+            shutil.copyfile(path, kept / path.name)
+        weights = tuple(kept / path.name for path in submitted.weights)
+        submitted = Model(folder=kept, weights=weights, config=submitted.config)
+    for path in workspace.iterdir() if workspace.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return submitted
 
 
 def _judgements(
