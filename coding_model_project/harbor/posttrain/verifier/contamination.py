@@ -28,6 +28,7 @@ from coding_model_project.data.dedup.documents import document, shape
 from coding_model_project.data.dedup.search import MIN_SHARED_CASES, MIN_SHARED_SHARE, ngrams
 from coding_model_project.data.problem_rows import problem_of
 from coding_model_project.data.problem_values import Malformed
+from coding_model_project.data.problems import problem_line
 from coding_model_project.harbor.posttrain.verifier.judgements import Judgement, Verdict
 from coding_model_project.harbor.posttrain.verifier.left_files import Left
 from coding_model_project.types import Problem
@@ -64,6 +65,8 @@ class _Known:
     shapes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     cases: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     n_cases: list[int] = field(default_factory=list)
+    given: frozenset[str] = frozenset()
+    """Lines of the problems that the task gave: the same line is no evidence."""
 
 
 def judge(
@@ -129,7 +132,7 @@ def _known(problems: Sequence[Problem], allowed: Sequence[Problem]) -> _Known:
     free_whole = "\n".join(f" {' '.join(one.words)} " for one in given)
     free_shapes = {shape(code) for one in allowed for code in (*one.gold, *one.bad)}
     free_cases = {case for one in given for case in one.cases.tolist()}
-    known = _Known()
+    known = _Known(given=frozenset(problem_line(one).decode().strip() for one in allowed))
     for owner, one in enumerate(documents):
         runs = {run for run in ngrams(one.words, N).tolist() if run not in free}
         known.n_runs.append(len(runs))
@@ -197,7 +200,7 @@ def _densest(hits: Sequence[tuple[int, int]], window: int) -> int:
 def _records(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
     """Solutions and test cases, in the strings of JSON lines and in blocks of code."""
     for line in text.split("\n"):
-        if not line.startswith("{"):
+        if not line.startswith("{") or line.strip() in known.given:
             continue
         try:
             row = json.loads(line)
