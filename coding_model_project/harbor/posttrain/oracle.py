@@ -39,7 +39,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
     model.train()
     for step in range(steps):
-        batch = random.sample(examples, BATCH)
+        batch = random.sample(examples, min(BATCH, len(examples)))
         length = max(len(prompt) + len(answer) for prompt, answer in batch)
         tokens = torch.zeros(len(batch), length, dtype=torch.long)
         labels = torch.full((len(batch), length), -100)

@@ -90,7 +90,8 @@ def judge(
         n_words += len(file.text) // 6
         for owner, by, share in _found(file.text, known):
             hit = Hit(problems[owner].id, file.path, by, round(share, 3))
-            if by != "solution" or (owner, file.path) not in hits:
+            known_by = hits.get((owner, file.path))
+            if known_by is None or (known_by.by == "solution" and by != "solution"):
                 hits[owner, file.path] = hit
     solved = {owner for (owner, _), hit in hits.items() if hit.by == "solution"}
     counts = len(solved) >= max(3, MIN_SOLUTIONS * len(problems))
