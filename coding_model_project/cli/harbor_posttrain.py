@@ -40,7 +40,7 @@ def posttrain(
             help="Refuse submissions with this other model's weights; repeatable.",
         ),
     ] = None,
-    dataset: Annotated[
+    data_file: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=PATH", help="Read a data set by name from this file; repeatable."
@@ -91,7 +91,7 @@ def posttrain(
         one.key: folder_of(one, base if not every or one.hub is None else None) for one in models
     }
     siblings = {name: Path(path) for name, path in _pairs("--sibling", sibling).items()}
-    paths = _pairs("--dataset", dataset)
+    paths = _pairs("--data-file", data_file)
     written: list[str] = []
     left_out: dict[str, str] = {}
     for asked in benchmarks:

@@ -49,7 +49,7 @@ def test_all_benchmarks_and_models_become_tasks(base, tmp_path, capsys):
     words = []
     for name, row in ROWS.items():
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
-        words += ["--dataset", f"{name}={tmp_path / name}.jsonl"]
+        words += ["--data-file", f"{name}={tmp_path / name}.jsonl"]
     out, nowhere = tmp_path / "tasks", tmp_path / "nowhere"
     nowhere.mkdir()
     command = ["harbor", "posttrain", "--all", "--base", str(base), "--data-dir", str(nowhere)]
@@ -122,7 +122,7 @@ ONE = ("--benchmark", "tinycode", "--model", "tiny")
         (("--benchmark", "tinycode"), "give --benchmark and --model, or --all"),
         ((*ONE, "--all"), "give --benchmark and --model, or --all"),
         ((*ONE, "--base", "nowhere"), "--base=nowhere: no base model is there"),
-        ((*ONE, "--dataset", "tinycode_test"), "--dataset=tinycode_test: not NAME=PATH"),
+        ((*ONE, "--data-file", "tinycode_test"), "--data-file=tinycode_test: not NAME=PATH"),
     ],
 )
 def test_bad_input_is_one_line(words, said, tmp_path, capsys, monkeypatch, base):
