@@ -22,6 +22,7 @@ from coding_model_project.cli.common import (
     renamed,
 )
 from coding_model_project.cli.harbor_eval import evaluate
+from coding_model_project.cli.harbor_posttrain import posttrain
 from coding_model_project.cli.harbor_results import Job, results
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
@@ -30,6 +31,7 @@ N_NAMED = 5
 
 app = typer.Typer(no_args_is_help=True, help="Grade Harbor tasks, and evaluate models on them.")
 app.command("results")(results)
+app.command()(posttrain)
 app.command("eval", context_settings=renamed(concurrency="workers"))(evaluate)
 
 

@@ -138,6 +138,8 @@ def _keep(folder: TrialFolder, step: StepOutcome) -> None:
     """The files of a step: what its verifier printed and gave, and what was collected."""
     for part in (folder.agent(step.name), folder.verifier(step.name), folder.artifacts(step.name)):
         part.mkdir(parents=True, exist_ok=True)
+    left = step.verifier_files.safe()
+    tree.unpack(str(folder.verifier(step.name)), left.entries, left.body)
     (folder.verifier(step.name) / "test-stdout.txt").write_text(step.verifier_output)
     if step.doubts:
         (folder.verifier(step.name) / DOUBTS_FILE).write_text("\n".join(step.doubts) + "\n")

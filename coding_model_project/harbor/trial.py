@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
 _VERIFIED_ALL_THE_SAME = (AgentTimeoutError, NonZeroAgentExitCodeError)
 _SAID = 300
+_MOST_KEPT = 4 << 20
+"""Bytes of /logs/verifier that an outcome keeps."""
 
 
 class HealthcheckError(HarborError):
@@ -85,6 +87,8 @@ class StepOutcome:
     """Why the rewards may be the agent's own doing (`Environment.doubts`)."""
     verifier_output: str = ""
     """What the tests printed; the middle of it is left out if it is long."""
+    verifier_files: Tree = field(default_factory=Tree)
+    """What it left in /logs/verifier, reward files too; those alone if all is more than `_MOST_KEPT`."""
     artifacts: Tree = field(default_factory=Tree)
     agent_s: float = 0.0
     verifier_s: float = 0.0
@@ -262,6 +266,8 @@ class _Attempt:
         """By the verifier of the step."""
         self._doubts: tuple[str, ...] = ()
         """About that verifier's rewards."""
+        self._left = Tree()
+        """By it in /logs/verifier."""
 
     async def run(self) -> None:
         task = self._task
@@ -283,7 +289,7 @@ class _Attempt:
         """Agent, then verifier. What goes wrong is in the outcome."""
         rewards: Rewards | None = None
         error: Exception | None = None
-        self._said, self._doubts, artifacts = "", (), Tree()
+        self._said, self._doubts, self._left, artifacts = "", (), Tree(), Tree()
         started = time.monotonic()
         ended = started
         try:
@@ -307,6 +313,7 @@ class _Attempt:
             error=error,
             doubts=self._doubts,
             verifier_output=self._said,
+            verifier_files=self._left,
             artifacts=artifacts,
             agent_s=ended - started,
             verifier_s=time.monotonic() - ended,
@@ -411,18 +418,27 @@ class _Attempt:
             raise VerifierTimeoutError(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"
             )
-        rewards = await _rewards(environment)
+        self._left = await _left(environment)
+        rewards = _rewards(self._left)
         check_range(rewards, self._task.reward_range)
         return rewards
 
 
-async def _rewards(environment: Environment) -> Rewards:
+async def _left(environment: Environment) -> Tree:
+    """The verifier's files; of very many or large ones those with a reward alone."""
+    try:
+        return await environment.read_tree(VERIFIER_LOGS, _MOST_KEPT)
+    except OSError:
+        return await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
+
+
+def _rewards(left: Tree) -> Rewards:
     """What the verifier's files are worth.
 
     Raises:
         VerifierError: nothing, by the name that Harbor gives the reason.
     """
-    files = await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
+    files = left.only((JSON_FILE, TEXT_FILE))
     with TemporaryDirectory(prefix="rewards-") as folder:
         tree.unpack(folder, files.entries, files.body)
         return read_rewards(Path(folder))

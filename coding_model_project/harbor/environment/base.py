@@ -187,6 +187,8 @@ class Image:
     user: str | None
     notes: tuple[str, ...]
     """What of its definition was passed over."""
+    packages: bool = False
+    """Whether rooms of it have the modules installed for this project (`image.PACKAGES_LABEL`)."""
 
 
 @runtime_checkable

@@ -177,6 +177,7 @@ class EmbeddedEnvironments:
             user=image.user,
             files=image.files,
             resources=resources,
+            packages=image.packages,
         )
         return await self._rooms.create(settings), image
 
@@ -203,11 +204,16 @@ class EmbeddedEnvironments:
                 assert isinstance(step, Lay)
                 files += step.files.below(step.path.strip("/."))
         return Image(
-            files=files, workdir=plan.workdir, env=plan.env, user=plan.user, notes=plan.notes
+            files=files,
+            workdir=plan.workdir,
+            env=plan.env,
+            user=plan.user,
+            notes=plan.notes,
+            packages=plan.packages,
         )
 
     async def _built(self, plan: Plan, resources: Resources) -> Tree:
-        room = await self._rooms.create(Settings(resources=resources))
+        room = await self._rooms.create(Settings(resources=resources, packages=plan.packages))
         try:
             for step in plan.steps:
                 if isinstance(step, Lay):

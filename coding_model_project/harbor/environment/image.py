@@ -49,6 +49,11 @@ _IGNORED = {
 }
 
 
+PACKAGES_LABEL = "coding_model_project.rooms.packages"
+"""`LABEL` of an image whose rooms have the modules installed for this project, if it is `installed`.
+Container engines keep a label and do nothing; there the image installs what it needs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lay:
     """Files to be laid over a folder."""
@@ -78,6 +83,8 @@ class Plan:
     steps: tuple[Lay | Execute, ...] = ()
     notes: tuple[str, ...] = ()
     """What was passed over, and why that does little harm."""
+    packages: bool = False
+    """Whether the image has the modules installed for this project."""
 
 
 def plan(folder: Path, docker_image: str | None = None, *, own_root: bool = False) -> Plan:
@@ -159,6 +166,10 @@ class _Follower:
                 self._add(self._copied(one))
             case "RUN":
                 self._add(self._command(one))
+            case "LABEL" if assignments(one, self._variables).get(PACKAGES_LABEL) == "installed":
+                note = f"{one.where}: this project's installed modules are mounted, read-only"
+                notes = (*self._plan.notes, note)
+                self._plan = replace(self._plan, packages=True, notes=notes)
             case name if name in _IGNORED:
                 self._note(one, _IGNORED[name] or "it changes nothing here")
             case _:

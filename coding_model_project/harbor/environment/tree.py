@@ -69,6 +69,10 @@ class Tree:
 
         return self._kept(left) if patterns else self
 
+    def only(self, names: Container[str]) -> Tree:
+        """With these entries alone."""
+        return self._kept(lambda entry: entry[0] in names)
+
     def executable(self, path: str) -> Tree:
         """With one file that may be executed by all."""
         return Tree(

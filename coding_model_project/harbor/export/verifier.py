@@ -162,7 +162,7 @@ class _Runner:
     @contextmanager
     def _folder(self) -> Iterator[str]:
         """A folder with the program; whatever was started in it is ended before it goes."""
-        folder = _somewhere(_new_folder)
+        folder = somewhere(new_folder)
         with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
             program.write(self._source)
         try:
@@ -171,13 +171,13 @@ class _Runner:
             try:
                 self._forker.end_tests()
             finally:
-                _remove(folder)
+                remove(folder)
 
     def _script(self, folder: str, test: Mapping[str, Any], wall_s: float) -> str | None:
-        with _files(test["stdin"].encode(), b"") as (given, output):
+        with in_files(test["stdin"].encode(), b"") as (given, output):
             process = Process("script", (0, 1))
             code = self._forker.run(self._request(folder, wall_s, process), (given, output))
-            answer = _content(output, self._max_bytes)
+            answer = content_of(output, self._max_bytes)
         if code != 0 or answer is None:
             return _ended(code, answer)
         printed = answer.decode("utf-8", "replace")
@@ -186,10 +186,10 @@ class _Runner:
 
     def _call(self, folder: str, test: Mapping[str, Any], wall_s: float) -> str | None:
         asked = json.dumps({"call": test["call"], "args": {"t": test["args"]}}).encode()
-        with _files(asked, b"") as (given, output):
+        with in_files(asked, b"") as (given, output):
             process = Process("call", (0, 3))
             code = self._forker.run(self._request(folder, wall_s, process), (given, output))
-            answer = _content(output, self._max_bytes)
+            answer = content_of(output, self._max_bytes)
         if code != 0 or answer is None:
             return _ended(code, answer)
         value = decode(answer, self._max_bytes)
@@ -209,7 +209,7 @@ class _Runner:
             "entry_point": tests[0].get("entry_point"),
             "max_bytes": self._max_bytes,
         }
-        with _files(json.dumps(asked).encode(), b"") as (given, answer):
+        with in_files(json.dumps(asked).encode(), b"") as (given, answer):
             to_program, to_tests = os.pipe(), os.pipe()
             callee, tests_own = Process("callee", (3, 4)), Process("tests", (0, 3, 4, 5))
             descriptors = (given, answer, to_tests[0], to_program[1], to_program[0], to_tests[1])
@@ -220,7 +220,7 @@ class _Runner:
                     passed_on=descriptors[2:],
                 )
             finally:
-                for line in (_content(answer, self._max_bytes) or b"").splitlines():
+                for line in (content_of(answer, self._max_bytes) or b"").splitlines():
                     said = json.loads(line)
                     why = f"{said.get('failed', 'raised')} {said.get('line', '')}".strip()
                     found.append(None if said.get("passed") is True else why)
@@ -243,7 +243,7 @@ def _ended(code: int, answer: bytes | None) -> str:
     return f"ended by signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def _somewhere(make: Callable[[str], _Made]) -> _Made:
+def somewhere(make: Callable[[str], _Made]) -> _Made:
     """Make something under a new name in the first folder where that is possible.
 
     Raises:
@@ -258,13 +258,13 @@ def _somewhere(make: Callable[[str], _Made]) -> _Made:
     raise error
 
 
-def _new_folder(path: str) -> str:
+def new_folder(path: str) -> str:
     os.mkdir(path)
     os.chmod(path, 0o777)
     return path
 
 
-def _remove(folder: str) -> None:
+def remove(folder: str) -> None:
     """Remove what a program has left, as far as that is possible, in time linear in it.
 
     Without `shutil`: what is imported after a program has run may be that program's.
@@ -292,12 +292,12 @@ def _new_file(path: str) -> int:
 
 
 @contextmanager
-def _files(*contents: bytes) -> Iterator[list[int]]:
+def in_files(*contents: bytes) -> Iterator[list[int]]:
     """Open files that have no name, each at its start. Not pipes, which a child's child holds open."""
     descriptors = []
     try:
         for content in contents:
-            descriptors.append(_somewhere(_new_file))
+            descriptors.append(somewhere(_new_file))
             with open(descriptors[-1], "wb", closefd=False) as file:
                 file.write(content)
             os.lseek(descriptors[-1], 0, os.SEEK_SET)
@@ -307,7 +307,7 @@ def _files(*contents: bytes) -> Iterator[list[int]]:
             os.close(descriptor)
 
 
-def _content(descriptor: int, max_bytes: int) -> bytes | None:
+def content_of(descriptor: int, max_bytes: int) -> bytes | None:
     """What was written into a file; None if that is too much."""
     size = os.fstat(descriptor).st_size
     return os.pread(descriptor, size, 0) if size <= max_bytes else None

@@ -100,7 +100,7 @@ class Literals:
         if len(plain) == 1:
             exact.add(plain[0].strip())
         elif sum(map(len, plain)) >= _LEAST:
-            patterns.append(re.compile(_FILLED.join(map(re.escape, plain)).strip(), re.DOTALL))
+            patterns.append(_filled(plain, re.DOTALL))
 
     def _python(self, tree: ast.AST) -> None:
         for node in ast.walk(tree):
@@ -116,7 +116,17 @@ class Literals:
         if whole is not None:
             self._exact.add(whole.strip())
         if len(pieces) > 1:
-            self._patterns.append(re.compile(_FILLED.join(map(re.escape, pieces)).strip()))
+            self._patterns.append(_filled(pieces))
+
+
+def _filled(pieces: list[str], flags: int = 0) -> re.Pattern[str]:
+    """The text of these pieces, stripped, with words between them.
+
+    Stripped before it is escaped: the backslash of an escaped blank would stay behind.
+    """
+    pieces = [pieces[0].lstrip(), *pieces[1:]]
+    pieces[-1] = pieces[-1].rstrip()
+    return re.compile(_FILLED.join(map(re.escape, pieces)), flags)
 
 
 def _parts(node: ast.JoinedStr) -> Iterator[str]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coding_model_project.harbor.rooms.root import BASE
+from coding_model_project.harbor.rooms.root import BASE, PACKAGES
 from coding_model_project.isolation import linux
 
 _GUARD = Path(__file__).parent / "_harbor_guard"
-_LAYER = "/guard"
+_LAYER, _START = "/guard", "/guard_start"
 _FOLDERS = (
     "usr/lib/python3/dist-packages",
     "usr/lib/python3.*/site-packages",
     "usr/local/lib/python3.*/dist-packages",
     "usr/local/lib/python3.*/site-packages",
     "python/lib/python3.*/site-packages",
+    PACKAGES,
 )
 """Where interpreters look for files that end in .pth."""
 
@@ -37,7 +38,12 @@ def lay(files: dict[str, str]) -> None:
         path = Path(_LAYER, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    # Of a folder in PYTHONPATH no .pth is read; this module is imported by every interpreter.
+    start = Path(_START, "sitecustomize.py")
+    start.parent.mkdir(parents=True, exist_ok=True)
+    start.write_text(f"import {_GUARD.name}\n")
     for pattern in _FOLDERS:
         for folder in Path(BASE).glob(pattern):
-            data = f"lowerdir={_LAYER}:{folder}"
+            layers = f"{_START}:{_LAYER}" if pattern == PACKAGES else _LAYER
+            data = f"lowerdir={layers}:{folder}"
             linux.mount("guard", str(folder), "overlay", linux.MS_RDONLY, data).make()

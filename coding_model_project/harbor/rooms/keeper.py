@@ -84,6 +84,7 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
     base = root.build(_mount_point(rootfs), rootfs)
     guarding.lay(guard)
+    root.hide_own_package()
     linux.make_read_only("/")
     linux.sethostname("room")
     own_proc = _can_mount_proc()

@@ -22,6 +22,7 @@ from coding_model_project.harbor.environment.base import (
 )
 from coding_model_project.harbor.environment.output import shown
 from coding_model_project.harbor.environment.tree import Tree, of_bytes
+from coding_model_project.harbor.rooms.root import interpreter_folder, packages_folder
 from coding_model_project.isolation.child import Helper
 
 _START_S = 60.0
@@ -37,6 +38,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/python/bin
 _ENV = {"PATH": PATH, "LANG": "C.UTF-8", "HOSTNAME": "room", "PYTHONNOUSERSITE": "1"}
 """Of every command. The last: modules below a home directory would be loaded into every Python."""
 
+_WITH_PACKAGES = {"PATH": f"{interpreter_folder()}/bin:{PATH}", "PYTHONPATH": packages_folder()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -48,6 +51,8 @@ class Settings:
     files: Tree = field(default_factory=Tree)
     """Laid over the root."""
     resources: Resources = field(default_factory=Resources)
+    packages: bool = False
+    """With the modules installed for this project, read-only, and its interpreter first in PATH."""
 
 
 class Rooms:
@@ -109,7 +114,8 @@ class Rooms:
     async def _ask(self, keeper: Helper, settings: Settings) -> socket.socket:
         """A channel to a new steward, from a new keeper if the one there was is gone."""
         ours, theirs = socket.socketpair()
-        head = json.dumps(asdict(settings.resources)).encode()
+        room = {**asdict(settings.resources), "packages": settings.packages}
+        head = json.dumps(room).encode()
         try:
             try:
                 socket.send_fds(keeper.channel, [head], [theirs.fileno()])
@@ -169,7 +175,12 @@ class Room:
         what = {
             "text": command,
             "cwd": cwd or own.workdir,
-            "env": {**_ENV, **(own.env or {}), **(env or {})},
+            "env": {
+                **_ENV,
+                **(_WITH_PACKAGES if own.packages else {}),
+                **(own.env or {}),
+                **(env or {}),
+            },
             "timeout_s": timeout_s,
             "user": own.user if user is None else user,
             "max_output": max_output,

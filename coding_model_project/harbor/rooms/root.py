@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ PLACE = "/room"
 
 PYTHON = "python"
 """Top-level directory of the interpreter that runs this project, where it is not below /usr."""
+
+PACKAGES = "packages"
+"""Of the base: the modules installed for this project, for the rooms that ask for them."""
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _OWN = ("dev", "etc", "proc", "run", "sys", "tmp")
@@ -116,6 +120,8 @@ class Base:
     """Names below /etc that a room binds."""
     extra: tuple[str, ...]
     """Further top-level directories of a root file system, which a room may write over."""
+    packages_at: str | None = None
+    """Folder of a room's interpreter in whose place it may have this project's installed modules."""
 
 
 def build(mount_point: Path, rootfs: Path | None) -> Base:
@@ -146,6 +152,7 @@ def build(mount_point: Path, rootfs: Path | None) -> Base:
         if path.is_dir() and not path.is_symlink() and path.name not in (*_SYSTEM, *_OWN):
             _bind(path, base / "extra" / path.name)
             extra.append(path.name)
+    packages_at = _bind_packages(base) if rootfs is None else None
     # A new /proc may be mounted only where a whole one is in sight; each phase mounts its own over it.
     _bind(Path(confine.PROC), base / "proc")
     fixed = _fill_etc(source / "etc", base / "etc")
@@ -155,7 +162,47 @@ def build(mount_point: Path, rootfs: Path | None) -> Base:
     os.chdir("/")
     linux.unmount("/old")
     Path("/old").rmdir()
-    return Base(tuple(system), tuple(fixed), tuple(extra))
+    return Base(tuple(system), tuple(fixed), tuple(extra), packages_at)
+
+
+def interpreter_folder() -> str:
+    """The folder of a room in which the interpreter that runs this project lies, without `bin`."""
+    prefix = Path(sys.base_prefix)
+    return str(prefix) if prefix.is_relative_to("/usr") else f"/{PYTHON}"
+
+
+def packages_folder() -> str:
+    """The folder of a room in whose place it may have the modules installed for this project.
+
+    It takes a folder that is there and read-only; which of them an interpreter searches by itself is the
+    distribution's choice, so it is in `PYTHONPATH` too.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return f"{interpreter_folder()}/lib/{version}/site-packages"
+
+
+def _bind_packages(base: Path) -> str | None:
+    """Bind the installed modules.
+
+    Returns:
+        Where a room may have them; None if its interpreter has no folder for modules.
+    """
+    at = packages_folder().lstrip("/")
+    installed = Path(sysconfig.get_path("purelib"))
+    if not (base / at).is_dir() or not installed.is_dir():
+        return None
+    _bind(installed, base / PACKAGES)
+    return at
+
+
+def hide_own_package() -> None:
+    """Cover this package among the base's modules: the generator of test problems is part of it.
+
+    To be called once every layer over the modules is mounted.
+    """
+    for path in Path(BASE, PACKAGES).glob("coding_model_project*"):
+        if path.is_dir():
+            linux.mount("hidden", str(path), "tmpfs", _QUIET, "size=4k,mode=555").make()
 
 
 def _inside(root: Path, name: str) -> Path:
@@ -212,12 +259,17 @@ def _make_devices(target: Path) -> None:
 # ── a room ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def furnish(base: Base, storage_mb: int, *, own_proc: bool) -> None:
+def furnish(base: Base, storage_mb: int, *, own_proc: bool, packages: bool = False) -> None:
     """Make a room's root in a new mount namespace, and enter it.
 
+    Args:
+        packages: with this project's installed modules, read-only.
+
     Raises:
-        OSError: this machine does not allow it.
+        OSError: this machine does not allow it, or has no place for the modules.
     """
+    if packages and base.packages_at is None:
+        raise OSError("the room's interpreter is not the one that runs this project")
     size = f"size={storage_mb}m,nr_inodes=400k,mode=755"
     linux.mount("room", PLACE, "tmpfs", _QUIET, size).make()
     os.chdir(PLACE)
@@ -228,6 +280,12 @@ def furnish(base: Base, storage_mb: int, *, own_proc: bool) -> None:
     for name, mode in FOLDERS.items():
         os.mkdir(name)
         os.chmod(name, mode)
+    if packages and base.packages_at is not None:
+        linux.mount(f"{BASE}/{PACKAGES}", base.packages_at, "", bind).make()
+        if PYTHON in base.system:  # its shared library is looked for where it was installed
+            own = sys.base_prefix.lstrip("/")
+            os.makedirs(own)
+            linux.mount(f"{BASE}/{PYTHON}", own, "", bind).make()
     for name in base.extra:
         _lay_over(name)
     os.mkdir("dev")

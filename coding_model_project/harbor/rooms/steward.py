@@ -60,7 +60,12 @@ def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -
         linux.hide_memory()
         linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWUTS)
         _raise_loopback()
-        root.furnish(base, head["storage_mb"], own_proc=shell.own_proc)
+        root.furnish(
+            base,
+            head["storage_mb"],
+            own_proc=shell.own_proc,
+            packages=head.get("packages", False),
+        )
         return _Room(channel, shell, head).serve()
 
     _to_the_end(channel, body)

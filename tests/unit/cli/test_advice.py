@@ -25,7 +25,10 @@ FILES = sorted(
 FOREIGN = {
     "any program": {"--help", "--version", "--debug"},
     "a recipe": {"--cfg", "--config", "--multirun"},
-    "pip": {"--no-deps", "--target"},
+    "pip": {"--no-deps", "--target", "--no-cache-dir", "--extra-index-url"},
+    "apt-get": {"--no-install-recommends"},
+    "compileall": {"--invalidation-mode"},
+    "a post-training task's evaluate.py": {"--model-path"},
     "vllm serve": {"--max-model-len"},
     "docker and podman": {"--shm-size"},
     "git": {"--format"},

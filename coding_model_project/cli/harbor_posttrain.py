@@ -1,0 +1,132 @@
+"""`harbor posttrain`: tasks in which an agent post-trains a base model for a benchmark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coding_model_project.cli.common import DataDir, Limit
+from coding_model_project.errors import ConfigError, DownloadError
+
+
+def posttrain(
+    out: Annotated[Path, typer.Option(help="Write the tasks to this new folder.")],
+    benchmark: Annotated[
+        str | None,
+        typer.Option(help="Measure on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Train this model: tiny, qwen3-1.7b, qwen3-4b, smollm3-3b or gemma3-4b."),
+    ] = None,
+    num_hours: Annotated[float, typer.Option(help="Let the agent work for N hours.")] = 10.0,
+    every: Annotated[
+        bool, typer.Option("--all", help="Write a task for each benchmark and model.")
+    ] = False,
+    base: Annotated[
+        Path | None,
+        typer.Option(
+            help="Put this folder's model into the task as the base model; "
+            "data/tinycode/base for tiny, by default."
+        ),
+    ] = None,
+    sibling: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=DIR",
+            help="Refuse submissions with this other model's weights; repeatable.",
+        ),
+    ] = None,
+    data_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PATH", help="Read a data set by name from this file; repeatable."
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    limit: Limit = None,
+    oracle_steps: Annotated[
+        int | None, typer.Option(help="Let the tiny task's own solution train for N steps.", min=1)
+    ] = None,
+) -> int:
+    """Write tasks in which an agent gets a base model, a benchmark and hours, and submits weights.
+
+    The verifier judges what the agent left (test problems in it, weights that are not the base model's
+    trained further), evaluates the submission and the base model by `eval run`'s rules, and writes
+    reward.txt. A rejected submission earns the base model's score; without a judge's verdict there is
+    no reward. `harbor grade OUT/posttrain-tinycode-tiny` runs the tiny task here, in minutes.
+
+    The last line is JSON. With --all, benchmarks whose data are not at hand are left out and named.
+    """
+    from coding_model_project.harbor.export.exporting import check_new
+    from coding_model_project.harbor.posttrain.base_models import (
+        BASE_MODELS,
+        base_model,
+        folder_of,
+    )
+    from coding_model_project.harbor.posttrain.benchmarks import (
+        BENCHMARKS,
+        load_problems,
+    )
+    from coding_model_project.harbor.posttrain.benchmarks import benchmark as by_key
+    from coding_model_project.harbor.posttrain.generating import (
+        ORACLE_STEPS,
+        Wanted,
+        check_hours,
+        write,
+    )
+
+    if every == (benchmark is not None or model is not None) or (
+        not every and (benchmark is None or model is None)
+    ):
+        raise ConfigError("give --benchmark and --model, or --all")
+    check_hours(num_hours)
+    benchmarks = list(BENCHMARKS.values()) if every else [by_key(str(benchmark))]
+    models = list(BASE_MODELS.values()) if every else [base_model(str(model))]
+    check_new(out)
+    folders = {
+        one.key: folder_of(one, base if not every or one.hub is None else None) for one in models
+    }
+    siblings = {name: Path(path) for name, path in _pairs("--sibling", sibling).items()}
+    paths = _pairs("--data-file", data_file)
+    written: list[str] = []
+    left_out: dict[str, str] = {}
+    for asked in benchmarks:
+        try:
+            problems = load_problems(asked, data_dir=data_dir, paths=paths, limit=limit)
+        except DownloadError as error:
+            if not every:
+                raise
+            left_out[asked.key] = str(error)
+            continue
+        for one in models:
+            wanted = Wanted(
+                benchmark=asked,
+                model=one,
+                hours=num_hours,
+                base=folders[one.key],
+                siblings=siblings if one.hub is None or not every else {},
+                oracle_steps=oracle_steps or ORACLE_STEPS,
+            )
+            written.append(str(write(wanted, problems, out).path))
+    for key, reason in left_out.items():
+        print(f"left out: {key}: {reason}")
+    print(f"{len(written)} tasks are in {out}")
+    print(json.dumps({"out": str(out), "tasks": len(written), "left_out": sorted(left_out)}))
+    return 0 if written else 1
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """Raises:
+    ConfigError: one is not NAME=VALUE.
+    """
+    pairs: dict[str, str] = {}
+    for word in given or []:
+        name, equals, value = word.partition("=")
+        if not equals or not name or not value:
+            raise ConfigError(f"{option}={word}: not NAME=PATH")
+        pairs[name] = value
+    return pairs

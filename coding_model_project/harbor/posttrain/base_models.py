@@ -1,0 +1,99 @@
+"""The models that post-training tasks begin with: the original's, and a tiny one that needs no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.errors import ConfigError
+
+TINY = "tiny"
+DEFAULT_TINY = Path("data/tinycode/base")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseModel:
+    """A base model and what a task needs to train and evaluate it."""
+
+    key: str
+    hub: str | None
+    """Its name on the hub; None for the tiny one, whose folder is part of the task."""
+    template: str
+    """The file of its chat template, below templates/."""
+    engine: str
+    """What generates in an evaluation: `vllm` or `transformers`."""
+    gpus: int
+    cpus: int
+    memory_mb: int
+    storage_mb: int
+    longest_answer: int = 1 << 20
+    """Most tokens of an answer, where the benchmark would allow more."""
+
+    @property
+    def name(self) -> str:
+        """Return what the agent is told to train."""
+        return self.hub or "the tiny model"
+
+
+def _on_gpu(key: str, hub: str, template: str) -> BaseModel:
+    return BaseModel(
+        key=key,
+        hub=hub,
+        template=template,
+        engine="vllm",
+        gpus=1,
+        cpus=8,
+        memory_mb=65_536,
+        storage_mb=102_400,
+    )
+
+
+BASE_MODELS = {
+    model.key: model
+    for model in (
+        _on_gpu("qwen3-1.7b", "Qwen/Qwen3-1.7B-Base", "qwen3.jinja"),
+        _on_gpu("qwen3-4b", "Qwen/Qwen3-4B-Base", "qwen3.jinja"),
+        _on_gpu("smollm3-3b", "HuggingFaceTB/SmolLM3-3B-Base", "smollm3.jinja"),
+        _on_gpu("gemma3-4b", "google/gemma-3-4b-pt", "gemma3.jinja"),
+        BaseModel(
+            key=TINY,
+            hub=None,
+            template="tiny.jinja",
+            engine="transformers",
+            gpus=0,
+            cpus=2,
+            memory_mb=4_096,
+            storage_mb=2_048,
+            longest_answer=96,
+        ),
+    )
+}
+
+
+def base_model(key: str) -> BaseModel:
+    """Return a model by its key.
+
+    Raises:
+        ConfigError: there is no such model; names those there are.
+    """
+    found = BASE_MODELS.get(key.lower())
+    if found is None:
+        raise ConfigError(f"--model={key}: no such model; choose one of {', '.join(BASE_MODELS)}")
+    return found
+
+
+def folder_of(model: BaseModel, given: Path | None) -> Path | None:
+    """Return the folder of a base model that is to be part of the task; None for one of the hub.
+
+    Raises:
+        ConfigError: it is missing, or is no model's folder.
+    """
+    if model.hub is not None and given is None:
+        return None
+    folder = given or DEFAULT_TINY
+    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
+        raise ConfigError(
+            f"--base={folder}: no base model is there (config.json and safetensors files); make the tiny "
+            "one with `data prepare tinycode --base-model`"
+        )
+    return folder

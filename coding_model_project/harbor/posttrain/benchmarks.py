@@ -1,0 +1,139 @@
+"""Benchmarks of post-training tasks, by our evaluation, and what an agent may learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.data.governance import role
+from coding_model_project.data.loaders import load
+from coding_model_project.errors import ConfigError, DownloadError
+from coding_model_project.types import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A benchmark."""
+
+    key: str
+    title: str
+    test: str
+    """The data set that is measured on, by name."""
+    context: tuple[str, ...] = ()
+    """Data sets that the agent is given, as far as they are at hand."""
+    max_tokens: int
+    judged: str
+    """How an answer is judged, for the instruction."""
+
+
+BENCHMARKS = {
+    one.key: one
+    for one in (
+        Benchmark(
+            key="tinycode",
+            title="tinycode (small Python tasks)",
+            test="tinycode_test",
+            context=("tinycode_train", "tinycode_validation"),
+            max_tokens=1024,
+            judged="the program of the answer must pass all hidden tests",
+        ),
+        Benchmark(
+            key="humaneval",
+            title="HumanEval",
+            test="humaneval",
+            context=("mbpp_train", "mbpp_validation"),
+            max_tokens=4000,
+            judged="the program of the answer must pass all hidden tests",
+        ),
+        Benchmark(
+            key="mbpp",
+            title="MBPP (its test split)",
+            test="mbpp_test",
+            context=("mbpp_train", "mbpp_validation"),
+            max_tokens=4000,
+            judged="the program of the answer must pass all assertions",
+        ),
+        Benchmark(
+            key="gsm8k",
+            title="GSM8K (its test split)",
+            test="gsm8k_test",
+            context=("gsm8k_train",),
+            max_tokens=4000,
+            judged="the final answer must be right",
+        ),
+        Benchmark(
+            key="ifeval",
+            title="IFEval",
+            test="ifeval",
+            max_tokens=4000,
+            judged="the answer must follow all instructions of its prompt",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problems:
+    """A benchmark's problems."""
+
+    test: tuple[Problem, ...]
+    train: tuple[Problem, ...]
+    validation: tuple[Problem, ...]
+    missing: tuple[str, ...]
+    """Data sets for the agent that are not at hand."""
+
+
+def benchmark(key: str) -> Benchmark:
+    """Return a benchmark by its key.
+
+    Raises:
+        ConfigError: there is no such benchmark; names those there are.
+    """
+    found = BENCHMARKS.get(key.lower())
+    if found is None:
+        raise ConfigError(
+            f"--benchmark={key}: no such benchmark; choose one of {', '.join(BENCHMARKS)}"
+        )
+    return found
+
+
+def load_problems(
+    asked: Benchmark,
+    *,
+    data_dir: Path | None,
+    paths: Mapping[str, str],
+    limit: int | None,
+) -> Problems:
+    """Read a benchmark's problems, and those that the agent is given.
+
+    Args:
+        paths: files of data sets, by the data set's name.
+        limit: measure on the first problems only.
+
+    Raises:
+        ConfigError, DataError, DownloadError: the test problems are not at hand, or a file is damaged.
+    """
+    test = load(asked.test, path=paths.get(asked.test), data_dir=data_dir).problems[:limit]
+    if not test:
+        raise ConfigError(f"--benchmark={asked.key}: {asked.test} has no usable problem")
+    train: list[Problem] = []
+    validation: list[Problem] = []
+    missing: list[str] = []
+    for name in asked.context:
+        try:
+            found = load(name, path=paths.get(name), data_dir=data_dir).problems
+        except (ConfigError, DownloadError):
+            if name in paths:
+                raise
+            missing.append(name)
+            continue
+        for problem in found:
+            part = role(problem.id.split("/")[0], problem.split)
+            if part.may_train:
+                train.append(problem)
+            elif str(part) == "validation":
+                validation.append(problem)
+    return Problems(
+        test=test, train=tuple(train), validation=tuple(validation), missing=tuple(missing)
+    )

@@ -1,0 +1,263 @@
+"""Writes a post-training task: a benchmark, a base model and hours as a folder in Harbor's format.
+
+instruction.md        what the agent is told
+task.toml             GPU, memory, storage, time-outs; the clock and what is collected
+environment/          Dockerfile, evaluate.py, timer.sh, templates/, task_context/, package.tar.gz
+tests/                Dockerfile of the verifier's own environment, test.sh, the test problems, …
+solution/             of the tiny model alone: a PyTorch script
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data.problems import problem_line
+from coding_model_project.errors import ConfigError
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.harbor.format.task import RANGE_KEY, Task
+from coding_model_project.harbor.format.task_config import (
+    AgentConfig,
+    Artifact,
+    Collect,
+    EnvironmentConfig,
+    Healthcheck,
+    Package,
+    TaskConfig,
+    VerifierConfig,
+    VerifierMode,
+)
+from coding_model_project.harbor.format.writing import write_task
+from coding_model_project.harbor.posttrain import task_texts
+from coding_model_project.harbor.posttrain.base_models import TINY, BaseModel
+from coding_model_project.harbor.posttrain.benchmarks import Benchmark, Problems
+from coding_model_project.harbor.posttrain.carried import package_archive
+from coding_model_project.harbor.posttrain.verifier.language_judge import KEY, MODEL, URL
+from coding_model_project.harbor.posttrain.verifier.lineage import hashes_of
+from coding_model_project.harbor.posttrain.verifier.submission import Unfit, open_model
+from coding_model_project.types import Problem
+
+MAX_HOURS = 1_000.0
+ORACLE_STEPS = 240
+_VERIFIER_S, _BUILD_S = 18_000.0, 3_600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A task that is to be written."""
+
+    benchmark: Benchmark
+    model: BaseModel
+    hours: float
+    base: Path | None
+    """A base model that is to be part of the task; None downloads it while the image is built."""
+    siblings: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of other models, by name, whose weights no submission may have."""
+    oracle_steps: int = ORACLE_STEPS
+
+    @property
+    def max_tokens(self) -> int:
+        """Return the most tokens of an answer."""
+        return min(self.benchmark.max_tokens, self.model.longest_answer)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the task's folder."""
+        return f"posttrain-{self.benchmark.key}-{self.model.key}"
+
+
+def check_hours(hours: float) -> None:
+    """Raises:
+    ConfigError: an agent cannot work for so long.
+    """
+    if not (math.isfinite(hours) and 0 < hours <= MAX_HOURS):
+        raise ConfigError(f"--num-hours={hours:g}: must be above 0 and at most {MAX_HOURS:g}")
+
+
+def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
+    """Write a task below a folder. The same input gives the same bytes.
+
+    Returns:
+        The task as it is read back.
+
+    Raises:
+        ConfigError: the task's folder exists, or a model's folder holds what is not data.
+    """
+    embeds_base = wanted.base is not None
+    context = _context(problems)
+    settings = _settings(wanted)
+    content: dict[str, str | bytes] = {
+        "instruction.md": task_texts.instruction(
+            wanted.benchmark, wanted.model, wanted.hours, _listed(wanted, problems)
+        ),
+        "environment/Dockerfile": task_texts.dockerfile(
+            wanted.model,
+            task_texts.AGENT_COPIES,
+            package_at="/opt/package",
+            embeds_base=embeds_base,
+        ),
+        "environment/evaluate.py": task_texts.EVALUATE,
+        "environment/timer.sh": task_texts.timer(wanted.hours),
+        "environment/package.tar.gz": package_archive(),
+        **{f"environment/templates/{k}": v for k, v in task_texts.TEMPLATES.items()},
+        **{f"environment/task_context/{k}": v for k, v in context.items()},
+        "environment/task_context/settings.json": _json(settings),
+        "environment/task_context/README.md": _readme(wanted, problems),
+        "tests/Dockerfile": task_texts.dockerfile(
+            wanted.model,
+            task_texts.VERIFIER_COPIES,
+            package_at="/tests/package",
+            embeds_base=embeds_base,
+        ),
+        "tests/test.sh": task_texts.TEST,
+        "tests/package.tar.gz": package_archive(),
+        "tests/settings.json": _json(settings),
+        "tests/problems.jsonl": _lines(problems.test),
+        "tests/allowed.jsonl": _lines((*problems.train, *problems.validation)),
+        "tests/siblings.json": _json(_siblings(wanted)),
+        **{f"tests/templates/{k}": v for k, v in task_texts.TEMPLATES.items()},
+    }
+    if wanted.base is not None:
+        for path in sorted(_base(wanted.base).iterdir()):
+            if path.is_file():
+                content[f"environment/base/{path.name}"] = path.read_bytes()
+                content[f"tests/base/{path.name}"] = path.read_bytes()
+    if wanted.model.key == TINY and wanted.benchmark.key == "tinycode":
+        source = files("coding_model_project.harbor.posttrain").joinpath("oracle.py")
+        content["solution/solve.sh"] = task_texts.solve(wanted.oracle_steps)
+        content["solution/train.py"] = source.read_text("utf-8")
+    return write_task(out / wanted.name, _config(wanted), content)
+
+
+def _config(wanted: Wanted) -> TaskConfig:
+    model = wanted.model
+    gpu: dict[str, Any] = {"gpus": model.gpus, "gpu_types": ("H100",)} if model.gpus else {}
+    environment = EnvironmentConfig(
+        build_timeout_sec=_BUILD_S,
+        cpus=model.cpus,
+        memory_mb=model.memory_mb,
+        storage_mb=model.storage_mb,
+        **gpu,
+    )
+    return TaskConfig(
+        task=Package(
+            name=f"posttrain/{wanted.benchmark.key}-{model.key}",
+            description=f"Post-train {model.name} for {wanted.benchmark.title}",
+            keywords=("post-training", "fine-tuning"),
+        ),
+        metadata={
+            "category": "post-training",
+            "benchmark": wanted.benchmark.key,
+            "model": model.key,
+            "hours": wanted.hours,
+            "split": "test",
+            RANGE_KEY: [0.0, 1.0],
+        },
+        artifacts=(Artifact(source=task_texts.WORKSPACE),),
+        agent=AgentConfig(timeout_sec=wanted.hours * 3600),
+        environment=EnvironmentConfig(
+            build_timeout_sec=_BUILD_S,
+            cpus=model.cpus,
+            memory_mb=model.memory_mb,
+            storage_mb=model.storage_mb,
+            healthcheck=Healthcheck(
+                command=task_texts.START_TIMER, interval_sec=1.0, start_interval_sec=1.0
+            ),
+            **gpu,
+        ),
+        verifier=VerifierConfig(
+            timeout_sec=_VERIFIER_S,
+            environment_mode=VerifierMode.separate,
+            environment=environment,
+            env={URL: f"${{{URL}:-}}", MODEL: f"${{{MODEL}:-}}", KEY: f"${{{KEY}:-}}"},
+            collect=(Collect(command=task_texts.STOP_TIMER),),
+        ),
+    )
+
+
+def _settings(wanted: Wanted) -> dict[str, Any]:
+    style = PromptStyle.bare if wanted.model.key == TINY else PromptStyle.fenced
+    return {
+        "benchmark": wanted.benchmark.key,
+        "title": wanted.benchmark.title,
+        "model": wanted.model.key,
+        "model_name": wanted.model.name,
+        "hours": wanted.hours,
+        "workspace": task_texts.WORKSPACE,
+        "base": task_texts.BASE,
+        "artifacts": task_texts.ARTIFACTS,
+        "left": [task_texts.WORKSPACE],
+        "template": wanted.model.template,
+        "stop": task_texts.STOPS[wanted.model.template],
+        "asked": {
+            "prompt": str(style),
+            "max_tokens": wanted.max_tokens,
+            "engine": wanted.model.engine,
+        },
+    }
+
+
+def _context(problems: Problems) -> dict[str, bytes]:
+    found = {"train.jsonl": problems.train, "validation.jsonl": problems.validation}
+    return {name: _lines(some) for name, some in found.items() if some}
+
+
+def _listed(wanted: Wanted, problems: Problems) -> str:
+    parts = []
+    if problems.train:
+        parts.append(f"`train.jsonl`, {len(problems.train)} problems that you may train on")
+    if problems.validation:
+        parts.append(
+            f"`validation.jsonl`, {len(problems.validation)} problems to compare your models by"
+        )
+    return (
+        "; ".join(parts) + "." if parts else f"no problems; bring your own {wanted.benchmark.key}."
+    )
+
+
+def _readme(wanted: Wanted, problems: Problems) -> str:
+    lines = [
+        f"Problems for {wanted.benchmark.title}, one JSON object a line:",
+        "",
+        _listed(wanted, problems),
+    ]
+    if problems.missing:
+        lines += ["", f"Not at hand when the task was made: {', '.join(problems.missing)}."]
+    lines += [
+        "",
+        "`statement` is what a model is asked, `gold` holds reference solutions, `tests` the tests.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _siblings(wanted: Wanted) -> dict[str, dict[str, str]]:
+    """Raises:
+    ConfigError: a sibling's folder is no model's.
+    """
+    try:
+        return {name: hashes_of(open_model(path)) for name, path in wanted.siblings.items()}
+    except Unfit as error:
+        raise ConfigError(f"--sibling: {error}") from error
+
+
+def _base(folder: Path) -> Path:
+    """Raises:
+    ConfigError: the base model's folder holds what is not data.
+    """
+    try:
+        return open_model(folder).folder
+    except Unfit as error:
+        raise ConfigError(f"--base={folder}: {error}") from error
+
+
+def _lines(problems: tuple[Problem, ...]) -> bytes:
+    return b"".join(map(problem_line, problems))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,140 @@
+"""Programs in processes that a forker makes: for places where `embedded` has no tier, such as a room.
+
+A room lets nothing make namespaces or memory files, and confines by itself what its verifier hands over
+(`inner`): such a process can neither read /tests nor write /logs/verifier. In a container whose verifier
+is root, programs are `nobody`. There is no other isolation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any, Self
+
+from coding_model_project.codec import to_json
+from coding_model_project.errors import SandboxError
+from coding_model_project.harbor.posttrain.verifier import forked_runner
+from coding_model_project.sandbox.base import StopWhen
+from coding_model_project.sandbox.embedded.outcomes import Ended, execution, syntax_error
+from coding_model_project.types import Asserts, Call, Execution, Input, Limits, Program, Stdin
+
+_SPARE_S = 60.0
+"""How much longer than its limit an input may take before its runner is given up."""
+
+
+class ForkedSandbox:
+    """See `sandbox.base.Sandbox`. Python programs only; inputs share no state."""
+
+    identity = f"forked/cpython-{sys.version_info.major}.{sys.version_info.minor}"
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._slots = asyncio.Semaphore(workers or os.cpu_count() or 1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def run(
+        self,
+        program: Program,
+        inputs: Sequence[Input],
+        limits: Limits,
+        *,
+        stop_when: StopWhen | None = None,
+    ) -> list[Execution]:
+        """See `Sandbox.run`."""
+        if program.language != "python":
+            raise SandboxError(f"the forked sandbox runs no {program.language}")
+        async with self._slots:
+            return await asyncio.to_thread(_run, program, inputs, limits, stop_when)
+
+
+def _run(
+    program: Program, inputs: Sequence[Input], limits: Limits, stop_when: StopWhen | None
+) -> list[Execution]:
+    """Raises:
+    SandboxError: the runner did not start, or ended before any program ran.
+    """
+    source = program.source.encode("utf-8", "surrogatepass")
+    head = {
+        "source": b64encode(source).decode(),
+        "limits": {
+            "cpu_s": limits.cpu_s,
+            "wall_s": limits.wall_s,
+            "memory_mb": limits.memory_mb,
+            "output_kb": limits.output_kb,
+        },
+    }
+    found: list[Execution] = []
+    with subprocess.Popen(
+        [sys.executable, "-s", "-P", "-B", "-m", forked_runner.__name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            _send(process.stdin, head)
+            for index, given in enumerate(inputs):
+                late = threading.Timer(limits.wall_s + _SPARE_S, process.kill)
+                late.start()
+                try:
+                    _send(process.stdin, _asked(given))
+                    line = process.stdout.readline()
+                finally:
+                    late.cancel()
+                found.append(_execution(given, line, limits))
+                if stop_when is not None and stop_when(index, found[-1]):
+                    break
+        except OSError as error:
+            if not found:
+                raise SandboxError(f"the forked sandbox's runner did not start: {error}") from error
+            found += (_execution(given, b"", limits) for given in inputs[len(found) :])
+        finally:
+            process.kill()
+    return found
+
+
+def _send(stream: Any, value: Any) -> None:
+    stream.write(json.dumps(value).encode() + b"\n")
+    stream.flush()
+
+
+def _asked(given: Input) -> dict[str, Any]:
+    match given:
+        case Stdin(text=text):
+            return {"kind": "stdin", "text": text}
+        case Call(function=function, args=args):
+            return {"kind": "call", "function": function, "args": {"t": [to_json(a) for a in args]}}
+        case Asserts(continues=False):
+            kind = {"kind": "asserts", "source": given.source}
+            return {**kind, "entry_point": given.entry_point}
+        case _:
+            raise SandboxError("the forked sandbox runs scripts, calls and single asserts only")
+
+
+def _execution(given: Input, line: bytes, limits: Limits) -> Execution:
+    """What became of an input; a runner that ended was ended by the program, which is its failure."""
+    said = json.loads(line) if line else {"exit": -9, "stderr": "the program ended its judge"}
+    if "refused" in said:
+        return syntax_error(said["refused"])
+    ended = Ended(
+        confined=True,
+        exit=said["exit"],
+        killed=said.get("killed"),
+        wall_s=said.get("wall_s", 0.0),
+        full=said.get("full", False),
+        printed=b64decode(said.get("printed", "")),
+        answered=b64decode(said.get("answered", "")),
+        stderr=said.get("stderr", ""),
+    )
+    return execution(given, ended, limits)

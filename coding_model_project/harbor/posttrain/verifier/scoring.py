@@ -1,0 +1,92 @@
+"""A model's score on the task's problems, by our evaluation, with its interval."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from coding_model_project.evaluation.backends.generation import Backend
+from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.evaluation_config import EvaluationConfig
+from coding_model_project.evaluation.settings import simple_backend
+
+DATASET = "problems"
+_FORKED = "coding_model_project.harbor.posttrain.verifier.forked_sandbox:ForkedSandbox"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How a benchmark is put to a model."""
+
+    prompt: str
+    max_tokens: int
+    engine: str
+    """`transformers` or `vllm`."""
+    limit: int | None = None
+    """Only the first problems."""
+
+
+def asked_of(settings: Mapping[str, Any], limit: int | None = None) -> Asked:
+    """Read how the benchmark is put to a model from a task's settings."""
+    asked = settings["asked"]
+    return Asked(
+        prompt=asked["prompt"],
+        max_tokens=asked["max_tokens"],
+        engine=asked["engine"],
+        limit=limit,
+    )
+
+
+def score(
+    model: Path, problems: Path, out: Path, asked: Asked, *, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Evaluate a model greedily.
+
+    Returns:
+        The evaluation's metrics, by data set.
+
+    Raises:
+        CodingModelError: the evaluation failed. This is no score.
+    """
+    sandbox: dict[str, Any] = {}
+    if not _can_make_memory_files():
+        sandbox = {"name": _FORKED}
+    config = resolve_name("coding_model_project.configs.typed:new_config")(
+        {"run_dir": str(out), "seed": 1, "prompt": asked.prompt, "sandbox": sandbox},
+        {
+            "model": str(model),
+            "datasets": [f"{DATASET}={problems}"],
+            "protocol": "greedy",
+            "max_tokens": asked.max_tokens,
+            "limit": asked.limit,
+        },
+    )
+    coding = resolve_name("coding_model_project.configs.typed:coding_of")(config)
+    settings = resolve_name("coding_model_project.configs.typed:evaluation_settings")(coding)
+    backend = _backend(coding.evaluation, str(model), asked.engine)
+    return evaluate(
+        settings, backend, config=config, command=["harbor", "posttrain", "verifier"], say=say
+    )
+
+
+def _backend(config: EvaluationConfig, model: str, engine: str) -> Backend:
+    if engine == "transformers":
+        from coding_model_project.harbor.posttrain.verifier.transformers_backend import (
+            TransformersBackend,
+        )
+
+        return TransformersBackend(model)
+    return simple_backend(config, seed=1, on_cpu=False)
+
+
+def _can_make_memory_files() -> bool:
+    """Whether the embedded sandbox can start; a room allows no memory files."""
+    try:
+        os.close(os.memfd_create("probe"))
+    except OSError:
+        return False
+    return True

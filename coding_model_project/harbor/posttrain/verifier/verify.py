@@ -1,0 +1,260 @@
+"""What a post-training task's test.sh runs: judges first, then scores, then the reward.
+
+    verify TESTS LOGS
+
+TESTS holds settings.json, problems.jsonl, allowed.jsonl, siblings.json and the chat template. The reward
+is written last. Without every judge's verdict there is none: judge_analysis.json says which is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.data.problems import read_problems
+from coding_model_project.errors import CodingModelError
+from coding_model_project.harbor.posttrain.verifier import contamination, language_judge, lineage
+from coding_model_project.harbor.posttrain.verifier.judgements import (
+    JudgeError,
+    Judgement,
+    Verdict,
+)
+from coding_model_project.harbor.posttrain.verifier.left_files import Left, left_files
+from coding_model_project.harbor.posttrain.verifier.scoring import DATASET, asked_of, score
+from coding_model_project.harbor.posttrain.verifier.submission import (
+    Model,
+    Unfit,
+    assemble,
+    open_model,
+)
+
+SUBMISSION = "final_model"
+METRICS, REWARD, ANALYSIS = "metrics.json", "reward.txt", "judge_analysis.json"
+CONTAMINATION, DISALLOWED = "contamination_judgement.txt", "disallowed_model_judgement.txt"
+STARTED, ENDED = "timer/started_at", "timer/ended_at"
+
+_SAID = {
+    CONTAMINATION: ("no contamination detected", "contamination detected"),
+    DISALLOWED: ("only allowed use detected", "disallowed use detected"),
+}
+_JUDGED_BY = {
+    CONTAMINATION: (contamination.JUDGE, language_judge.JUDGE),
+    DISALLOWED: (lineage.JUDGE, language_judge.JUDGE),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Verify. Returns 0 if a reward was written."""
+    tests, logs = map(Path, arguments)
+    logs.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # programs that run as another user have no business in here
+        tests.chmod(0o700)
+        logs.chmod(0o755)
+    settings = json.loads((tests / "settings.json").read_text())
+    folder = Path(tempfile.mkdtemp(prefix=".work-", dir=_safe_place(logs)))
+    try:
+        return _verify(settings, tests, logs, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _safe_place(logs: Path) -> Path:
+    """Return a folder that programs of the submitted model cannot write to.
+
+    In a room they have this user's rights, and the logs alone are closed to them; root keeps its own
+    folders from the user that they run as.
+    """
+    return logs if not _is_real_root() else Path("/var/tmp")
+
+
+def _is_real_root() -> bool:
+    from coding_model_project.harbor.export.kernel import can_be_nobody
+
+    return os.geteuid() == 0 and can_be_nobody()
+
+
+def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> int:
+    workspace, base = Path(settings["workspace"]), Path(settings["base"])
+    template = (tests / "templates" / settings["template"]).read_text()
+    problems, stop = tests / "problems.jsonl", settings["stop"]
+    unfit: str | None = None
+    submitted: Model | None = None
+    try:
+        submitted = open_model(workspace / SUBMISSION)
+    except Unfit as error:
+        unfit = str(error)
+    judgements = _judgements(settings, tests, submitted, unfit)
+    missing = [one for one in judgements if one.verdict is Verdict.missing]
+    rejected = [one for one in judgements if one.verdict is Verdict.rejected]
+    _write_judgements(logs, judgements)
+    if missing:
+        names = ", ".join(one.judge for one in missing)
+        print(f"no reward: no verdict of {names}: {missing[0].reasons[0]}")  # noqa: T201
+        return 1
+    metrics: dict[str, Any] = {
+        "benchmark": settings["benchmark"],
+        "model": settings["model"],
+        "hours": settings["hours"],
+        **_timer(settings),
+        "rejected_by": [one.judge for one in rejected],
+    }
+    asked = asked_of(settings)
+    try:
+        submitted = _take_away(submitted, workspace, work)
+        own = assemble(open_model(base), base, template, stop, work / "base")
+        metrics["base"] = score(own, problems, work / "base_evaluation", asked, say=_say)[DATASET]
+        chosen = metrics["base"]
+        if not rejected and submitted is not None:
+            model = assemble(submitted, base, template, stop, work / "model")
+            metrics["submission"] = chosen = score(
+                model, problems, work / "evaluation", asked, say=_say
+            )[DATASET]
+    except (CodingModelError, Unfit, OSError) as error:
+        _write(logs / METRICS, {**metrics, "error": f"{type(error).__name__}: {error}"})
+        print(f"no reward: the evaluation failed: {error}")  # noqa: T201
+        return 1
+    reward = float(chosen["accepted"])
+    metrics |= {"reward": reward, "scored": "base" if chosen is metrics["base"] else "submission"}
+    _write(logs / METRICS, metrics)
+    for one in rejected:
+        print(f"rejected by {one.judge}: {one.reasons[0]}")  # noqa: T201
+    print(f"reward {reward} (of the {metrics['scored']})")  # noqa: T201
+    (logs / f"{REWARD}.partial").write_text(f"{reward}\n")
+    (logs / f"{REWARD}.partial").rename(logs / REWARD)
+    return 0
+
+
+def _take_away(submitted: Model | None, workspace: Path, work: Path) -> Model | None:
+    """Keep programs of the submitted model away from what the agent left.
+
+    They could import it, or put other weights in the place of those that were judged.
+
+    Returns:
+        The submission where nothing but the verifier reaches it.
+
+    Raises:
+        OSError: it cannot be kept away.
+    """
+    if _is_real_root():  # they run as another user
+        workspace.chmod(0o700)
+        return submitted
+    if submitted is not None:
+        kept = work / "submitted"
+        kept.mkdir()
+        for path in submitted.weights:
+            shutil.copyfile(path, kept / path.name)
+        weights = tuple(kept / path.name for path in submitted.weights)
+        submitted = Model(folder=kept, weights=weights, config=submitted.config)
+    for path in workspace.iterdir() if workspace.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return submitted
+
+
+def _judgements(
+    settings: dict[str, Any], tests: Path, submitted: Model | None, unfit: str | None
+) -> list[Judgement]:
+    """Every judge's verdict, or why there is none."""
+    left: list[Left] = []
+
+    def by_words() -> Judgement:
+        left.extend(left_files([Path(place) for place in settings["left"]]))
+        return contamination.judge(
+            read_problems(tests / "problems.jsonl"),
+            read_problems(tests / "allowed.jsonl"),
+            left,
+        )
+
+    def by_weights() -> Judgement:
+        if submitted is None:
+            reasons = (f"no model was submitted that can be evaluated: {unfit}",)
+            return Judgement(judge=lineage.JUDGE, verdict=Verdict.rejected, reasons=reasons)
+        siblings = json.loads((tests / "siblings.json").read_text())
+        try:
+            return lineage.judge(submitted, Path(settings["base"]), siblings)
+        except Unfit as error:
+            reasons = (f"no model was submitted that can be evaluated: {error}",)
+            return Judgement(judge=lineage.JUDGE, verdict=Verdict.rejected, reasons=reasons)
+
+    found = [_judged(contamination.JUDGE, by_words), _judged(lineage.JUDGE, by_weights)]
+    try:
+        endpoint = language_judge.Endpoint.of(os.environ)
+    except CodingModelError as error:
+        reasons = (str(error),)
+        missing = Judgement(judge=language_judge.JUDGE, verdict=Verdict.missing, reasons=reasons)
+        return [*found, missing]
+    if endpoint is not None:
+        found.append(
+            _judged(
+                language_judge.JUDGE,
+                lambda: language_judge.judge(
+                    endpoint, left, model=settings["model_name"], benchmark=settings["title"]
+                ),
+            )
+        )
+    return found
+
+
+def _judged(name: str, judge: Callable[[], Judgement]) -> Judgement:
+    """Run a judge. Whatever goes wrong, its verdict is missing."""
+    try:
+        return judge()
+    except JudgeError as error:
+        return Judgement(judge=name, verdict=Verdict.missing, reasons=(str(error),))
+    except Exception as error:  # noqa: BLE001 - a judge that fails has accepted nothing
+        traceback.print_exc()
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        return Judgement(judge=name, verdict=Verdict.missing, reasons=(said,))
+
+
+def _write_judgements(logs: Path, judgements: list[Judgement]) -> None:
+    missing = [one.judge for one in judgements if one.verdict is Verdict.missing]
+    analysis = {"judgements": [one.as_json() for one in judgements], "missing": missing}
+    _write(logs / ANALYSIS, analysis)
+    for name, judges in _JUDGED_BY.items():
+        own = [one for one in judgements if one.judge in judges]
+        verdicts = {one.verdict for one in own}
+        reasons = [f"{one.judge}: {reason}" for one in own for reason in one.reasons]
+        if Verdict.rejected in verdicts:
+            said = _SAID[name][1]
+        elif Verdict.missing in verdicts:
+            said = "no verdict"
+        else:
+            said = _SAID[name][0]
+        (logs / name).write_text("\n".join((said, *reasons)) + "\n")
+
+
+def _timer(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return how long the agent worked, by the clock files of its environment; it could change them."""
+    try:
+        places = Path(settings["artifacts"])
+        started, ended = (int((places / name).read_text()) for name in (STARTED, ENDED))
+    except (OSError, ValueError):
+        return {"agent_duration_s": None}
+    return {
+        "agent_started_at": started,
+        "agent_ended_at": ended,
+        "agent_duration_s": ended - started,
+    }
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, default=str) + "\n")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

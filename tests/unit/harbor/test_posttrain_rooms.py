@@ -1,0 +1,103 @@
+"""For post-training tasks: installed modules in rooms, and programs that run without memory files."""
+
+import asyncio
+
+import pytest
+
+from coding_model_project.harbor.environment.image import PACKAGES_LABEL
+from coding_model_project.harbor.format.task_config import EnvironmentConfig
+from coding_model_project.harbor.posttrain.verifier.forked_sandbox import ForkedSandbox
+from coding_model_project.harbor.rooms.expansions import Literals
+from coding_model_project.types import Asserts, Call, Limits, Program, Status, Stdin
+from tests.unit.harbor.rooms import run_in_environments
+
+pytestmark = pytest.mark.sandbox
+
+LOOK = """
+import orjson, sys
+print(orjson.__file__)
+try:
+    open(orjson.__file__, "a")
+except OSError as error:
+    print(error.strerror)
+try:
+    import coding_model_project
+except ImportError:
+    print("no package")
+"""
+
+
+def in_a_room(folder, label, script):
+    (folder / "Dockerfile").write_text(f"FROM python:3.11-slim\n{label}WORKDIR /app\n")
+
+    async def use(environments):
+        room, _ = await environments.create(folder, EnvironmentConfig(), {})
+        try:
+            await room.write_file("/app/look.py", script.encode())
+            return await room.run_command("python3 look.py")
+        finally:
+            await room.cleanup()
+
+    return run_in_environments(use)
+
+
+def test_a_label_mounts_the_installed_modules_and_not_this_package(tmp_path):
+    found = in_a_room(tmp_path, f"LABEL {PACKAGES_LABEL}=installed\n", LOOK)
+    where, written, package = found.stdout.splitlines()
+    assert where.endswith("/site-packages/orjson/__init__.py")
+    assert written == "Read-only file system"
+    assert package == "no package"
+
+
+@pytest.mark.parametrize("label", ["", "LABEL maintainer=somebody\n"])
+def test_without_it_a_room_has_none_of_them(tmp_path, label):
+    found = in_a_room(tmp_path, label, "import transformers")
+    assert found.exit_code == 1
+    assert "ModuleNotFoundError" in found.stderr
+
+
+def ran(source, *inputs, **limits):
+    async def body():
+        async with ForkedSandbox() as sandbox:
+            return await sandbox.run(Program(source=source), inputs, Limits(**limits))
+
+    return asyncio.run(body())
+
+
+def test_programs_answer_as_in_any_sandbox():
+    numbers = ran("print(int(input()) + 1)", Stdin("1"), Stdin("x"), Stdin("2"))
+    assert [(one.status, one.stdout) for one in numbers] == [
+        (Status.finished, "2\n"),
+        (Status.raised, ""),
+        (Status.finished, "3\n"),
+    ]
+    (called,) = ran("def f(x):\n    return (x, {1})", Call("f", ("a",)))
+    assert called.value == ("a", {1})
+    asserted = ran(
+        "def f(x):\n    return x",
+        Asserts("assert f(1) == 1", "f"),
+        Asserts("assert f(1) == 2", "f"),
+    )
+    assert asserted[0].value is True
+    assert asserted[1].value == "line 1: assert f(1) == 2"
+
+
+def test_each_input_has_an_answer_whatever_the_program_does():
+    inputs = (Stdin("1"), Stdin("2"))
+    assert [one.status for one in ran("def f(:", *inputs)] == [Status.syntax_error] * 2
+    endless = ran("while True: pass", Stdin("1"), cpu_s=0.5, wall_s=60)
+    assert [one.status for one in endless] == [Status.cpu_timeout]
+    sleeping = ran("import time; time.sleep(60)", Stdin("1"), wall_s=0.5)
+    assert [one.status for one in sleeping] == [Status.wall_timeout]
+    printing = ran("while True: print('x' * 1000)", Stdin("1"), output_kb=16)
+    assert [one.status for one in printing] == [Status.output_limit]
+    killing = "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(0.2)"
+    assert Status.finished not in [one.status for one in ran(killing, *inputs)]
+    assert len(ran(killing, *inputs)) == 2
+
+
+def test_a_text_that_ends_in_a_blank_before_an_expansion_is_read():
+    literals = Literals()
+    literals.add("/tests/test.sh", b'python3 -c "print($value) \n"\n')
+    literals.add("/tests/x.py", b'TEXT = f"echo {name} and \\n"\n')
+    assert literals.has("print(3)")

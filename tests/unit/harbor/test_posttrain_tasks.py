@@ -1,0 +1,150 @@
+"""`harbor posttrain` writes tasks that can be loaded, and says in a line what it cannot write."""
+
+import json
+import tarfile
+
+import pytest
+
+from coding_model_project.cli import main
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.posttrain.base_models import BASE_MODELS
+from coding_model_project.harbor.posttrain.benchmarks import BENCHMARKS
+from coding_model_project.synthetic.tinycode import generate
+from tests.unit.harbor.posttrain_models import write_model
+
+pytestmark = pytest.mark.slow
+
+ROWS = {
+    "humaneval": {
+        "task_id": "HumanEval/0", "entry_point": "f", "prompt": "def f(x):\n    \"\"\"Add one.\"\"\"\n",
+        "canonical_solution": "    return x + 1\n",
+        "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+    },
+    "mbpp_test": {
+        "task_id": 11, "text": "Write a function to add one.", "code": "def f(x):\n    return x + 1",
+        "test_list": ["assert f(1) == 2"], "test_setup_code": "", "challenge_test_list": [],
+    },
+    "gsm8k_test": {"question": "What is one and one?", "answer": "It is 2.\n#### 2"},
+    "ifeval": {
+        "key": 1, "prompt": "Write no comma.", "instruction_id_list": ["punctuation:no_comma"],
+        "kwargs": [{}],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model") / "base")
+
+
+@pytest.fixture(scope="module")
+def tiny_task(base, tmp_path_factory):
+    out = tmp_path_factory.mktemp("tiny") / "tasks"
+    words = ["--benchmark", "tinycode", "--model", "tiny", "--num-hours", "0.5", "--limit", "5"]
+    assert main(["harbor", "posttrain", *words, "--base", str(base), "--out", str(out)]) == 0
+    return load_task(out / "posttrain-tinycode-tiny")
+
+
+def test_all_benchmarks_and_models_become_tasks(base, tmp_path, capsys):
+    words = []
+    for name, row in ROWS.items():
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+        words += ["--data-file", f"{name}={tmp_path / name}.jsonl"]
+    out, nowhere = tmp_path / "tasks", tmp_path / "nowhere"
+    nowhere.mkdir()
+    command = ["harbor", "posttrain", "--all", "--base", str(base), "--data-dir", str(nowhere)]
+    assert main([*command, *words, "--out", str(out)]) == 0
+    folders = sorted(path.name for path in out.iterdir())
+    assert folders == sorted(f"posttrain-{b}-{m}" for b in BENCHMARKS for m in BASE_MODELS)
+    for name in folders:
+        task = load_task(out / name)
+        assert not task.warnings
+        assert task.steps[0].agent.timeout_sec == 36_000
+        assert task.steps[0].verifier_image == out / name / "tests"
+        assert task.config.environment.gpus == (None if name.endswith("tiny") else 1)
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["tasks"] == 25
+
+
+def test_without_data_all_names_the_benchmarks_it_leaves_out(base, tmp_path, capsys):
+    out = tmp_path / "tasks"
+    command = ["harbor", "posttrain", "--all", "--base", str(base), "--limit", "2"]
+    assert main([*command, "--data-dir", str(tmp_path), "--out", str(out)]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["left_out"] == ["gsm8k", "humaneval", "ifeval", "mbpp"]
+    assert said["tasks"] == len(BASE_MODELS)
+
+
+def test_the_agent_gets_its_context_and_no_test_problem(tiny_task):
+    environment = tiny_task.path / "environment"
+    assert "COPY task_context /app/task_context" in (environment / "Dockerfile").read_text()
+    tests = [p.statement for p in generate().problems("test")]
+    given = (environment / "task_context" / "train.jsonl").read_text()
+    statements = {json.loads(line)["statement"] for line in given.splitlines()}
+    assert len(statements) > 1_000
+    assert not statements & set(tests)
+    with tarfile.open(environment / "package.tar.gz") as archive:
+        names = archive.getnames()
+    assert "coding_model_project/harbor/posttrain/agent_evaluate.py" in names
+    assert not [name for name in names if "/tinycode/" in name]  # which could make the tests
+
+
+def test_the_clock_starts_with_the_agent(tiny_task):
+    config = tiny_task.config
+    assert "started_at" in config.environment.healthcheck.command
+    assert "ended_at" in config.verifier.collect[0].command
+    assert "started_at" not in (tiny_task.path / "environment" / "Dockerfile").read_text()
+    assert "1800" in (tiny_task.path / "environment" / "timer.sh").read_text()
+
+
+def test_the_same_input_gives_the_same_bytes(tiny_task, base, tmp_path):
+    words = ["--benchmark", "tinycode", "--model", "tiny", "--num-hours", "0.5", "--limit", "5"]
+    out = tmp_path / "again"
+    assert main(["harbor", "posttrain", *words, "--base", str(base), "--out", str(out)]) == 0
+    again = out / "posttrain-tinycode-tiny"
+    files = sorted(p.relative_to(again) for p in again.rglob("*") if p.is_file())
+    assert files == sorted(
+        p.relative_to(tiny_task.path) for p in tiny_task.path.rglob("*") if p.is_file()
+    )
+    for name in files:
+        assert (again / name).read_bytes() == (tiny_task.path / name).read_bytes(), name
+
+
+ONE = ("--benchmark", "tinycode", "--model", "tiny")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--benchmark", "chess", "--model", "tiny"), "--benchmark=chess: no such benchmark"),
+        (("--benchmark", "tinycode", "--model", "gpt"), "--model=gpt: no such model"),
+        ((*ONE, "--num-hours", "0"), "--num-hours=0: must be above 0"),
+        ((*ONE, "--num-hours", "nan"), "--num-hours=nan: must be above 0"),
+        (("--benchmark", "tinycode"), "give --benchmark and --model, or --all"),
+        ((*ONE, "--all"), "give --benchmark and --model, or --all"),
+        ((*ONE, "--base", "nowhere"), "--base=nowhere: no base model is there"),
+        ((*ONE, "--data-file", "tinycode_test"), "--data-file=tinycode_test: not NAME=PATH"),
+    ],
+)
+def test_bad_input_is_one_line(words, said, tmp_path, capsys, monkeypatch, base):
+    monkeypatch.chdir(tmp_path)
+    given = words if "--base" in words else (*words, "--base", str(base))
+    assert main(["harbor", "posttrain", *given, "--out", "out"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert said in error
+    assert "\n" not in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_something_is_left_alone(base, tmp_path, capsys):
+    (tmp_path / "there").write_text("")
+    command = ["harbor", "posttrain", *ONE, "--base", str(base), "--out", str(tmp_path)]
+    assert main(command) == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def test_a_base_model_that_holds_code_is_refused(tmp_path, capsys):
+    folder = write_model(tmp_path / "base")
+    (folder / "modeling.py").write_text("import os")
+    command = ["harbor", "posttrain", *ONE, "--base", str(folder), "--out", str(tmp_path / "out")]
+    assert main(command) == 2
+    assert "modeling.py" in capsys.readouterr().err
