@@ -132,9 +132,7 @@ class Recorder:
         Args:
             reply: as the client gets it, and may send it back.
         """
-        turn = Turn(
-            parent=place.after, dropped=dropped, added=tuple(added), generated=generated
-        )
+        turn = Turn(parent=place.after, dropped=dropped, added=tuple(added), generated=generated)
         self._at[digests(ask.tools, [*ask.messages, reply])[-1]] = turn
         self.turns.append(turn)
         return turn

@@ -298,6 +298,4 @@ def _same_json(text: str) -> str:
 
 
 def _digest(before: bytes, what: list[Any]) -> bytes:
-    return hashlib.blake2b(
-        before + json.dumps(what).encode(), digest_size=_DIGEST_BYTES
-    ).digest()
+    return hashlib.blake2b(before + json.dumps(what).encode(), digest_size=_DIGEST_BYTES).digest()

@@ -181,9 +181,7 @@ class Session:
         if self._n_requests > _REQUESTS_PER_TURN * self._limits.turns + _MORE_REQUESTS:
             raise RequestError("too many requests of this sample", status=429, kind=_FLOODED)
 
-    async def reply(
-        self, ask: Ask, is_gone: Callable[[], Awaitable[bool]] | None = None
-    ) -> Answer:
+    async def reply(self, ask: Ask, is_gone: Callable[[], Awaitable[bool]] | None = None) -> Answer:
         """Let the policy reply.
 
         Args:
@@ -198,7 +196,9 @@ class Session:
         task = asyncio.ensure_future(self._accounted(ask, is_gone))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)  # what is generated is accounted for, whoever waits for it
+        return await asyncio.shield(
+            task
+        )  # what is generated is accounted for, whoever waits for it
 
     async def run_command(self, command: str, timeout_s: float | None = None) -> CommandResult:
         """Run a command in the agent's environment.

@@ -27,6 +27,9 @@ PLACE = "/room"
 PYTHON = "python"
 """Top-level directory of the interpreter that runs this project, where it is not below /usr."""
 
+AGENT = "opt/agent"
+"""Where a room has the folder of the agents that work in rooms, read-only."""
+
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _OWN = ("dev", "etc", "proc", "run", "sys", "tmp")
 """Of which a room has its own, or parts."""
@@ -116,14 +119,17 @@ class Base:
     """Names below /etc that a room binds."""
     extra: tuple[str, ...]
     """Further top-level directories of a root file system, which a room may write over."""
+    agent: bool = False
+    """Whether rooms have an agent's folder."""
 
 
-def build(mount_point: Path, rootfs: Path | None) -> Base:
+def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> Base:
     """Make the base and become its root: only it is left of the host's files.
 
     Args:
         mount_point: a directory of the host to build on.
         rootfs: a folder with a root file system of its own, in the place of the host's directories.
+        agent: a folder that rooms have at `AGENT`.
 
     Raises:
         OSError: this machine does not allow it.
@@ -146,6 +152,8 @@ def build(mount_point: Path, rootfs: Path | None) -> Base:
         if path.is_dir() and not path.is_symlink() and path.name not in (*_SYSTEM, *_OWN):
             _bind(path, base / "extra" / path.name)
             extra.append(path.name)
+    if agent is not None:
+        _bind(agent, base / "agent")
     # A new /proc may be mounted only where a whole one is in sight; each phase mounts its own over it.
     _bind(Path(confine.PROC), base / "proc")
     fixed = _fill_etc(source / "etc", base / "etc")
@@ -155,7 +163,7 @@ def build(mount_point: Path, rootfs: Path | None) -> Base:
     os.chdir("/")
     linux.unmount("/old")
     Path("/old").rmdir()
-    return Base(tuple(system), tuple(fixed), tuple(extra))
+    return Base(tuple(system), tuple(fixed), tuple(extra), agent is not None)
 
 
 def _inside(root: Path, name: str) -> Path:
@@ -230,6 +238,9 @@ def furnish(base: Base, storage_mb: int, *, own_proc: bool) -> None:
         os.chmod(name, mode)
     for name in base.extra:
         _lay_over(name)
+    if base.agent:
+        os.makedirs(AGENT, exist_ok=True)
+        linux.mount(f"{BASE}/agent", AGENT, "", bind).make()
     os.mkdir("dev")
     linux.mount(f"{BASE}/dev", "dev", "", bind).make()
     linux.mount("shm", "dev/shm", "tmpfs", _QUIET, "size=256m,mode=1777").make()

@@ -16,14 +16,19 @@ _LENGTHS = struct.Struct("<II")
 _CHUNK = 1 << 20
 
 
+def packed(head: Head, body: bytes = b"") -> bytes:
+    """Return one frame."""
+    encoded = json.dumps(head).encode()
+    return _LENGTHS.pack(len(encoded), len(body)) + encoded + body
+
+
 def send(channel: socket.socket, head: Head, body: bytes = b"") -> None:
     """Send one frame.
 
     Raises:
         OSError: the other side closed, or did not take it within the socket's time-out.
     """
-    encoded = json.dumps(head).encode()
-    channel.sendall(_LENGTHS.pack(len(encoded), len(body)) + encoded + body)
+    channel.sendall(packed(head, body))
 
 
 def send_head(channel: socket.socket, head: Head, n: int) -> None:
