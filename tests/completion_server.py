@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from coding_model_project.episodes.tool_calls import parse
+
 Answer = Callable[[str, int], str]
 """Prompt and seed to a completion."""
 
@@ -53,6 +55,8 @@ class CompletionServer:
     url: str = ""
     thinking: Thinking | None = None
     """It reasons before it answers."""
+    calls: bool = False
+    """It takes calls of tools out of replies to requests that have tools."""
     reads: tuple[str, ...] = ()
     """Sampling options of which it refuses impossible values, as vLLM does."""
 
@@ -125,7 +129,11 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
             text = server.answer(body["messages"][-1]["content"], body.get("seed", 0))
             if server.thinking is not None:
                 return _thought(server.thinking, body, text)
-            message = {"role": "assistant", "content": text or None}
+            message: dict[str, Any] = {"role": "assistant", "content": text or None}
+            if server.calls and body.get("tools"):
+                parsed = parse(text)
+                calls = [call.openai(f"c{n}") for n, call in enumerate(parsed.calls)]
+                message |= {"content": parsed.content, "tool_calls": calls or None}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             asked = sum(len(message["content"].split()) for message in body["messages"])
             usage = {"prompt_tokens": asked, "completion_tokens": len(text.split())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from coding_model_project.cli.data_repair_traces import repair_traces
 from coding_model_project.cli.data_rows import rows
 from coding_model_project.cli.data_select_tests import select_tests
 from coding_model_project.cli.data_sft_rows import sft_rows
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
@@ -48,6 +50,10 @@ def prepare(
     base_model: Annotated[
         bool, typer.Option(help="Also pre-train the tiny starting model from scratch.")
     ] = False,
+    calls: Annotated[
+        Calls,
+        typer.Option(help="Give tinyshell's commands in this form; data/NAME_tools for tools."),
+    ] = Calls.block,
 ) -> None:
     """Write a data set's problems and training files; does nothing if they are there.
 
@@ -63,11 +69,16 @@ def prepare(
         prepare_tinycode,
     )
 
-    folder = out or Path("data") / name
+    if calls is not Calls.block and name != "tinyshell":
+        raise ConfigError(
+            f"--calls {calls}: {name} has no commands; only tinyshell has this option"
+        )
+    folder = out or Path("data") / (name if calls is Calls.block else f"{name}_{calls}")
     if name in OTHERS:
+        more = {"calls": calls} if name == "tinyshell" else {}
         others = import_module(OTHERS[name])
-        others.prepare_files(folder, seed=seed, say=print)
-        make_model = others.prepare_model
+        others.prepare_files(folder, seed=seed, say=print, **more)
+        make_model = partial(others.prepare_model, **more)
     elif name == "tinycode":
         style = PromptStyle.bare
         prepare_tinycode(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coding_model_project.cli.common import AsJson, Rootfs, TaskDirs, Where, cores
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
 
@@ -45,6 +46,10 @@ def evaluate(
     total_s: Annotated[
         float, typer.Option(help="End a trial's agent after N seconds.", min=1.0)
     ] = 1800.0,
+    calls: Annotated[
+        Calls,
+        typer.Option(help="Take commands from code blocks, or from calls of the tool `bash`."),
+    ] = Calls.block,
     max_tokens: Annotated[int, typer.Option(help="Cut a reply off at N tokens.", min=1)] = 2048,
     temperature: Annotated[float, typer.Option(help="Sample at this temperature.", min=0.0)] = 0.7,
     retry_s: Annotated[
@@ -53,6 +58,9 @@ def evaluate(
     as_json: AsJson = False,
 ) -> int:
     """Let a model attempt tasks by shell commands: PASS, FAIL, and ERROR by cause.
+
+    With `--calls tools` the server gets the schema of a tool `bash` and must take calls out of replies
+    (vLLM: `--enable-auto-tool-choice --tool-call-parser hermes`).
 
     Trials are kept in OUT as Harbor keeps a job's (`harbor view`). The same command goes on after it was
     stopped or killed; no trial that is over is run again, but for those that an outage ended. Errors
@@ -72,6 +80,7 @@ def evaluate(
         environment=harbors_name(environment),
         limits=Limits(turns=turns, command_s=command_s, total_s=total_s),
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
+        calls=calls,
     )
     tasks = _runnable(task_dirs)[:limit]
     at_once = workers or 2 * cores(None)
@@ -98,7 +107,10 @@ async def _run(
 
     if not evaluation.missing():
         return
-    backend = OpenAIBackend(base_url, asked.model, concurrency=at_once, retry_s=retry_s)
+    tools = {"tools": schemas} if (schemas := asked.calls.schemas) else None
+    backend = OpenAIBackend(
+        base_url, asked.model, concurrency=at_once, retry_s=retry_s, extra_body=tools
+    )
     async with backend, environments_of(TaskEnvironment(name=environment), rootfs) as environments:
         with progress_bar("trials", evaluation.n_total, len(evaluation.trials)) as advance:
             await evaluation.run(Trials(environments), backend, at_once, advance)

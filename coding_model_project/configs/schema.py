@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.config_key import key
 from coding_model_project.configs.training import TrainingConfig
 from coding_model_project.episodes.bash_config import BashConfig
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.episodes.repair_config import RepairConfig
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle
@@ -132,6 +133,7 @@ ROOTS = (CodingConfig, BaselineConfig, PreferenceConfig)
 def register() -> None:
     """Make the schemas and the resolver of the recipes' configurations known to Hydra."""
     OmegaConf.register_new_resolver("with_server", _with_server, replace=True)
+    OmegaConf.register_new_resolver("with_tools", _with_tools, replace=True)
     store = ConfigStore.instance()
     store.store(name="coding_schema", node={"coding": CodingConfig}, package="_global_")
     store.store(name="baseline_schema", node={"coding": BaselineConfig}, package="_global_")
@@ -141,3 +143,8 @@ def register() -> None:
 def _with_server(served: Any, local: Any, *, _root_: DictConfig) -> Any:
     """`${with_server:A,B}`: A in an evaluation of a server's model, else B."""
     return local if OmegaConf.select(_root_, "coding.evaluation.base_url") is None else served
+
+
+def _with_tools(tools: Any, block: Any, *, _root_: DictConfig) -> Any:
+    """`${with_tools:A,B}`: A where the bash agent's commands are calls of a tool, else B."""
+    return tools if OmegaConf.select(_root_, "coding.bash.calls") is Calls.tools else block

@@ -14,26 +14,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from coding_model_project.episodes.bash_messages import Calls, opening, outcome, said
+from coding_model_project.episodes.tool_calls import ArgumentsError, ToolCall, bash_command
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.extract import first_block
 from coding_model_project.grading.prompts import Message
-
-INSTRUCTIONS = """\
-You do a task in a Linux shell. Answer with one command in a block:
-
-```bash
-command
-```
-
-It runs in a new shell, and you are told its exit code and output. When the task is done, answer without \
-a block."""
 
 
 class Ending(StrEnum):
     """Why an episode is over. Whatever it is, the verifier judges what was done by then."""
 
     done = "done"
-    """The model answered without a command."""
+    """The model answered without a command, or a call."""
     turns = "turns"
     """The last command it may give has been run."""
     tokens = "tokens"
@@ -52,7 +44,7 @@ class Limits:
     """Of an episode."""
 
     turns: int = 20
-    """Replies with a command."""
+    """Replies with a command, or with a call that is none."""
     command_s: float = 120.0
     """Wall seconds of one command, after which it is killed and the model told so."""
     total_s: float = 1800.0
@@ -68,9 +60,14 @@ class Reply:
     """What a model answered."""
 
     text: str
+    """Without the calls, in form `tools`."""
     tokens: int
     cut: bool = False
     """Ended by a limit and not by the model: it may hold half a command."""
+    calls: tuple[ToolCall, ...] = ()
+    """Of tools, in form `tools`."""
+    seconds: float | None = None
+    """Wall seconds until it was there; None if nobody measured it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +79,8 @@ class Turn:
     """None if there is none, or none that was run."""
     exit_code: int | None = None
     observation: str | None = None
-    """What came of the command; the model is told of it unless the episode ends here."""
+    """What came of the command, or what is wrong with the call; the model is told of it unless the
+    episode ends here."""
     command_s: float = 0.0
 
 
@@ -119,21 +117,13 @@ class Model(Protocol):
 
         Args:
             messages: the whole conversation; within an episode it only grows, by what was replied here
-                and one message more.
+                and the outcome: a message of the user's, or of role `tool` for each call.
 
         Raises:
             ContextOverflow: the conversation leaves no room for an answer.
             Exception: no answer can be had; nothing is known about the model then.
         """
         ...
-
-
-def opening(instruction: str) -> list[Message]:
-    """What an episode begins with."""
-    return [
-        {"role": "system", "content": INSTRUCTIONS},
-        {"role": "user", "content": instruction.strip()},
-    ]
 
 
 def command_of(reply: str) -> str | None:
@@ -162,6 +152,7 @@ class Episode:
 
     Args:
         shell: where commands run; it stays the caller's.
+        calls: the form of commands; replies in form `tools` have their calls apart from their text.
         user: who runs them there.
     """
 
@@ -171,13 +162,15 @@ class Episode:
         shell: Shell,
         limits: Limits,
         *,
+        calls: Calls = Calls.block,
         user: str | int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._shell, self._limits, self._user = shell, limits, user
+        self._calls = calls
         self._clock = clock
         self._deadline = clock() + limits.total_s
-        self.messages: list[Message] = opening(instruction)
+        self.messages: list[Message] = opening(instruction, calls)
         self.turns: list[Turn] = []
         self.ending: Ending | None = None
 
@@ -202,14 +195,18 @@ class Episode:
         Raises:
             EnvironmentFailed: the environment is lost. The episode has no end then.
         """
-        self.messages.append({"role": "assistant", "content": reply.text})
-        command = None if reply.cut else command_of(reply.text)
-        if command is None or self.seconds_left <= 0:
+        number = len(self.turns)
+        self.messages.append(said(number, reply.text, reply.calls))
+        asked = None if reply.cut else self._asked(reply)
+        if asked is None or self.seconds_left <= 0:
             self.turns.append(Turn(reply=reply))
-            self.end(Ending.time if command else Ending.tokens if reply.cut else Ending.done)
+            self.end(Ending.time if asked else Ending.tokens if reply.cut else Ending.done)
             return
-        turn = await self._run(reply, command)
-        self.turns.append(turn)
+        if isinstance(asked, ArgumentsError):
+            self.turns.append(Turn(reply=reply, observation=f"error: {asked}"))
+        else:
+            self.turns.append(await self._run(reply, asked))
+        observation = self.turns[-1].observation or ""
         if len(self.turns) >= self._limits.turns:
             self.end(Ending.turns)
         elif self.seconds_left <= 0:
@@ -217,7 +214,18 @@ class Episode:
         elif self.tokens_left == 0:
             self.end(Ending.tokens)
         else:
-            self.messages.append({"role": "user", "content": turn.observation or ""})
+            self.messages += outcome(number, reply.calls, observation)
+
+    def _asked(self, reply: Reply) -> str | ArgumentsError | None:
+        """The command of a reply, what is wrong with its call, or None if it has neither."""
+        if self._calls is Calls.block:
+            return command_of(reply.text)
+        if not reply.calls:
+            return None
+        try:
+            return bash_command(reply.calls[0])
+        except ArgumentsError as error:
+            return error
 
     async def _run(self, reply: Reply, command: str) -> Turn:
         allowed_s = min(self._limits.command_s, self.seconds_left)

@@ -1,10 +1,13 @@
 """`coding.bash`: episodes of the bash agent."""
 
+# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
+
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from coding_model_project.config_key import key
+from coding_model_project.episodes.bash_messages import Calls
 
 
 @dataclass
@@ -16,6 +19,11 @@ class BashConfig:
         "Commands that the bash agent may give in an episode on a Harbor task. 0: samples are no such "
         "episodes.",
         unit="turns",
+    )
+    calls: Calls = key(
+        Calls.block,
+        "The form in which the model gives commands: `block`, a ```bash block in its text, or `tools`, "
+        "calls of a tool `bash`, which the model's chat template must know (`tools`, role `tool`).",
     )
     reply_tokens: int | None = key(
         None,

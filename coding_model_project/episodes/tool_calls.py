@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from json.decoder import scanstring
 from typing import Any
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -207,7 +206,7 @@ def _object(text: str, at: int) -> tuple[dict[str, tuple[Any, str]], int]:
     while text[at] != "}":
         if text[at] != '"':
             raise ValueError("not a key")
-        key, at = scanstring(text, at + 1, True)
+        key, at = _decoder.raw_decode(text, at)
         at = _skip(text, at)
         if text[at] != ":":
             raise ValueError("no value")

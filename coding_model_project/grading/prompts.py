@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from coding_model_project.types import GradedBy, Problem
 
-Message = dict[str, str]
-"""`role` and `content`, as chat templates and servers take them."""
+Message = dict[str, Any]
+"""`role`, `content` and, of calls of tools, `tool_calls`: as chat templates and servers take them."""
 
 
 class PromptStyle(StrEnum):

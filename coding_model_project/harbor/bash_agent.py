@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
+from dataclasses import replace
 
 from coding_model_project.episodes.bash import ContextOverflow, Ending, Episode, Limits, Model
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.format.task import Step, Task
 
@@ -22,8 +25,8 @@ class BashAgent:
 
     name = "bash"
 
-    def __init__(self, model: Model, limits: Limits) -> None:
-        self._model, self._limits = model, limits
+    def __init__(self, model: Model, limits: Limits, calls: Calls = Calls.block) -> None:
+        self._model, self._limits, self._calls = model, limits, calls
         self.episodes: list[Episode] = []
 
     async def run(self, task: Task, step: Step, environment: Environment) -> None:
@@ -33,7 +36,13 @@ class BashAgent:
             EnvironmentFailed: the environment is lost.
             Exception: as `Model.reply`.
         """
-        episode = Episode(step.instruction, environment, self._limits, user=step.agent.user)
+        episode = Episode(
+            step.instruction,
+            environment,
+            self._limits,
+            calls=self._calls,
+            user=step.agent.user,
+        )
         self.episodes.append(episode)
         try:
             while episode.ending is None:
@@ -45,6 +54,7 @@ class BashAgent:
     async def _turn(self, episode: Episode) -> None:
         left_s = episode.seconds_left
         deadline = asyncio.timeout(None if math.isinf(left_s) else left_s)
+        started = time.monotonic()
         try:
             async with deadline:
                 reply = await self._model.reply(episode.messages, episode.tokens_left)
@@ -54,4 +64,4 @@ class BashAgent:
             if not deadline.expired():
                 raise
             return episode.end(Ending.time)
-        return await episode.take(reply)
+        return await episode.take(replace(reply, seconds=time.monotonic() - started))

@@ -53,7 +53,7 @@ class Worked:
     """What an agent did in one step."""
 
     used: AgentResult
-    conversation: Sequence[Mapping[str, str]]
+    conversation: Sequence[Mapping[str, Any]]
     """Kept beside the agent's logs."""
 
 

@@ -8,6 +8,7 @@ header.py            a run's folder → what stands above the charts
 sample_selection.py  which samples the page holds, if not all fit
 sample_columns.py    chosen rollouts → the table the page reads
 run_page.py comparison_page.py       all of it → a page
+timeline.js          an episode of the bash agent, turn by turn
 page.py              a page → the HTML file; shell.html, figure.html, page.css, figures.js and page.js are
                      parts of every page, run.html and the other scripts of a run's
 """

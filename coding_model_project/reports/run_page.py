@@ -22,7 +22,7 @@ from coding_model_project.runs.rollouts import read_rollouts
 BUDGET_BYTES = 16_000_000
 """Of samples' texts, before compression."""
 
-_SCRIPTS = ("code.js", "sample_view.js", "samples.js", "history.js")
+_SCRIPTS = ("code.js", "timeline.js", "sample_view.js", "samples.js", "history.js")
 
 
 def write_report(

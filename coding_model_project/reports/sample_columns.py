@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coding_model_project.reports.page_data import Samples
-from coding_model_project.reports.sample_selection import MAX_TEXT, Choice, brief_json
+from coding_model_project.reports.sample_selection import MAX_TEXT, Choice, brief_json, extra_json
 from coding_model_project.reports.tally import ACCEPTED, RunTally
 from coding_model_project.runs.rollouts import Rollout
 
@@ -38,7 +38,7 @@ def sample_fields(row: Rollout) -> dict[str, Any]:
         "cached": verdict.get("cached"),
         "extraction": verdict.get("extraction") or "",
         "sandbox": verdict.get("sandbox") or "",
-        "extra": brief_json(row.extra),
+        "extra": extra_json(row.extra),
     }
 
 

@@ -64,7 +64,7 @@ class Index:
         problem.rows.append(len(self.sizes))
         problem.steps.add((run, row.step))
         stratum = run, row.split, row.step, error_group(row.verdict.get("error"))
-        texts = [row.completion, row.failing_test, row.sample, brief_json(row.extra)]
+        texts = [row.completion, row.failing_test, row.sample, extra_json(row.extra)]
         self.sizes.append(ROW_BYTES + sum(text_bytes(text) for text in texts))
         self.keys.append(crc32(f"{row.problem}\0{row.step}\0{row.sample}".encode()))
         self.strata.append(self._strata_numbers.setdefault(stratum, len(self._strata_numbers)))
@@ -92,6 +92,25 @@ def text_bytes(text: str) -> int:
 def brief_json(values: Mapping[str, Any]) -> str:
     """Values as JSON; empty where there are none."""
     return orjson.dumps(values, default=str).decode() if values else ""
+
+
+def extra_json(extra: Mapping[str, Any]) -> str:
+    """An episode's part of a sample as JSON, short enough to be read as such by the page.
+
+    The texts of its turns share `MAX_TEXT`; rollouts.jsonl has them whole.
+    """
+    replies = extra.get("replies")
+    if not replies:
+        return brief_json(extra)
+    most = MAX_TEXT // (4 * len(replies))  # two texts each, and room for numbers and escapes
+    turns = [{key: _clipped(value, most) for key, value in one.items()} for one in replies]
+    return brief_json({**extra, "replies": turns})
+
+
+def _clipped(value: Any, most: int) -> Any:
+    if not isinstance(value, str) or len(value) <= most:
+        return value
+    return f"{value[:most]}… ({len(value) - most:,} more characters)"
 
 
 def choose(index: Index, budget_bytes: int) -> Choice:

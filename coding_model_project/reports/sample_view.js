@@ -15,16 +15,20 @@ function sampleView(sample, ...actions) {
   const verdict = element("div", { class: "verdict-side" },
     element("h4", {}, "Verdict"), verdictMark(sample.error), factList(verdictFacts(sample)));
   if (sample.error !== "accepted") verdict.append(...failure(sample));
-  if (sample.extra) verdict.append(element("h4", {}, "Extra"), element("pre", {}, sample.extra));
+  const timeline = timelineView(sample);
+  const extra = sample.extra ? [element("h4", {}, "Extra"), element("pre", {}, sample.extra)] : [];
+  if (!timeline.length) verdict.append(...extra);
   return [
     element("div", { class: "bar" }, element("h3", {}, `${sample.problem}, step ${sample.step}`), ...actions),
     factList(sampleFacts(sample)),
     element("div", { class: "pair" },
       element("div", {}, element("h4", {}, "Completion"), completionView(sample.completion, sample.extraction)),
       verdict),
+    ...timeline,
     element("h4", {}, "Prompt"),
     sample.prompt ? element("pre", { class: "prompt" }, sample.prompt)
       : element("p", { class: "empty" }, "It is recorded when the evaluation has ended."),
+    ...(timeline.length ? extra : []),
   ];
 }
 

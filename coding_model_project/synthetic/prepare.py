@@ -19,6 +19,7 @@ from typing import Any
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
 from coding_model_project.data.training.training_files import is_made, write_manifest
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 
@@ -50,9 +51,10 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
     seed = coding.tinycode.seed
     if coding.dataset in OTHERS:
         others = import_module(OTHERS[coding.dataset])
-        others.prepare_files(data_dir, seed=seed, say=say)
+        more = {"calls": Calls(coding.bash.calls)} if coding.dataset == "tinyshell" else {}
+        others.prepare_files(data_dir, seed=seed, say=say, **more)
         if own_model:
-            others.prepare_model(data_dir, seed=seed, say=say)
+            others.prepare_model(data_dir, seed=seed, say=say, **more)
         return
     if coding.dataset != "tinycode":
         raise ConfigError(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from coding_model_project.episodes.tool_calls import MARKS
 from coding_model_project.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -26,6 +27,24 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TOOLS_CHAT_TEMPLATE = (
+    "{% set first = 1 if tools and messages[0]['role'] == 'system' else 0 %}"
+    "{% if tools %}<|im_start|>system\n{% if first %}{{ messages[0]['content'] }}\n{% endif %}<tools>\n"
+    "{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}</tools><|im_end|>\n{% endif %}"
+    "{% for message in messages[first:] %}{% if message['role'] == 'tool' %}"
+    "{% if loop.first or loop.previtem['role'] != 'tool' %}<|im_start|>user{% endif %}"
+    "{{ '\n<tool_response>\n' + message['content'] + '\n</tool_response>' }}"
+    "{% if loop.last or loop.nextitem['role'] != 'tool' %}<|im_end|>\n{% endif %}"
+    "{% else %}<|im_start|>{{ message['role'] }}\n{{ message['content'] or '' }}"
+    "{% for call in message['tool_calls'] or [] %}"
+    "{% if message['content'] or not loop.first %}{{ '\n' }}{% endif %}"
+    '<tool_call>\n{"name": {{ call.function.name | tojson }}, "arguments": '
+    "{% if call.function.arguments is string %}{{ call.function.arguments }}"
+    "{% else %}{{ call.function.arguments | tojson }}{% endif %}}\n</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""Qwen2.5's form of tools, calls and outcomes, in as few tokens as they need."""
 PROBE = (
     "Define solve(xs).<|im_end|>\ndef solve(xs):\n    return sum(x * 10 for x in xs)\n<|im_end|>"
 )
@@ -52,6 +71,8 @@ class TinyModelConfig:
     learning_rate: float = 3e-3
     warmup_steps: int = 30
     weight_decay: float = 0.05
+    tools: bool = False
+    """Its chat template takes tools and their calls, and its tokenizer has their marks as tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +153,7 @@ def pretrain(
     config = config or TinyModelConfig()
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    tokenizer = train_tokenizer(corpus.texts(rng), config.vocab_size)
+    tokenizer = train_tokenizer(corpus.texts(rng), config.vocab_size, tools=config.tools)
     model = new_model(tokenizer, config)
     losses, n_tokens = _fit(model, _batches(corpus, tokenizer, config, rng), config, progress)
     _save(Path(out_dir), model, tokenizer)
@@ -147,14 +168,16 @@ def pretrain(
     )
 
 
-def train_tokenizer(texts: Iterator[str], vocab_size: int) -> Qwen2Tokenizer:
-    """A byte-level BPE tokenizer with our chat template.
+def train_tokenizer(
+    texts: Iterator[str], vocab_size: int, *, tools: bool = False
+) -> Qwen2Tokenizer:
+    """A byte-level BPE tokenizer with our chat template, or that for tools.
 
     It splits as Qwen2's own: for that model type `AutoTokenizer` puts Qwen2's rule in the place of any
     that was saved, so a tokenizer trained by another rule would read other tokens once reloaded.
     """
     from tokenizers import pre_tokenizers, trainers
-    from transformers import Qwen2Tokenizer
+    from transformers import AddedToken, Qwen2Tokenizer
 
     bpe = Qwen2Tokenizer().backend_tokenizer
     trainer = trainers.BpeTrainer(
@@ -175,7 +198,10 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> Qwen2Tokenizer:
         clean_up_tokenization_spaces=False,
         model_max_length=512,
     )
-    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.chat_template = TOOLS_CHAT_TEMPLATE if tools else CHAT_TEMPLATE
+    if tools:  # text, and not special, as in Qwen's tokenizers: decoding keeps them
+        marks = [AddedToken(mark, special=False, normalized=False) for mark in MARKS]
+        tokenizer.add_tokens(marks)
     return tokenizer
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from coding_model_project.episodes.tool_calls import ToolCall
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import Message
 
@@ -105,6 +106,8 @@ class Completion:
     """Text of the reasoning where the back end gives it apart; it is not part of `text`."""
     n_reasoning_tokens: int | None = None
     """Of `n_tokens`, those of the reasoning; None where the back end does not count them."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Calls that a server gives apart from `text`, where it was sent `tools`."""
 
 
 class Backend(Protocol):

@@ -20,6 +20,7 @@ import httpx
 import orjson
 import stamina
 
+from coding_model_project.episodes.tool_calls import ToolCall
 from coding_model_project.errors import ConfigError, GenerationError
 from coding_model_project.evaluation.backends.generation import (
     OPTIONAL,
@@ -359,7 +360,16 @@ def _completion(answer: dict[str, Any]) -> Completion:
         n_prompt_tokens=usage.get("prompt_tokens"),
         reasoning=reasoning if isinstance(reasoning, str) else "",
         n_reasoning_tokens=counted if isinstance(counted, int) else None,
+        tool_calls=tuple(map(_tool_call, message.get("tool_calls") or ())),
     )
+
+
+def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    """A call as a server gives it; some give its arguments as an object."""
+    function = call.get("function") or {}
+    arguments = function.get("arguments") or "{}"
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    return ToolCall(name=str(function.get("name")), arguments=text)
 
 
 def _backoff(error: Exception) -> bool | float:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coding_model_project.episodes.bash import ContextOverflow, Reply
+from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import GenerationError, HarborError, PromptError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.grading.prompts import Message
@@ -33,11 +35,16 @@ class BackendModel:
     """See `episodes.bash.Model`. One for each trial, since it counts.
 
     Args:
+        backend: sends `tools`, in form `tools`.
         attempt: which of a task's attempts this is; its turns have seeds of their own.
+        calls: in form `tools`, calls are the server's, or else those in the text of a server that takes
+            no replies apart.
     """
 
-    def __init__(self, backend: Backend, sampling: Sampling, attempt: int) -> None:
-        self._backend, self._sampling = backend, sampling
+    def __init__(
+        self, backend: Backend, sampling: Sampling, attempt: int, calls: Calls = Calls.block
+    ) -> None:
+        self._backend, self._sampling, self._calls = backend, sampling, calls
         self._seed = attempt * _SEEDS_OF_AN_ATTEMPT
         self.prompt_tokens: list[int] = []
         """Of each reply, where the server says so."""
@@ -61,4 +68,10 @@ class BackendModel:
         except GenerationError as error:
             raise ModelUnreachable(str(error)) from error
         self.prompt_tokens.append(made.n_prompt_tokens or 0)
-        return Reply(text=made.text, tokens=made.n_tokens, cut=made.truncated)
+        text, calls = made.text, made.tool_calls
+        if self._calls is Calls.block:
+            calls = ()
+        elif not calls:
+            parsed = parse(made.text)
+            text, calls = parsed.content or "", parsed.calls
+        return Reply(text=text, tokens=made.n_tokens, cut=made.truncated, calls=calls)

@@ -25,7 +25,8 @@ from uuid import UUID, uuid4
 import orjson
 
 from coding_model_project.concurrency import each
-from coding_model_project.episodes.bash import Episode, Limits
+from coding_model_project.episodes.bash import Episode, Limits, Turn
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.evaluation.backends.generation import Backend, Sampling
 from coding_model_project.evaluation.results import refuse_another
@@ -61,6 +62,7 @@ class Asked:
     """As Harbor's files call it."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
+    calls: Calls = Calls.block
 
     @property
     def agent(self) -> dict[str, Any]:
@@ -70,6 +72,8 @@ class Asked:
             "temperature": self.sampling.temperature,
             "max_tokens": self.sampling.max_tokens,
         }
+        if self.calls is not Calls.block:  # jobs from before there was a choice can be resumed
+            settings["calls"] = str(self.calls)
         return {"name": BashAgent.name, "model_name": self.model, "kwargs": settings}
 
 
@@ -139,8 +143,9 @@ class Evaluation:
         await each(self.missing(), one, at_once=concurrency)
 
     async def _one(self, trials: Trials, backend: Backend, task: Task, attempt: int) -> TrialResult:
-        model = BackendModel(backend, self._asked.sampling, attempt)
-        agent = BashAgent(model, self._asked.limits)
+        calls = self._asked.calls
+        model = BackendModel(backend, self._asked.sampling, attempt, calls)
+        agent = BashAgent(model, self._asked.limits, calls)
         outcome = await trials.run(task, agent)
         for error in _errors(outcome):
             if isinstance(error, ConfigError):
@@ -249,7 +254,17 @@ def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[W
                 "ending": episode.ending,
                 "turns": len(episode.turns),
                 "commands_s": round(sum(turn.command_s for turn in episode.turns), 3),
+                "timeline": [_timed(turn) for turn in episode.turns],
             },
         )
         found.append(Worked(used=used, conversation=episode.messages))
     return found
+
+
+def _timed(turn: Turn) -> dict[str, Any]:
+    """Seconds of a turn, and how its command ended."""
+    return {
+        "reply_s": round(turn.reply.seconds or 0.0, 3),
+        "command_s": round(turn.command_s, 3),
+        "exit_code": turn.exit_code,
+    }

@@ -29,7 +29,7 @@ def check_values(config: DictConfig) -> None:
     if not has_bash(config):
         return
     for key, value in bash.items():
-        if value is not None and value <= 0:
+        if isinstance(value, int | float) and value <= 0:
             raise ConfigError(f"coding.bash.{key}={value}: set it to a number above 0")
     if repair_checks.has_episodes(config):
         raise ConfigError(

@@ -22,7 +22,7 @@ with extra("serve"):
 
 HOST = "127.0.0.1"
 _TEMPLATE = Path(__file__).with_name("live.html")
-_SCRIPTS = ("figures.js", "code.js", "sample_view.js", "live.js")
+_SCRIPTS = ("figures.js", "code.js", "timeline.js", "sample_view.js", "live.js")
 _READ = ["GET", "HEAD"]
 _HEADERS = {
     "cache-control": "no-store",

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +21,14 @@ from typing import Any
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training import rows
 from coding_model_project.data.training.training_files import is_made, write_manifest
-from coding_model_project.episodes.bash import opening
+from coding_model_project.episodes.bash_messages import Calls, opening
+from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.harbor.format.task import RANGE_KEY
 from coding_model_project.harbor.format.task_config import Package, TaskConfig, VerifierConfig
 from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.synthetic.tinyshell.shell_generator import VERSION, ShellTask, generate
-from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, trace
+from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, as_text, trace
 from coding_model_project.types import Problem
 
 SIZES = {"train": 600, "validation": 64, "test": 200}
@@ -47,12 +49,24 @@ echo "${{rewards[right]}}" > /logs/verifier/reward.txt
 """
 
 
-def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Write the task set's files, unless the folder already holds just these."""
-    settings = {"generator": VERSION, "seed": seed, "sizes": SIZES}
+def prepare_files(
+    data_dir: Path, *, seed: int, say: Callable[[str], None], calls: Calls = Calls.block
+) -> None:
+    """Write the task set's files, unless the folder already holds just these.
+
+    Args:
+        calls: how commands are given in openings and in demonstrations; the tasks are the same.
+
+    Raises:
+        ConfigError: the folder holds the files of the other form.
+    """
+    settings: dict[str, Any] = {"generator": VERSION, "seed": seed, "sizes": SIZES}
+    if calls is not Calls.block:
+        settings["calls"] = str(calls)
     manifest = data_dir / "manifest.json"
     if is_made(manifest, settings):
         return
+    _refuse_other_form(manifest, calls)
     say(f"preparing tinyshell in {data_dir} (once)")
     tasks = {split: generate(split, n, seed) for split, n in SIZES.items()}
     for made_of_others in ("tasks", "base"):
@@ -65,28 +79,40 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
         ]
     write_problems(data_dir / "problems.jsonl", (p for some in problems.values() for p in some))
     written = {
-        "rl_train": _openings(problems["train"][N_SHOWN:]),
-        "rl_validation": _openings(problems["validation"]),
-        "test": _openings(problems["test"]),
-        "sft_train": _episodes(tasks["train"][:N_SHOWN], problems["train"]),
-        "sft_validation": _episodes(tasks["validation"], problems["validation"]),
+        "rl_train": _openings(problems["train"][N_SHOWN:], calls),
+        "rl_validation": _openings(problems["validation"], calls),
+        "test": _openings(problems["test"], calls),
+        "sft_train": _episodes(tasks["train"][:N_SHOWN], problems["train"], calls),
+        "sft_validation": _episodes(tasks["validation"], problems["validation"], calls),
     }
     for name, content in written.items():
         rows.write_rows(data_dir / f"{name}.parquet", content, trains=name.endswith("_train"))
     write_manifest(manifest, settings, {name: len(content) for name, content in written.items()})
 
 
-def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
+def _refuse_other_form(manifest: Path, calls: Calls) -> None:
+    there = json.loads(manifest.read_text())["settings"] if manifest.exists() else {}
+    if there and (other := there.get("calls", str(Calls.block))) != calls:
+        raise ConfigError(
+            f"{manifest.parent}: holds tinyshell and a model for coding.bash.calls={other}, not "
+            f"{calls}; choose another folder (coding.data_dir, --out)"
+        )
+
+
+def prepare_model(
+    data_dir: Path, *, seed: int, say: Callable[[str], None], calls: Calls = Calls.block
+) -> None:
     """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
     from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain_once
 
+    tools = calls is Calls.tools
     pretrain_once(
         data_dir,
-        lambda: HabitCorpus(habit=HABIT, seed=seed),
+        lambda: HabitCorpus(habit=HABIT, seed=seed, calls=calls),
         # At tinycode's 3e-3, and in half as many steps, its commands still mix up the names.
-        TinyModelConfig(vocab_size=512, learning_rate=2e-3, batch_size=24, steps=1500),
+        TinyModelConfig(vocab_size=512, learning_rate=2e-3, batch_size=24, steps=1500, tools=tools),
         seed=seed,
-        takes="four minutes on two idle cores",
+        takes="four minutes on two idle cores" if not tools else "seven minutes on two idle cores",
         say=say,
     )
 
@@ -137,20 +163,25 @@ def _check(path: str, after: Mapping[str, str]) -> str:
     return f"is {shlex.quote(path)} {shlex.quote(after[path])}"
 
 
-def _openings(problems: list[Problem]) -> list[dict[str, Any]]:
+def _openings(problems: list[Problem], calls: Calls) -> list[dict[str, Any]]:
     return [
-        row | {"prompt": opening(problem.statement)}
+        row | {"prompt": opening(problem.statement, calls)}
         for row, problem in zip(rows.rl_rows(problems, PromptStyle.fenced), problems, strict=True)
     ]
 
 
-def _episodes(tasks: list[ShellTask], problems: list[Problem]) -> list[dict[str, Any]]:
+def _episodes(
+    tasks: list[ShellTask], problems: list[Problem], calls: Calls
+) -> list[dict[str, Any]]:
+    schemas = calls.schemas
+
     def episodes() -> Iterator[dict[str, Any]]:
         for task, problem in zip(tasks, problems, strict=False):
             about = {"split": problem.split, "problem": problem.id}
+            episode = trace(task, calls=calls)
             yield {
                 "data_source": rows.source(problem),
-                "messages": trace(task),
+                "messages": episode if schemas is None else as_text(episode, schemas),
                 "extra_info": about,
             }
 

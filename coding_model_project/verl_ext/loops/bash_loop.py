@@ -3,6 +3,8 @@
     prompt | reply with a command | what came of it | reply … | last reply
     mask     1 1 1 1 1 1 1 1 1 1    0 0 0 0 0 0 0 0   1 1 1     1 1 1 1 1
 
+In form `tools` a command is a call of the tool `bash`, and what came of it a message of role `tool`.
+
 The trial is Harbor's: the room is made, the model works in it, and the verifier judges there. An episode
 ends as an `Ending` says, and is rewarded for what was done by then; where no observation with another
 whole reply fits into `data.max_response_length`, that is `context`. What the infrastructure did is no
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.bash import ContextOverflow, Episode, Limits, Reply
+from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import (
     CodingModelError,
     DataError,
@@ -52,6 +57,8 @@ class Told:
     exit_code: int | None
     observation: str | None
     command_s: float
+    reply_s: float | None
+    """Wall seconds until the reply was there, its wait for the rollout included."""
 
 
 class _Place:
@@ -67,6 +74,7 @@ class _Place:
             total_s=bash.total_s,
             output_bytes=bash.output_bytes,
         )
+        self.calls = bash.calls
         self.accepted = coding.harbor.integrity
         breaker = CircuitBreaker(max_rate=coding.sandbox.max_failure_rate)
         self.grader = HarborGrader(
@@ -101,8 +109,8 @@ class BashLoop(AgentLoopBase):
         self, place: _Place, sampling_params: Sampling, row: Mapping[str, Any]
     ) -> AgentLoopOutput:
         problem = place.pool.problem(str(row["reward_model"]["ground_truth"]))
-        model = _Policy(self, sampling_params, row)
-        agent = BashAgent(model, place.limits)
+        model = _Policy(self, sampling_params, row, place.calls)
+        agent = BashAgent(model, place.limits, place.calls)
 
         def work() -> str:
             turns = [turn for episode in agent.episodes for turn in episode.turns]
@@ -126,6 +134,7 @@ class BashLoop(AgentLoopBase):
                     exit_code=turn.exit_code,
                     observation=turn.observation,
                     command_s=turn.command_s,
+                    reply_s=turn.reply.seconds,
                 )
             )
             for (start, end), turn in zip(model.spans, episode.turns, strict=False)
@@ -147,11 +156,19 @@ def _only(agent: BashAgent, problem_id: str) -> Episode:
     return agent.episodes[0]
 
 
+def _told(messages: Sequence[Message]) -> list[Message]:
+    """The messages after the last reply."""
+    told = list(takewhile(lambda message: message["role"] != "assistant", reversed(messages)))
+    return told[::-1]
+
+
 class _Policy:
     """The model that is trained, as the bash agent asks it. See `episodes.bash.Model`."""
 
-    def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
-        self._loop, self._sampling, self._row = loop, sampling, row
+    def __init__(
+        self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any], calls: Calls
+    ) -> None:
+        self._loop, self._sampling, self._row, self._calls = loop, sampling, row, calls
         self._reply_tokens = reply_tokens(loop.config)
         self._max_response: int = loop.rollout_config.response_length
         self._talk: Conversation | None = None
@@ -169,14 +186,24 @@ class _Policy:
         except OSError as error:
             raise GenerationError(f"the rollout gave no answer: {error}") from error
         self.spans.append((answer.start, answer.end))
-        return Reply(text=answer.text, tokens=answer.tokens, cut=answer.truncated)
+        if self._calls is Calls.block:
+            return Reply(text=answer.text, tokens=answer.tokens, cut=answer.truncated)
+        parsed = parse(answer.text)
+        return Reply(
+            text=parsed.content or "",
+            tokens=answer.tokens,
+            cut=answer.truncated,
+            calls=parsed.calls,
+        )
 
     async def _answer(self, messages: Sequence[Message], max_tokens: int | None) -> Answer:
         if self._talk is None:
-            self._talk = await Conversation.begin(self._loop, messages, self._sampling, self._row)
+            self._talk = await Conversation.begin(
+                self._loop, messages, self._sampling, self._row, tools=self._calls.schemas
+            )
         else:
             most = self._max_response - self._reply_tokens
-            if not await self._talk.tell(messages[-1], max_response=most):
+            if not await self._talk.tell(*_told(messages), max_response=most):
                 raise ContextOverflow(f"data.max_response_length={self._max_response} is used up")
         return await self._talk.answer(min(self._reply_tokens, max_tokens or self._reply_tokens))
 

@@ -20,6 +20,7 @@ from verl.experimental.agent_loop.agent_loop import (
 )
 from verl.utils.profiler import simple_timer
 
+from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import Message
 
 Sampling = dict[str, Any]
@@ -56,6 +57,7 @@ class Conversation:
         deterministic = loop.rollout_config.full_determinism
         self._request = f"det-{self._priority}" if deterministic else uuid4().hex
         self._messages: list[Message] = []
+        self._tools: list[dict[str, Any]] | None = None
         self._ids: list[int] = []
         self._mask: list[int] = []
         self._logprobs: list[float] | None = [] if sampling.get("logprobs") else None
@@ -69,15 +71,30 @@ class Conversation:
         messages: Sequence[Message],
         sampling: Sampling,
         row: Mapping[str, Any],
+        *,
+        tools: list[dict[str, Any]] | None = None,
     ) -> Self:
         """Ask for a first answer to these messages.
 
         Args:
             sampling, row: as verl gives them to `AgentLoopBase.run`.
+            tools: schemas of the tools that the chat template shows the model.
+
+        Raises:
+            ConfigError: messages and tools have more tokens than a prompt may have: verl would cut it.
         """
         made = cls(loop, sampling, row)
-        made._messages = list(messages)
-        made._ids = await loop.ct_build_initial_tokens(made._messages)
+        made._messages, made._tools = list(messages), tools
+        made._ids = await made._loop.ct_build_initial_tokens(made._messages, tools=tools)
+        most = int(loop.rollout_config.prompt_length)
+        if len(made._ids) >= most:
+            builder = made._loop.continuous_token_builder
+            whole = builder.build_initial_tokens(made._messages, tools=tools)
+            if len(whole) > most:
+                raise ConfigError(
+                    f"data.max_prompt_length={most}: an episode's opening has {len(whole)} tokens, of "
+                    "which verl would cut the first; set it higher"
+                )
         return made
 
     @property
@@ -110,11 +127,11 @@ class Conversation:
         truncated = len(tokens) >= max_tokens and tokens[-1] != tokenizer.eos_token_id
         return Answer(text=text, start=start, end=len(self._mask), truncated=truncated)
 
-    async def tell(self, message: Message, *, max_response: int) -> bool:
-        """Add a message after the last answer, if the response stays within that many tokens."""
-        told = [*self._messages, message]
+    async def tell(self, *messages: Message, max_response: int) -> bool:
+        """Add messages after the last answer, if the response stays within that many tokens."""
+        told = [*self._messages, *messages]
         merged, mask, logprobs = await self._loop.ct_merge_context_msg(
-            self._messages, told, self._ids, self._mask, self._logprobs
+            self._messages, told, self._ids, self._mask, self._logprobs, tools=self._tools
         )
         if len(mask) > max_response:
             return False

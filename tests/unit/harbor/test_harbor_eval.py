@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.cli import main
+from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_call
 from coding_model_project.harbor.format.trial_results import read_trials
 from coding_model_project.harbor.trials_benchmark import TRIVIAL, write_task
 from tests.completion_server import CompletionServer, serving
@@ -85,6 +86,36 @@ def test_outcomes_by_cause_and_a_second_call_that_asks_nothing(tmp_path, capsys)
     assert trial.agent_info.model_info is not None and trial.agent_info.model_info.name == "toy"
     assert main(["harbor", "results", str(out)]) == 0
     assert "PASS 3, FAIL 3, ERROR 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("takes_calls_out", [True, False])
+def test_commands_as_calls_of_a_tool(tmp_path, capsys, takes_calls_out):
+    folder, out = tasks(tmp_path / "t", "right", "wrong", "odd"), tmp_path / "job"
+
+    def calling(prompt: str, seed: int) -> str:
+        if prompt == "odd":
+            return ToolCall(name="python", arguments="{}").text()
+        command = {"right": "echo 42 > answer", "wrong": "echo 41 > answer"}.get(prompt)
+        return f"I do:\n{bash_call(command).text()}" if command else "Done."
+
+    with serving(CompletionServer(calling, calls=takes_calls_out)) as server:
+        command = evaluate(server, folder, out)
+        assert main([*command, "--calls", "tools"]) == 0
+        counted, _ = last(capsys)
+        assert main(command) == 2  # a job is of one form
+        assert "calls" in capsys.readouterr().err
+    assert (counted["PASS"], counted["FAIL"], counted["ERROR"]) == (1, 2, 0)
+    assert all(body["tools"] == [BASH_TOOL] for body in server.asked)
+    trial = next(one for one in read_trials(out) if one.task_name == "right")
+    conversation = json.loads((out / trial.trial_name / "agent/conversation.json").read_text())
+    assert [m["role"] for m in conversation[1:]] == ["user", "assistant", "tool", "assistant"]
+    (call,) = conversation[2]["tool_calls"]
+    assert conversation[2]["content"] == "I do:" and conversation[3]["tool_call_id"] == call["id"]
+    (used,) = trial.usage
+    first, second = used.metadata["timeline"]
+    assert (first["exit_code"], second["exit_code"]) == (0, None) and first["reply_s"] > 0
+    (odd,) = [b for b in server.asked if "no tool" in b["messages"][-1]["content"]]
+    assert odd["messages"][-1]["content"] == "error: no tool 'python'; the only one is bash"
 
 
 def test_an_outage_is_no_failure_and_is_tried_again(tmp_path, capsys):

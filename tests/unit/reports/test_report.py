@@ -245,7 +245,7 @@ def test_hostile_text_stays_text(tmp_path):
     elements.feed(page)
     tags = [tag for tag, _ in elements.found]
     assert "img" not in tags
-    assert tags.count("script") == 2 + 6
+    assert tags.count("script") == 2 + 7
     assert not any(name.startswith("on") for _, attributes in elements.found for name in attributes)
     assert packed(page, "samples-data")["texts"].count(HOSTILE) == 1
     figures = packed(page, "figures-data").values()

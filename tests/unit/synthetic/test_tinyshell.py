@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.episodes.bash import Ending, Limits, Reply
+from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.episodes.tool_calls import (
+    BASH_TOOL,
+    MARKS,
+    bash_command,
+    for_template,
+    parse,
+)
+from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.agents import Oracle, Script
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
+from coding_model_project.synthetic.tiny_model import TinyModelConfig, train_tokenizer
 from coding_model_project.synthetic.tinyshell import Draw, HabitCorpus, generate, trace
-from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
+from coding_model_project.synthetic.tinyshell.shell_files import prepare_files, write_shell_task
+from coding_model_project.synthetic.tinyshell.shell_traces import as_text
 from tests.unit.harbor.rooms import run_in_environments
 
 
@@ -91,3 +103,38 @@ def test_solutions_earn_1_by_script_and_by_the_agent_and_mistakes_less(tmp_path)
             assert await reward(problem, Script("rm -r /app/*")) < 1.0
 
     run_in_environments(use)
+
+
+def test_the_tools_form_is_read_by_the_parser_and_shown_by_the_models_own_template():
+    episodes = HabitCorpus(habit=0.5, calls=Calls.tools)
+    config = TinyModelConfig(vocab_size=300, tools=True)
+    tokenizer = train_tokenizer(
+        episodes.texts(random.Random(0)), config.vocab_size, tools=config.tools
+    )
+    task = next(one for one in generate("train", 20) if len(one.commands) == 2)
+    messages = trace(task, calls=Calls.tools)
+    assert [m["role"] for m in messages[2:]] == ["assistant", "tool"] * 2 + ["assistant"]
+
+    def shown(conversation, tools=None):
+        return tokenizer.apply_chat_template(conversation, tools=tools, tokenize=False)
+
+    text = shown(messages, Calls.tools.schemas)
+    assert text == shown(for_template(messages), Calls.tools.schemas)  # text or object: the same
+    assert text == shown(as_text(messages, [BASH_TOOL]))
+    calls = parse(text.partition("</tools>")[2]).calls
+    assert tuple(bash_command(call) for call in calls) == task.commands
+    ids = tokenizer(text)["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True).count("<tool_call>") == 2
+    assert [tokenizer.convert_tokens_to_ids(mark) in ids for mark in MARKS] == [True] * len(MARKS)
+    two = [{"role": "tool", "content": "a"}, {"role": "tool", "content": "b"}]
+    assert shown(two).count("<|im_start|>") == 1 and shown(two).count("<tool_response>") == 2
+
+
+def test_the_block_form_of_files_is_as_it_was_and_refuses_to_become_the_other(tmp_path):
+    prepare_files(tmp_path, seed=0, say=lambda _: None)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert "calls" not in manifest["settings"]
+    with pytest.raises(ConfigError, match=r"coding.bash.calls=block.*choose another folder"):
+        prepare_files(tmp_path, seed=0, say=lambda _: None, calls=Calls.tools)
+    prepare_files(tmp_path / "tools", seed=0, say=lambda _: None, calls=Calls.tools)
+    assert read_problems(tmp_path / "tools/problems.jsonl")[0].id == "tinyshell/train-0000"

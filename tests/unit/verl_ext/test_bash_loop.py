@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.data.problems import write_problems
+from coding_model_project.episodes.bash_messages import NOT_RUN, Calls, opening
+from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, bash_call
 from coding_model_project.errors import ConfigError, GenerationError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.launch.compose import compose_recipe
@@ -116,6 +118,50 @@ async def test_a_limit_is_an_ending_and_no_outage(config, tokenizer, overrides, 
     score, info, _ = await graded(run, tokenizer, output)
     assert info[f"bash_ended_{ending}"] == 1.0
     assert score == (0.0 if ending == "tokens" else 1.0)  # half a command is not run
+
+
+async def test_in_form_tools_the_schema_is_in_the_prompt_and_outcomes_are_the_tools(config):
+    from coding_model_project.synthetic.tiny_model import train_tokenizer
+
+    first, wrong = bash_call("echo 0.5 > answer"), ToolCall(name="python", arguments="{}")
+    tokenizer = train_tokenizer(iter([first.text(), "exit code 0"]), 300, tools=True)
+    run = config("coding.bash.calls=tools", "data.max_prompt_length=600")
+    replies = f"I do.\n{first.text()}", wrong.text() + bash_call("rm answer").text(), "Done."
+    output, model = await episode(run, tokenizer, *replies)
+    own = [t for t, m in zip(output.response_ids, output.response_mask, strict=True) if m]
+    eos = [tokenizer.eos_token_id]
+    assert own == [t for answer in model.answers for t in answer + eos]
+    # What the model has seen by its last reply is what its template makes of the whole conversation.
+    asked = opening("Do it.", Calls.tools)
+    said_so_far = [
+        {"role": "assistant", "content": "I do.", "tool_calls": [first.openai("1")]},
+        {"role": "tool", "content": "exit code 0"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [wrong.openai("2"), bash_call("rm answer").openai("3")],
+        },
+        {"role": "tool", "content": "error: no tool 'python'; the only one is bash"},
+        {"role": "tool", "content": NOT_RUN},
+    ]
+    whole = tokenizer.apply_chat_template(
+        asked + said_so_far, tools=[BASH_TOOL], tokenize=False, add_generation_prompt=True
+    )
+    shown = tokenizer.decode(model.prompts[-1])
+    assert shown == whole.replace("</tool_call>\n<tool_call>", "</tool_call><tool_call>")
+
+    score, info, sample = await graded(run, tokenizer, output)
+    assert (score, info["bash_commands"], info["bash_ended_done"]) == (0.5, 1.0, 1.0)
+    told = sample["extra"]["replies"]
+    assert [reply["command"] for reply in told] == ["echo 0.5 > answer", None, None]
+    assert told[1]["observation"].startswith("error: no tool")
+    assert all(reply["reply_s"] > 0 for reply in told)
+
+
+async def test_an_opening_longer_than_a_prompt_is_an_error_and_not_cut(config, tokenizer):
+    run = config("data.max_prompt_length=40")
+    with pytest.raises(ConfigError, match=r"data\.max_prompt_length=40: an episode's opening has"):
+        await episode(run, tokenizer, "Done.")
 
 
 async def test_a_killed_room_leaves_the_sample_out_and_nothing_running(config, tokenizer):
