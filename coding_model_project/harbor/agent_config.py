@@ -19,6 +19,21 @@ class AgentPlace(StrEnum):
     """In the task's room, as a program among others."""
 
 
+class AgentEnding(StrEnum):
+    """Why an agent's work is over. Whatever it is, the verifier judges what was done by then."""
+
+    done = "done"
+    """It ended by itself, with exit code 0."""
+    crashed = "crashed"
+    """It ended with another exit code or an exception, or was killed for its memory."""
+    time = "time"
+    """It was killed: `coding.agent.total_s`, or the task's own time, was over."""
+    turns = "turns"
+    """Its last request was refused: the sample's replies are used up."""
+    context = "context"
+    """Its last request was refused: a conversation does not fit into the model's context."""
+
+
 class Trained(StrEnum):
     """The conversations of an agent that are trained on."""
 

@@ -48,7 +48,7 @@ def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Envir
     """
     name = where.name
     if name in (ROOMS, _FORMER_NAME):
-        return EmbeddedEnvironments(rootfs, where.agent and Path(where.agent))
+        return EmbeddedEnvironments(rootfs, Path(where.agent) if where.agent else None)
     if rootfs is not None:
         raise ConfigError(f"--rootfs is for --environment {ROOMS}; {name} has the task's own image")
     if name in ENGINES:

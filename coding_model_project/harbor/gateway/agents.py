@@ -10,14 +10,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from coding_model_project.errors import CodingModelError, ConfigError
-from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
+from coding_model_project.harbor.agent_config import AgentConfig, AgentEnding, AgentPlace
 from coding_model_project.harbor.agents import Agent
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.format.task import Step, Task
@@ -33,21 +32,6 @@ ROOM_PORT = 8321
 _TASK_FILE = "TASK.md"
 _IN_ROOM = f"/tmp/agent/{_TASK_FILE}"
 _SAID = 1000
-
-
-class AgentEnding(StrEnum):
-    """Why an agent's work is over. Whatever it is, the verifier judges what was done by then."""
-
-    done = "done"
-    """It ended by itself, with exit code 0."""
-    crashed = "crashed"
-    """It ended with another exit code or an exception, or was killed for its memory."""
-    time = "time"
-    """It was killed: `coding.agent.total_s`, or the task's own time, was over."""
-    turns = "turns"
-    """Its last request was refused: the sample's replies are used up."""
-    context = "context"
-    """Its last request was refused: a conversation does not fit into the model's context."""
 
 
 class Factory(Protocol):

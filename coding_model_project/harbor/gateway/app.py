@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -123,7 +123,7 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
             return JSONResponse(error.body(), error.status)
         except ClientDisconnect:
             return Response(status_code=_CLIENT_GONE)
-        except Exception as error:  # a client gets no traceback, whatever it sent
+        except Exception as error:  # noqa: BLE001 - a client gets no traceback, whatever it sent
             _log.exception("a request to the gateway failed")
             said = RequestError(type(error).__name__, status=500, kind="server_error")
             return JSONResponse(said.body(), said.status)
@@ -192,7 +192,7 @@ def _chunks(answer: Answer, *, usage: bool) -> Iterator[Mapping[str, Any]]:
         yield {**head, "choices": [], "usage": _usage(answer)}
 
 
-async def _events(chunks: Iterator[Mapping[str, Any]]) -> Any:
+async def _events(chunks: Iterator[Mapping[str, Any]]) -> AsyncIterator[str]:
     for chunk in chunks:
         yield f"data: {json.dumps(chunk)}\n\n"
     yield "data: [DONE]\n\n"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.isolation import tether
-from coding_model_project.isolation.processes import carriers, TOKEN
+from coding_model_project.isolation.processes import TOKEN, carriers
 
 MARK = "CODING_AGENT_TOKEN"
 """Environment variable by which all that an agent starts is found."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Message = dict[str, Any]
-"""A message with text content: `role`, `content`, and `tool_calls`, `tool_call_id` or `name` if it has them."""
+"""A message whose content is text, with `tool_calls`, `tool_call_id` or `name` if it has them."""
 
 _ROLES = {
     "system": "system",

@@ -29,8 +29,10 @@ def has_agent(config: DictConfig) -> bool:
 
 def task_environment(coding: CodingConfig) -> TaskEnvironment:
     """Return where an agent's tasks run."""
-    folder = coding.agent.folder if coding.agent.place is AgentPlace.room else None
-    return replace(coding.harbor.place(), agent=folder and str(Path(folder).expanduser()))
+    place = coding.harbor.place()
+    if coding.agent.folder is None or coding.agent.place is not AgentPlace.room:
+        return place
+    return replace(place, agent=str(Path(coding.agent.folder).expanduser()))
 
 
 def check_values(config: DictConfig) -> None:

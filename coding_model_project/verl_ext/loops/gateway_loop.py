@@ -1,4 +1,4 @@
-"""The work of an agent of yours as verl's agent loop: it talks to the gateway, and its tokens are trained on.
+"""An agent of yours as verl's agent loop: it talks to the gateway, and its tokens are trained on.
 
 The trial is Harbor's: the room is made, the agent works, and the verifier judges there. verl takes
 several outputs for one sample, and gives all of them the advantage of the last: each conversation of
@@ -275,7 +275,7 @@ class _Codec:
 
     def __init__(self, loop: AgentLoopBase) -> None:
         self._builder: Any = loop.continuous_token_builder
-        self._tokenizer = loop.tokenizer
+        self._tokenizer: Any = loop.tokenizer
 
     def opening(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]

@@ -58,8 +58,10 @@ async def test_a_loop_with_native_tool_calls_is_one_conversation():
         for _ in range(3):
             reply = (await served.chat(messages=messages, tools=[TOOL])).choices[0]
             messages.append(reply.message.model_dump())
-            for made in reply.message.tool_calls or ():
-                messages.append({"role": "tool", "tool_call_id": made.id, "content": "out"})
+            messages += [
+                {"role": "tool", "tool_call_id": made.id, "content": "out"}
+                for made in reply.message.tool_calls or ()
+            ]
         assert [m["role"] for m in messages] == [
             *("user", "assistant", "tool", "assistant", "tool", "tool", "assistant")
         ]

@@ -113,7 +113,7 @@ def test_an_agent_in_the_room_reaches_the_gateway_and_nothing_else(tmp_path):
     config = AgentConfig(
         command="python3 /opt/agent/my_agent.py", folder=str(home), place=AgentPlace.room
     )
-    outcome, work, policy = trial(tmp_path, config, *replies)
+    outcome, work, _ = trial(tmp_path, config, *replies)
     assert (work.ending, work.said) == ("done", "bye"), work
     assert outcome.rewards == {"reward": 0.5}
     (only,) = work.session.recorder.trajectories(9)
