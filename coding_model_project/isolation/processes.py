@@ -60,9 +60,9 @@ def _temporary_files(token: str) -> str:
     return str(folder)
 
 
-def carriers(token: str, name: str = TOKEN) -> list[int]:
-    """Process ids whose environment carries the token under that name."""
-    needle = f"{name}={token}".encode()
+def carriers(token: str) -> list[int]:
+    """Process ids whose environment carries the token."""
+    needle = f"{TOKEN}={token}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,10 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.isolation import tether
-from coding_model_project.isolation.processes import TOKEN, carriers
-
-MARK = "CODING_AGENT_TOKEN"
-"""Environment variable by which all that an agent starts is found."""
+from coding_model_project.isolation.processes import TOKEN
 
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", TOKEN),
@@ -25,7 +20,8 @@ _INHERITED = (
 """Of this process's environment, what an agent gets: no credentials of the training's."""
 
 _GRACE_S = 2.0
-_SWEEPS = 20
+_KILL_S = 30.0
+"""Wall seconds in which all that an agent started is killed."""
 _SAID = 4000
 
 
@@ -40,13 +36,12 @@ class Exit:
 
 
 class HostProcess:
-    """A command of this machine, in a session of its own. Made by `start`."""
+    """A command of this machine, tethered to this process (`isolation.tether`). Made by `start`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str, output: int) -> None:
-        self._process, self._mark, self._output = process, mark, output
+    def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
+        self._process, self._output = process, output
         self._said = bytearray()
         self._read_all = asyncio.Event()
-        # Not by the process's own transport: its `wait` waits for whoever holds the output, too.
         asyncio.get_running_loop().add_reader(output, self._read)
 
     @classmethod
@@ -59,11 +54,10 @@ class HostProcess:
         Raises:
             OSError: it cannot be started.
         """
-        mark = secrets.token_hex(8)
         kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
-        ours, theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        os.set_blocking(theirs, True)
+        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), str(_GRACE_S)]
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(ours, False)
         try:
             process = await asyncio.create_subprocess_exec(
                 *tethered,
@@ -72,7 +66,7 @@ class HostProcess:
                 stdout=theirs,
                 stderr=theirs,
                 cwd=cwd,
-                env={**kept, **env, MARK: mark},
+                env={**kept, **env},
                 start_new_session=True,
             )
         except BaseException:
@@ -80,12 +74,12 @@ class HostProcess:
             raise
         finally:
             os.close(theirs)
-        return cls(process, mark, ours)
+        return cls(process, ours)
 
     async def wait(self) -> Exit:
-        """Wait for its end."""
+        """Wait for the end of it and of all that it started."""
         code = await self._process.wait()
-        with suppress(TimeoutError):  # what it left behind may hold its output open
+        with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
                 await self._read_all.wait()
         said = bytes(self._said).decode("utf-8", "replace").strip()
@@ -94,28 +88,18 @@ class HostProcess:
     async def end(self) -> None:
         """End it and all it started: SIGTERM first, SIGKILL after a moment. May be repeated."""
         if self._process.returncode is None:
-            self._signal(signal.SIGTERM)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE_S):
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+            try:
+                async with asyncio.timeout(_GRACE_S + _KILL_S):
                     await self._process.wait()
-        self._signal(signal.SIGKILL)
-        await self._process.wait()
-        for _ in range(_SWEEPS):  # a process may have forked while it was looked for
-            pids = await asyncio.to_thread(carriers, self._mark, MARK)
-            if not pids:
-                break
-            for pid in pids:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(0.02)
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
         if self._output >= 0:
             asyncio.get_running_loop().remove_reader(self._output)
             os.close(self._output)
             self._output = -1
-
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
 
     def _read(self) -> None:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -155,7 +154,7 @@ def command_lines() -> list[str]:
 
 
 HANGS = (
-    "trap '' TERM INT; (trap '' TERM; setsid sleep 987 & ) ; "
+    "trap '' TERM INT; (trap '' TERM; env -i setsid sleep 987 & ) ; "
     'curl -s -H "Authorization: Bearer $OPENAI_API_KEY" $OPENAI_BASE_URL/models; sleep 986'
 )
 
@@ -169,20 +168,18 @@ HANGS = (
         ("no-such-program", "crashed", "not found"),
         (HANGS, "time", ""),
         ("yes", "time", ""),
-        ("exit 0", "done", ""),
+        ("env -i setsid sleep 988 & sleep 0.2; exit 0", "done", ""),
     ],
 )
 def test_however_an_agent_ends_the_verifier_judges_and_nothing_is_left(
     tmp_path, place, command, ending, said
 ):
     config = AgentConfig(
-        command=command, place=place, folder=str(agent_in(tmp_path, SHELL)), total_s=1.5
+        command=command, place=place, folder=str(agent_in(tmp_path, SHELL)), total_s=4
     )
-    started = time.monotonic()
     outcome, work, _ = trial(tmp_path, config, "ok")
     assert work.ending == ending and said in work.said, work
-    assert outcome.steps[0].verifier_s > 0 and outcome.steps[0].agent_s < 6
-    assert time.monotonic() - started < 20
+    assert outcome.steps[0].verifier_s > 0 and outcome.steps[0].agent_s < 20
     assert not [name for name in command_lines() if name.startswith(("sleep 98", "yes"))]
 
 
@@ -199,4 +196,4 @@ def test_an_engine_that_is_gone_ends_the_agent_and_is_no_ending(tmp_path):
     config = AgentConfig(command=command, folder=str(home), total_s=60)
     outcome, work, _ = trial(tmp_path, config, GenerationError("no engine"))
     assert isinstance(outcome.error, GenerationError) and work.ending is None
-    assert outcome.steps[0].rewards is None and outcome.wall_s < 15
+    assert outcome.steps[0].rewards is None and outcome.wall_s < 30
