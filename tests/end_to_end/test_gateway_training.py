@@ -76,6 +76,7 @@ def steps_of_a_run(path: Path, command: str) -> list[dict]:
         f'coding.agent.command="{command}"',
         f"coding.agent.folder={path}/agent",
         "coding.agent.total_s=20",
+        "coding.agent.reply_tokens=48",
         f"data.train_files={path}/rows.parquet",
         f"data.val_files={path}/rows.parquet",
         f"data.train_batch_size={N_PROBLEMS}",

@@ -185,3 +185,40 @@ def test_agents_that_cannot_be_are_named(config, wrong, named):
     roomy = "actor_rollout_ref.model.path=own/model"
     with pytest.raises(ConfigError, match=named):
         check_values(config(roomy, "coding.agent.command=null", *wrong))
+
+
+async def test_verl_rewards_several_outputs_by_the_last_and_stores_all_of_them(config, tokenizer):
+    import torch
+    from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+    from coding_model_project.verl_ext.rewards.reward_manager import CodeRewardManager
+    from coding_model_project.verl_ext.trainers.step_samples import final_keys
+
+    run = config()
+    path = Path(run.coding.agent.folder, "my_agent.py")
+    parts = AGENT.replace("RUN", SHELL).split("TOOLS =")
+    path.write_text(f"{parts[0]}\n{ANOTHER.splitlines()[0]}\nTOOLS ={parts[1]}")
+    found, _ = await outputs(run, tokenizer, "Short.", CALL, "Done.")
+    manager = CodeRewardManager(run, tokenizer)
+
+    class Remote:
+        async def remote(self, data):
+            return await manager.run_single(data)
+
+    class Worker:
+        reward_loop_worker_handles = [type("Handle", (), {"compute_score": Remote()})()]
+        processor = None
+        mm_processor_kwargs: dict = {}
+
+        def __getattr__(self, name):
+            return getattr(AgentLoopWorker, name).__get__(self)
+
+    await AgentLoopWorker._compute_score(Worker(), found, kwargs=ROW)
+    assert found[-1].reward_score == 0.5
+    found[0].reward_score = found[-1].reward_score
+    found[0].extra_fields["reward_extra_info"] = found[-1].extra_fields["reward_extra_info"]
+    stored = list_of_dict_to_tensordict([output.as_dict() for output in found])
+    assert torch.equal(stored["responses"][1], torch.tensor(found[1].response_ids))
+    assert stored["rm_scores"][0].sum() == stored["rm_scores"][1].sum() == 0.5
+    assert final_keys(["u_0_0", "v_1_0", "u_0_1", "u_1_0"]) == ["u_0_1", "v_1_0", "u_1_0"]
