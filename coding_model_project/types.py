@@ -405,6 +405,9 @@ class Verdict:
     cached: bool = False
     base_tests: int | None = None
     """As of `Problem`."""
+    followed_loosely: int | None = None
+    """Instructions that the text or a variant of it follows (IFEval's loose accuracy); None if there are
+    no instructions."""
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; its trial is the one result."""
 
@@ -432,6 +435,13 @@ class Verdict:
         first = self.results[: self.base_tests]
         complete = self.code is not None and len(first) == self.base_tests
         return complete and all(result.error is None for result in first)
+
+    @property
+    def loose_passed(self) -> bool | None:
+        """True if every instruction is followed loosely; None for a problem without instructions."""
+        if self.followed_loosely is None:
+            return None
+        return self.code is not None and self.followed_loosely == self.n_tests
 
     @property
     def pass_fraction(self) -> float:

@@ -40,6 +40,9 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
         if base := found.get("base"):
             rates = (rate_text(base.get(str(k))) for k in shown)
             table.add_row(f"{name}, its own tests only", *rates)
+        if loose := found.get("loose"):
+            rates = (rate_text(loose["pass@k"].get(str(k))) for k in shown)
+            table.add_row(f"{name}, loosely", *rates, rate_text(loose["pass_ratio"]))
         for part, of_part in _parts(found):
             table.add_row(f"{name}, {part}", *(rate_text(of_part.get(str(k))) for k in shown))
     errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]

@@ -45,19 +45,23 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
 
     Returns:
         error: the first failing test's error type, null if accepted; passed and n_tests: counts;
-        base_passed: as of `Verdict`, absent where that is None;
+        base_passed, loose_passed, followed_loosely: as of `Verdict`, absent where that is None;
         failed_test: the number, among the hidden tests, of the first that failed, with its input
         and detail;
         public_passed, judge_s, cached, extraction, sandbox; program: `program_hash`, null without one.
     """
     failing = ((n, result) for n, result in enumerate(verdict.results) if result.error is not None)
     number, failed = next(failing, (None, None))
-    base = {} if verdict.base_passed is None else {"base_passed": verdict.base_passed}
+    beside = {
+        name: value
+        for name in ("base_passed", "loose_passed", "followed_loosely")
+        if (value := getattr(verdict, name)) is not None
+    }
     return {
         "error": verdict.error and str(verdict.error),
         "passed": sum(result.error is None for result in verdict.results),
         "n_tests": verdict.n_tests,
-        **base,
+        **beside,
         "failed_test": number,
         "input": "" if number is None or not tests else _shown(tests[number].input),
         "detail": failed.detail if failed else "",

@@ -25,6 +25,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         part of no rate; pass@k: by k, a rate as `_rate` has it, unbiased, problems resampled;
         base: the same pass@k by the benchmark's own tests alone (`Problem.base_tests`), absent where no
         problem has such;
+        loose: pass@k and pass_ratio by the loose rules of instructions, absent where no problem has any;
         pass_ratio: the same of the mean share of hidden tests passed, null where judging stopped
         early; accepted and errors: shares of graded samples, which sum to 1; truncated,
         truncated_share; truncated_in_reasoning: of the truncated, those without the beginning of an
@@ -53,6 +54,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "problems_ungradable": len(problems) - len(groups),
         "pass@k": pass_rates(groups, ks),
         **_base(groups, ks),
+        **_loose(groups, ks),
         "pass_ratio": _pass_ratio(groups),
         "accepted": sum(bool(result.passed) for result in graded) / total,
         "errors": {str(group): errors[str(group)] / total for group in ERROR_GROUPS},
@@ -134,6 +136,25 @@ def _base(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, An
     if not by_base:
         return {}
     return {"base": pass_rates(by_base, ks)}
+
+
+def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
+    """The rates by the loose rules of instructions; nothing where no problem has instructions."""
+    loosely = [
+        [
+            replace(
+                one,
+                passed=one.verdict["loose_passed"],
+                pass_fraction=one.verdict["followed_loosely"] / one.verdict["n_tests"],
+            )
+            for one in group
+        ]
+        for group in groups
+        if all("loose_passed" in one.verdict for one in group)
+    ]
+    if not loosely:
+        return {}
+    return {"loose": {"pass@k": pass_rates(loosely, ks), "pass_ratio": _pass_ratio(loosely)}}
 
 
 def _pass_ratio(groups: Sequence[Sequence[Result]]) -> dict[str, float] | None:

@@ -12,6 +12,8 @@ from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.instructions import check_arguments, follows, follows_loosely
 from coding_model_project.types import ErrorType, Instruction, Problem, TestResult, Verdict
 
+COMPARISON = "strict"
+
 
 def check_instructions(problems: Iterable[Problem]) -> None:
     """Make sure that every instruction can be checked.
@@ -31,22 +33,14 @@ def check_instructions(problems: Iterable[Problem]) -> None:
 class InstructionsGrader:
     """Judges a text by `Problem.instructions`; it needs no sandbox. An async context manager.
 
-    Args:
-        loose: accept a text that follows an instruction without its first or last line, or without
-            "*" (IFEval's loose accuracy). A reward is strict.
+    A verdict passes by the strict rules. `Verdict.followed_loosely` counts the instructions that the text
+    follows without its first or last line, or without "*".
     """
-
-    def __init__(self, *, loose: bool = False) -> None:
-        self._loose = loose
 
     @property
     def identity(self) -> str:
         """All but text and problem that a verdict depends on."""
-        return f"{GRADER_VERSION}/{self._rule}"
-
-    @property
-    def _rule(self) -> str:
-        return "loose" if self._loose else "strict"
+        return f"{GRADER_VERSION}/{COMPARISON}"
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,30 +59,44 @@ class InstructionsGrader:
         if not problem.instructions:
             raise DataError(f"problem {problem.id}: has no instructions to check")
         started = time.monotonic()
-        results = () if code is None else await asyncio.to_thread(self._results, problem, code)
+        results, loosely = (), 0
+        if code is not None:
+            results, loosely = await asyncio.to_thread(_judged, problem, code)
         return Verdict(
             problem_id=problem.id,
             code=code,
             extraction=extraction,
             results=results,
             n_tests=len(problem.instructions),
-            comparison=self._rule,
+            comparison=COMPARISON,
             sandbox="none",
             grader_version=GRADER_VERSION,
+            followed_loosely=loosely,
             judge_s=time.monotonic() - started,
         )
 
     def answered_from_memory(self) -> None:
         """See `grading.base.CodeGrader`."""
 
-    def _results(self, problem: Problem, text: str) -> tuple[TestResult, ...]:
-        try:
-            return tuple(self._result(problem, one, text) for one in problem.instructions)
-        except DataError as error:
-            raise DataError(f"problem {problem.id}: {error}") from error
 
-    def _result(self, problem: Problem, one: Instruction, text: str) -> TestResult:
-        check = follows_loosely if self._loose else follows
-        if check(one.kind, one.arguments, text):
-            return TestResult(error=None)
-        return TestResult(error=ErrorType.wrong_answer, detail=f"does not follow {one.kind}")
+def _judged(problem: Problem, text: str) -> tuple[tuple[TestResult, ...], int]:
+    """A result per instruction by the strict rules, and how many are followed by the loose ones.
+
+    Raises:
+        DataError: an instruction is unknown, or its arguments do not fit; names the problem.
+    """
+    try:
+        results = tuple(_result(one, text) for one in problem.instructions)
+        loosely = sum(
+            result.error is None or follows_loosely(one.kind, one.arguments, text)
+            for one, result in zip(problem.instructions, results, strict=True)
+        )
+    except DataError as error:
+        raise DataError(f"problem {problem.id}: {error}") from error
+    return results, loosely
+
+
+def _result(one: Instruction, text: str) -> TestResult:
+    if follows(one.kind, one.arguments, text):
+        return TestResult(error=None)
+    return TestResult(error=ErrorType.wrong_answer, detail=f"does not follow {one.kind}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
@@ -15,6 +16,12 @@ from coding_model_project.harbor.environment.output import Kept
 
 _ANSWER_S = 120.0
 """Wall seconds for what the engine does by itself."""
+
+_PODMANS_LIMITS = (
+    ("nofile", resource.RLIMIT_NOFILE, 1 << 20),
+    ("nproc", resource.RLIMIT_NPROC, 1 << 15),  # podman's own, by which it runs itself
+)
+"""Limits that podman sets in a container, and the most that they may be."""
 
 _SAID = 600
 _MANY_BYTES = 1 << 20
@@ -42,6 +49,22 @@ class Engine:
         self._path = program
         self._folder = TemporaryDirectory(prefix="engine-")
         """Where it runs: podman's monitor leaves a file where it was started when memory runs out."""
+
+    @property
+    def limits(self) -> list[str]:
+        """Words for `run` and `build` by which containers keep within this process's own limits.
+
+        podman, whose containers are children of its caller, would raise both, which takes a capability
+        that root in a container or virtual machine often lacks.
+        """
+        if self.program != "podman":
+            return []
+        words: list[str] = []
+        for name, kind, most in _PODMANS_LIMITS:
+            hard = resource.getrlimit(kind)[1]
+            n = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            words += ["--ulimit", f"{name}={n}:{n}"]
+        return words
 
     async def find(self) -> None:
         """Raises:

@@ -141,7 +141,8 @@ class ContainerEnvironments:
             user=built.image.user,
         )
         try:
-            await self._engine.detach(*_run(name, config, built.id), timeout_s=_START_S)
+            words = _run(name, [*self._engine.limits, *_limits(config)], built.id)
+            await self._engine.detach(*words, timeout_s=_START_S)
             await container.prepare()
             if built.files.entries:
                 await container.write_tree(container.workdir, built.files)
@@ -184,7 +185,14 @@ class ContainerEnvironments:
         files = await asyncio.to_thread(lambda: of_files(paths))
         name = f"{_IMAGES}:{sha256(repr(files.entries).encode() + files.body).hexdigest()[:32]}"
         if (await self._engine.run("image", "inspect", name))[0] != 0:
-            arguments = ("--tag", name, "--file", str(folder / "Dockerfile"), str(folder))
+            arguments = (
+                *self._engine.limits,
+                "--tag",
+                name,
+                "--file",
+                str(folder / "Dockerfile"),
+                str(folder),
+            )
             await self._made(str(folder), ("build", "--quiet", *arguments), timeout_s)
         return name
 
@@ -199,10 +207,9 @@ class ContainerEnvironments:
 
     async def _tests_of(self, image: str) -> Tree:
         """What the image itself brings below /tests: an agent may change its container's copy."""
-        isolated = ("run", "--rm", "--network", "none", "--user", "0", "--entrypoint", "sh")
-        code, packed, err = await self._engine.run(
-            *isolated, image, "-c", _TESTS, max_output=2 * _TESTS_BYTES
-        )
+        isolated = ("--rm", "--network", "none", "--user", "0", "--entrypoint", "sh")
+        words = ("run", *self._engine.limits, *isolated, image, "-c", _TESTS)
+        code, packed, err = await self._engine.run(*words, max_output=2 * _TESTS_BYTES)
         if code != 0:
             why = " ".join(err.decode("utf-8", "replace").split())[-_SAID:]
             raise ImageError(f"{image}: an environment needs sh and tar in its image: {why}")
@@ -246,12 +253,12 @@ def _limits(config: EnvironmentConfig) -> list[str]:
     return [word for limit in limits.items() for word in limit]
 
 
-def _run(name: str, config: EnvironmentConfig, image: str) -> list[str]:
+def _run(name: str, limits: list[str], image: str) -> list[str]:
     """The engine's words for a new container."""
     return [
         *("run", "--detach", "--name", name, "--user", "0", "--workdir", "/"),
         *("--stop-timeout", "0"),  # the first process has nothing to do at the end
-        *_limits(config),
+        *limits,
         *("--entrypoint", "sh", image, "-c", STAY),
     ]
 

@@ -11,10 +11,9 @@ import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coding_model_project.sandbox.embedded import frames
-
 _LENGTH = 8
 _CHUNK = 1 << 16
+"""Bytes that a pipe holds, and that are passed on or read at once."""
 
 if TYPE_CHECKING:
     import socket
@@ -31,6 +30,9 @@ class Exchange:
         self._answers, self._from_process = os.pipe()
         os.set_blocking(self._to_process, False)
         os.set_blocking(self._answers, False)
+        self._hearing = select.poll()
+        self._hearing.register(self._answers, select.POLLIN | select.POLLHUP)
+        self._first = bytearray(_LENGTH + _CHUNK)
 
     @property
     def inner(self) -> tuple[int, int]:
@@ -42,25 +44,31 @@ class Exchange:
         os.close(self._from_process)
         os.close(self._requests)
 
-    def request(self, channel: socket.socket, wait: Wait | None) -> bool:
-        """Pass the channel's next frame on to the process; false if it does not read all of it.
+    def request(self, channel: socket.socket, n: int, wait: Wait | None) -> bool:
+        """Pass the channel's next bytes on to the process; false if it does not read all of them.
 
         Args:
+            n: bytes of the request.
             wait: None if the process is not to get it.
 
         Raises:
             EOFError: the channel is closed.
         """
-        _, left = frames.receive_head(channel)
-        is_read = wait is not None and self._write(left.to_bytes(_LENGTH, "little"), wait)
-        buffer = bytearray(min(left, _CHUNK))
+        is_read = wait is not None
+        buffer = bytearray(_LENGTH + min(n, _CHUNK))
+        buffer[:_LENGTH] = n.to_bytes(_LENGTH, "little")
         with memoryview(buffer) as view:
-            while left:
-                got = channel.recv_into(view[: min(left, _CHUNK)])
-                if not got:
+            at, left = (
+                _LENGTH,
+                n,
+            )  # the length goes with the first part: a small request is one write
+            while left or at:
+                got = channel.recv_into(view[at : at + min(left, _CHUNK)]) if left else 0
+                if left and not got:
                     raise EOFError("the other side closed")
                 left -= got
-                is_read = is_read and wait is not None and self._write(view[:got], wait)
+                is_read = is_read and wait is not None and self._write(view[: at + got], wait)
+                at = 0
             view[:] = bytes(len(view))
         return is_read
 
@@ -78,32 +86,37 @@ class Exchange:
 
     def is_silent(self) -> bool:
         """Return true if the process runs and says nothing that it was not asked."""
-        poll = select.poll()
-        poll.register(self._answers, select.POLLIN | select.POLLHUP)
-        return not poll.poll(0)
+        return not self._hearing.poll(0)
 
     def answer(self, wait: Wait, max_bytes: int) -> bytearray | None:
         """Return the answer, to be wiped; None if the process sent none of at most `max_bytes`."""
-        length = self._read(_LENGTH, wait)
-        if length is None or (n := int.from_bytes(length, "little")) > max_bytes:
-            return None
-        return self._read(n, wait)
+        first = self._first
+        got = self._read(memoryview(first), wait, least=_LENGTH)
+        n = int.from_bytes(first[:_LENGTH], "little")
+        here = got - _LENGTH
+        content = None
+        if 0 <= here <= n <= max_bytes:  # what comes after an answer was not asked for
+            content = bytearray(n)
+            content[:here] = first[_LENGTH:got]
+            left = memoryview(content)[here:]
+            if self._read(left, wait, least=n - here) < n - here:
+                content[:] = bytes(n)
+                content = None
+        first[:got] = bytes(got)
+        return content
 
-    def _read(self, n: int, wait: Wait) -> bytearray | None:
-        content, at = bytearray(n), 0
-        with memoryview(content) as view:
-            while at < n and wait(self._answers, select.POLLIN):
-                try:
-                    got = os.readv(self._answers, [view[at:]])
-                except BlockingIOError:  # the process has ended, and something below it has not
-                    break
-                if not got:
-                    break
-                at += got
-        if at == n:
-            return content
-        content[:] = bytes(n)
-        return None
+    def _read(self, view: memoryview, wait: Wait, *, least: int) -> int:
+        """Read until at least so many bytes are there, or no more will be; returns how many are."""
+        at = 0
+        while at < least and wait(self._answers, select.POLLIN):
+            try:
+                got = os.readv(self._answers, [view[at:]])
+            except BlockingIOError:  # the process has ended, and something below it has not
+                break
+            if not got:
+                break
+            at += got
+        return at
 
     def close(self) -> None:
         """Close P's end."""
@@ -115,19 +128,17 @@ class Exchange:
 
 
 def receive(requests: int) -> bytes | None:
-    """Return the next request; None if there are no more."""
-    length = _exactly(requests, _LENGTH)
-    return None if length is None else _exactly(requests, int.from_bytes(length, "little"))
-
-
-def _exactly(descriptor: int, n: int) -> bytes | None:
-    parts = []
-    while n:
-        parts.append(os.read(descriptor, min(n, 1 << 20)))
+    """Return the next request; None if there are no more. There is never more than one in the pipe."""
+    parts: list[bytes] = []
+    got, n = 0, _LENGTH
+    while got < n:
+        parts.append(os.read(requests, _CHUNK))
         if not parts[-1]:
             return None
-        n -= len(parts[-1])
-    return b"".join(parts)
+        if not got:  # a length is written in one piece
+            n += int.from_bytes(parts[0][:_LENGTH], "little")
+        got += len(parts[-1])
+    return b"".join(parts)[_LENGTH:]
 
 
 def send(answers: int, answer: bytes) -> None:

@@ -168,48 +168,71 @@ class Clock:
         return max(map(self.spent_s, self.pids))
 
 
-def watch(
-    pid: int,
-    clock: Clock,
-    limits: Limits,
-    proc: int | None,
-    started: float,
-    *,
-    until: tuple[int, int] | None = None,
-) -> str | None:
-    """Wait until a process ends, or a descriptor is ready; it is not reaped.
-
-    It is killed when a limit is reached.
+class Watch:
+    """Waits for a process, which is not reaped, and kills it when a limit is reached.
 
     Args:
-        clock: of processes whose CPU time and threads are limited.
-        limits: of these, CPU and wall time.
+        pid: of the process.
         proc: a descriptor of /proc, if threads can be counted.
-        until: the descriptor, and the events of `poll` that make it ready.
-
-    Returns:
-        The limit: "cpu", "wall", "threads", or None.
     """
-    pidfd = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    if until is not None:
-        poll.register(*until)
-    killed = None
-    while killed is None:
-        cpu_left_s = limits.cpu_s - clock.longest_s
-        wall_left_s = limits.wall_s - (time.monotonic() - started)
-        if cpu_left_s <= 0:
-            killed = "cpu"
-        elif wall_left_s <= 0:
-            killed = "wall"
-        elif poll.poll(1 + int(1000 * min(wall_left_s, max(cpu_left_s, 0.002), _THREADS_EVERY_S))):
-            break
-        elif has_too_many_threads(clock.pids, proc):
-            killed = "threads"
-    os.close(pidfd)
-    if killed:
-        os.kill(pid, signal.SIGKILL)
+
+    def __init__(self, pid: int, proc: int | None) -> None:
+        self._pid, self._proc = pid, proc
+        self._end = os.pidfd_open(pid)
+        self._poll = select.poll()
+        self._poll.register(self._end, select.POLLIN)
+
+    def wait(
+        self,
+        clock: Clock,
+        started: float,
+        *,
+        cpu_s: float,
+        wall_s: float,
+        until: tuple[int, int] | None = None,
+    ) -> str | None:
+        """Wait until the process ends, or a descriptor is ready.
+
+        Args:
+            clock: of processes whose CPU time and threads are limited.
+            started: when the wall time began.
+            until: the descriptor, and the events of `poll` that make it ready.
+
+        Returns:
+            The limit for which it was killed: "cpu", "wall", "threads", or None.
+        """
+        if until is not None:
+            self._poll.register(*until)
+        killed = None
+        while killed is None:
+            cpu_left_s = cpu_s - clock.longest_s
+            wall_left_s = wall_s - (time.monotonic() - started)
+            if cpu_left_s <= 0:
+                killed = "cpu"
+            elif wall_left_s <= 0:
+                killed = "wall"
+            else:
+                longest_s = min(wall_left_s, max(cpu_left_s, 0.002), _THREADS_EVERY_S)
+                if self._poll.poll(1 + int(1000 * longest_s)):
+                    break
+                if has_too_many_threads(clock.pids, self._proc):
+                    killed = "threads"
+        if until is not None:
+            self._poll.unregister(until[0])
+        if killed:
+            os.kill(self._pid, signal.SIGKILL)
+        return killed
+
+    def close(self) -> None:
+        """Close its descriptor."""
+        os.close(self._end)
+
+
+def watch(pid: int, clock: Clock, limits: Limits, proc: int | None, started: float) -> str | None:
+    """Wait until a process ends. As `Watch.wait`."""
+    watched = Watch(pid, proc)
+    killed = watched.wait(clock, started, cpu_s=limits.cpu_s, wall_s=limits.wall_s)
+    watched.close()
     return killed
 
 

@@ -37,6 +37,16 @@ def send_head(channel: socket.socket, head: Head, n: int) -> None:
     channel.sendall(_LENGTHS.pack(len(encoded), n) + encoded)
 
 
+def send_parts(channel: socket.socket, head: Head, body: bytes | bytearray, n: int) -> None:
+    """Send a frame's head and the first part of its body of `n` bytes, without a copy. As `send`."""
+    encoded = json.dumps(head).encode()
+    start = _LENGTHS.pack(len(encoded), n) + encoded
+    sent = channel.sendmsg((start, body))
+    if sent < len(start):
+        channel.sendall(start[sent:])
+    channel.sendall(memoryview(body)[max(0, sent - len(start)) :])
+
+
 def receive(channel: socket.socket) -> tuple[Head, bytes]:
     """The next frame.
 
@@ -63,3 +73,38 @@ def receive_body(channel: socket.socket, n: int) -> bytes:
             raise EOFError("the other side closed")
         buffer += chunk
     return bytes(buffer)
+
+
+def skip_body(channel: socket.socket, n: int) -> None:
+    """Receive a body and keep nothing of it in memory. As `receive`."""
+    buffer = bytearray(min(n, _CHUNK))
+    with memoryview(buffer) as view:
+        while n:
+            got = channel.recv_into(view[: min(n, _CHUNK)])
+            if not got:
+                raise EOFError("the other side closed")
+            n -= got
+        view[:] = bytes(len(view))
+
+
+class Reader:
+    """The frames of a channel that is read by nobody else, several at a time where they are there."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._buffer = bytearray()
+
+    def receive(self) -> tuple[Head, bytes]:
+        """The next frame. As `receive`."""
+        head, body = _LENGTHS.unpack(self._take(_LENGTHS.size))
+        return json.loads(self._take(head)), self._take(body)
+
+    def _take(self, n: int) -> bytes:
+        while len(self._buffer) < n:
+            chunk = self._channel.recv(_CHUNK)
+            if not chunk:
+                raise EOFError("the other side closed")
+            self._buffer += chunk
+        taken = bytes(memoryview(self._buffer)[:n])
+        del self._buffer[:n]
+        return taken

@@ -14,14 +14,13 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from coding_model_project.sandbox.embedded import asserts, forked, run_program
 from coding_model_project.sandbox.embedded.exchange import Exchange
 from coding_model_project.sandbox.embedded.forked import PROGRAM, TESTS, Compiled
 from coding_model_project.sandbox.embedded.printed import Outputs
-from coding_model_project.types import Limits
 
 if TYPE_CHECKING:
     from coding_model_project.sandbox.embedded.exchange import Wait
@@ -42,6 +41,8 @@ class Kept:
     asked: int
     """Process id of the one that takes requests: the program's, or its tests'."""
     purpose: Purpose
+    watch: forked.Watch
+    """Of the one that takes requests."""
     is_new: bool = True
 
     @classmethod
@@ -69,7 +70,8 @@ class Kept:
         pid = forked.fork(compiled, compiled.ready.kept, descriptors, PROGRAM, body)
         exchange.begin()
         os.close(null)
-        return cls(compiled, exchange, outputs, pid, pid, purpose)
+        watch = forked.Watch(pid, compiled.ready.confinement.proc)
+        return cls(compiled, exchange, outputs, pid, pid, purpose, watch)
 
     @classmethod
     def _of_asserts(cls, compiled: Compiled, purpose: Purpose, entry_point: str | None) -> Kept:
@@ -92,13 +94,17 @@ class Kept:
         exchange.begin()
         for descriptor in (null, *to_tests, *to_program):
             os.close(descriptor)
-        return cls(compiled, exchange, outputs, program, tests, purpose)
+        watch = forked.Watch(tests, compiled.ready.confinement.proc)
+        return cls(compiled, exchange, outputs, program, tests, purpose, watch)
 
-    def answer(self, channel: socket.socket, limits: Limits, *, keep: bool) -> bool:
-        """Have the channel's next frame answered, and send the host what became of it.
+    def answer(
+        self, channel: socket.socket, n: int, *, cpu_s: float, wall_s: float, keep: bool
+    ) -> bool:
+        """Have the channel's next `n` bytes answered, and send the host what became of them.
 
         Args:
-            limits: of this input.
+            cpu_s: limit of this input.
+            wall_s: limit of this input.
             keep: live on, if the processes do.
 
         Returns:
@@ -106,21 +112,21 @@ class Kept:
         """
         started, was_new, self.is_new = time.monotonic(), self.is_new, False
         clock = forked.Clock(self._processes, new=was_new)
-        limits = replace(limits, cpu_s=min(limits.cpu_s, self._cpu_left_s()))
+        within_s = min(cpu_s, self._cpu_left_s())
         killed: str | None = None
 
         def wait(descriptor: int, events: int) -> bool:
             nonlocal killed
             if killed is None:
                 until = descriptor, events
-                killed = forked.watch(self.asked, clock, limits, self._proc, started, until=until)
+                killed = self.watch.wait(clock, started, cpu_s=within_s, wall_s=wall_s, until=until)
             return killed is None and (events == select.POLLIN or forked.lives(self.asked))
 
-        answered, cap = None, limits.output_kb << 10
+        answered, cap = None, self.compiled.ready.limits.output_kb << 10
         may_be_asked = self._may_be_asked(wait, was_new=was_new)
-        if self.exchange.request(channel, wait if may_be_asked else None):
+        if self.exchange.request(channel, n, wait if may_be_asked else None):
             answered = self.exchange.answer(wait, cap)
-        cpu_s = clock.spent_s(self.program)
+        spent_s = clock.spent_s(self.program)
         if killed is None and self._cpu_left_s() < 0:
             killed = "cpu"
         if killed is None and forked.has_too_many_threads(self._processes, self._proc):
@@ -129,7 +135,8 @@ class Kept:
             answered[:] = bytes(len(answered))  # wiped, as what is passed on is below
             answered = None
         is_last = not keep or not answered or answered.startswith(asserts.LAST)
-        lives = not (is_last or self.outputs.has_reached(cap)) and forked.lives(self.program)
+        printed = self.outputs.sizes()
+        lives = not is_last and max(printed) < cap and forked.lives(self.program)
         if answered and self._has_tests:
             del answered[:1]
         status = 0 if lives else self._end()
@@ -137,13 +144,18 @@ class Kept:
             "confined": self.compiled.confined[PROGRAM] == 1,
             "exit": os.waitstatus_to_exitcode(status),
             "killed": killed,
-            "cpu_s": cpu_s,
+            "cpu_s": spent_s,
             "wall_s": time.monotonic() - started,
         }
-        self.outputs.send_with(channel, cap, ended, answered if answered else bytearray())
+        if not lives:  # what it was still writing as it ended
+            printed = self.outputs.sizes()
+        self.outputs.send_answer(channel, cap, ended, printed, answered or b"")
         if answered:
             answered[:] = bytes(len(answered))
-        self.outputs.empty() if lives else self.outputs.close()
+        if not lives:
+            self.outputs.close()
+        elif any(printed):  # what is printed from here on was not asked for
+            self.outputs.empty()
         return lives
 
     def _cpu_left_s(self) -> float:
@@ -201,6 +213,7 @@ class Kept:
                     os.kill(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
         self.exchange.close()
+        self.watch.close()
         if self._has_tests and not self.compiled.confined[TESTS]:
             raise RuntimeError("the tests could not be confined")  # ends P: not the program's doing
         return 0 if os.waitstatus_to_exitcode(status) == -signal.SIGKILL else status

@@ -68,17 +68,21 @@ def run(
     channel: socket.socket,
     compiled: Compiled,
     head: frames.Head,
-    data: bytes,
+    n: int,
     kept: Kept | None,
 ) -> Kept | None:
-    """Run the program on one input, in processes as the head says, and send what became of it.
+    """Run the program on inputs, in processes as the head says, and send what became of each.
 
     Args:
+        n: bytes of the frame's body, which is yet to be received.
         kept: processes that have answered inputs of the program before.
 
     Returns:
         Processes that may answer more.
     """
+    if "sizes" in head and "purpose" in head:
+        return _run_shared(channel, compiled, head, kept)
+    data = frames.receive_body(channel, n)
     if "purpose" in head:
         return _run_kept(channel, compiled, head, kept)
     if "arguments" in head:
@@ -89,18 +93,46 @@ def run(
     return kept
 
 
+def _run_shared(
+    channel: socket.socket, compiled: Compiled, head: frames.Head, kept: Kept | None
+) -> Kept | None:
+    """Answer several inputs, each when its turn comes, until one is to run on its own.
+
+    They wait in the channel: the process is given one, and this one's memory holds none.
+    """
+    cpu_s, wall_s = head["within"]
+    answers = True
+    for size, apart in zip(head["sizes"], head["apart"], strict=True):
+        if not answers:
+            frames.skip_body(channel, size)
+            frames.send(channel, {"skipped": True})
+            continue
+        kept = _kept_for(compiled, head["purpose"], kept, continues=not apart)
+        answers = kept.answer(channel, size, cpu_s=cpu_s, wall_s=wall_s, keep=True)
+        kept = kept if answers else None
+    return kept
+
+
 def _run_kept(
     channel: socket.socket, compiled: Compiled, head: frames.Head, kept: Kept | None
 ) -> Kept | None:
-    purpose = tuple(head["purpose"])
-    if kept is not None and (kept.purpose != purpose or not head["continues"]):
+    """Have asserts answered, which come in the next frame: only their own process reads them."""
+    kept = _kept_for(compiled, head["purpose"], kept, continues=head["continues"])
+    cpu_s, wall_s = head["within"]
+    _, n = frames.receive_head(channel)
+    lives = kept.answer(channel, n, cpu_s=cpu_s, wall_s=wall_s, keep=head["keep"])
+    return kept if lives else None
+
+
+def _kept_for(
+    compiled: Compiled, purpose: list[str | None], kept: Kept | None, *, continues: bool
+) -> Kept:
+    """The processes at hand, if they are for this purpose and the input goes on from those before."""
+    wanted = (str(purpose[0]), purpose[1])
+    if kept is not None and (kept.purpose != wanted or not continues):
         kept.close()
         kept = None
-    if kept is None:
-        kept = Kept.of(compiled, purpose)
-    cpu_s, wall_s = head["within"]
-    limits = replace(compiled.ready.limits, cpu_s=cpu_s, wall_s=wall_s)
-    return kept if kept.answer(channel, limits, keep=head["keep"]) else None
+    return kept or Kept.of(compiled, wanted)
 
 
 def _run_program(

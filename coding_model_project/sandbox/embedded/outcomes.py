@@ -58,17 +58,31 @@ def kind_to_share(inputs: Sequence[Input]) -> str | None:
     return "scripts" if kinds == {Stdin} else None
 
 
-def shared_requests(given: Input, limits: Limits) -> list[tuple[Head, bytes]]:
-    """The frames that ask the process that answers several inputs for one."""
-    ((head, body),) = requests(given, limits)
-    purpose = ["calls", head["function"]] if isinstance(given, Call) else ["scripts", None]
-    asked = {
-        "purpose": purpose,
+_MOST_WAITING = 1 << 15
+"""Bytes of inputs that a channel holds without its reader: whoever sends them does not wait."""
+
+
+def shared_request(inputs: Sequence[Input], limits: Limits) -> tuple[Head, bytes]:
+    """The frame that asks the process that answers several for the first inputs, by their "sizes".
+
+    They are calls of one function or scripts' inputs, and at least one.
+    """
+    first, bodies, left = inputs[0], list[bytes](), _MOST_WAITING
+    function = first.function if isinstance(first, Call) else None
+    for given in inputs:
+        ((head, body),) = requests(given, limits)
+        left -= len(body)
+        if bodies and (left < 0 or head.get("function") != function):
+            break
+        bodies.append(body)
+    given = inputs[: len(bodies)]
+    head = {
+        "purpose": ["scripts" if function is None else "calls", function],
         "within": [limits.cpu_s, limits.wall_s],
-        "continues": isinstance(given, Call | Stdin) and not given.apart,
-        "keep": True,
+        "sizes": [len(body) for body in bodies],
+        "apart": [isinstance(one, Call | Stdin) and one.apart for one in given],
     }
-    return [(asked, b""), ({}, body)]
+    return head, b"".join(bodies)
 
 
 def syntax_error(reason: str) -> Execution:

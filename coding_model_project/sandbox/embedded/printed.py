@@ -59,40 +59,44 @@ class Outputs:
             "cpu_s": usage.ru_utime + usage.ru_stime,
             "wall_s": time.monotonic() - started,
         }
-        self.send_with(channel, limits.output_kb << 10, ended, None)
-        self.close()
-
-    def send_with(
-        self, channel: socket.socket, cap: int, ended: frames.Head, answered: bytearray | None
-    ) -> None:
-        """Send how an input ended, its answer, and what was printed, each at most `cap` bytes.
-
-        The content goes past this process's memory, which later ones are forked from.
-
-        Args:
-            answered: the answer, if it is not in its file.
-        """
-        out, err, answer = (os.fstat(fd).st_size for fd in self.descriptors)
-        printed = min(out, cap)
-        in_file = min(answer, cap)
-        head = {
-            **ended,
-            "full": max(out, err, answer) >= cap,
-            "printed": printed,
-            "answered": in_file if answered is None else len(answered),
-        }
-        tail = min(err, STDERR_TAIL)
+        cap = limits.output_kb << 10
+        out, err = self.sizes()
+        answer = os.fstat(self.answer).st_size
+        head, printed, tail = _described(ended, cap, out, err, answer)
         frames.send_head(channel, head, printed + head["answered"] + tail)
         _pass_on(channel, self.out, 0, printed)
-        if answered is None:
-            _pass_on(channel, self.answer, 0, in_file)
-        else:
+        _pass_on(channel, self.answer, 0, head["answered"])
+        _pass_on(channel, self.err, err - tail, tail)
+        self.close()
+
+    def send_answer(
+        self,
+        channel: socket.socket,
+        cap: int,
+        ended: frames.Head,
+        sizes: tuple[int, int],
+        answered: bytes | bytearray,
+    ) -> None:
+        """Send how an input ended, an answer that is not in its file, and what was printed.
+
+        Nothing of it is copied to this process's memory, which later ones are forked from.
+
+        Args:
+            cap: most bytes of each.
+            sizes: of what was printed.
+        """
+        out, err = sizes
+        head, printed, tail = _described(ended, cap, out, err, len(answered))
+        n = printed + len(answered) + tail
+        frames.send_parts(channel, head, b"" if printed else answered, n)
+        if printed:
+            _pass_on(channel, self.out, 0, printed)
             channel.sendall(answered)
         _pass_on(channel, self.err, err - tail, tail)
 
-    def has_reached(self, cap: int) -> bool:
-        """Return true if as much was printed as may be."""
-        return any(os.fstat(fd).st_size >= cap for fd in (self.out, self.err))
+    def sizes(self) -> tuple[int, int]:
+        """Return the bytes that were printed, to standard output and error."""
+        return os.fstat(self.out).st_size, os.fstat(self.err).st_size
 
     def empty(self) -> None:
         """Forget what was printed, for the next input."""
@@ -102,11 +106,25 @@ class Outputs:
 
     def are_empty(self) -> bool:
         """Return true if nothing was printed since they were emptied."""
-        return not any(os.fstat(fd).st_size for fd in (self.out, self.err))
+        return not any(self.sizes())
 
     def close(self) -> None:
         for fd in self.descriptors:
             os.close(fd)
+
+
+def _described(
+    ended: frames.Head, cap: int, out: int, err: int, answer: int
+) -> tuple[frames.Head, int, int]:
+    """The head that says how an input ended, and the bytes of each stream that are sent."""
+    printed = min(out, cap)
+    head = {
+        **ended,
+        "full": max(out, err, answer) >= cap,
+        "printed": printed,
+        "answered": min(answer, cap),
+    }
+    return head, printed, min(err, STDERR_TAIL)
 
 
 def _pass_on(channel: socket.socket, file: int, at: int, n: int) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 
@@ -21,7 +22,7 @@ from coding_model_project.sandbox.embedded.outcomes import (
     kind_to_share,
     requests,
     shared_execution,
-    shared_requests,
+    shared_request,
     syntax_error,
 )
 from coding_model_project.types import (
@@ -50,6 +51,10 @@ _LONGEST_HEAD = 450
 """Characters in JSON, besides the source's size, that a head for `fork_server` has room for."""
 _HURRIED_CPU_S, _HURRIED_WALL_S = 0.5, 2.0
 """Limits of a call in a process that answers several: one that takes longer is tried again on its own."""
+_MOST_AHEAD = 64
+_AHEAD_S = 0.02
+"""Limits of the inputs that wait in the channel while one is answered: their number, and the wall seconds
+that they take. What follows the first wrong answer is run for nothing, so their number doubles from 1."""
 _MARGIN_S = 15.0
 """Wall seconds above a wait's own limit before the zygote is given up as hanging."""
 
@@ -77,6 +82,7 @@ class Slot:
         self._share_processes = share_processes
         self._preload = ",".join(preload)
         self._channel: socket.socket | None = None
+        self._reader: frames.Reader | None = None
         self._zygote: Helper | None = None
         self._ending = False
         """The last program was told to end and its zygote has not yet said that it did."""
@@ -100,7 +106,8 @@ class Slot:
         try:
             with Helper.starting(*module, python=self._python, environment=_ENVIRONMENT) as zygote:
                 self._channel = zygote.channel
-                head, _ = frames.receive(zygote.channel)
+                self._reader = frames.Reader(zygote.channel)
+                head, _ = self._reader.receive()
                 self.python_version = str(head["python"])
                 self.preloaded = tuple(map(str, head.get("preloaded", ())))
         except ChildProcessError as error:
@@ -114,7 +121,7 @@ class Slot:
         """End the zygote and all below it, and wait until they are gone."""
         self.interrupt()
         zygote, self._zygote = self._zygote, None
-        self._channel, self._ending = None, False
+        self._channel, self._reader, self._ending = None, None, False
         if zygote is None:
             return
         below: list[psutil.Process] = []
@@ -194,15 +201,18 @@ class Slot:
         if isinstance(begun, Execution):
             add([begun] * len(left))
             return
-        shares, more = begun, True
+        shares, more, ahead = begun, True, 1
+        while shares and more:
+            started = time.monotonic()
+            answered, n_asked = self._in_shared(inputs[len(executions) :][:ahead], limits)
+            each_s = (time.monotonic() - started) / n_asked
+            shares = len(answered) == n_asked
+            more = add(answered)
+            ahead = max(1, min(2 * ahead, _MOST_AHEAD, int(_AHEAD_S / each_s)))
         while more:
             given = inputs[len(executions)]
             following = next(iter(inputs[len(executions) + 1 :]), None)
-            answered = self._in_shared(given, limits) if shares else None
-            if answered is None:
-                shares = False
-                answered = self._one(given, following, limits)
-            more = add([answered])
+            more = add([self._one(given, following, limits)])
         self._send({"end": True})
         self._ending = True
 
@@ -211,22 +221,42 @@ class Slot:
         keep = isinstance(following, Asserts) and following.continues
         return execution(given, self._asked(requests(given, limits, keep=keep), limits), limits)
 
-    def _in_shared(self, given: Input, limits: Limits) -> Execution | None:
-        """One input in the process that answers several (`fast_path`); None if it gave no answer."""
+    def _in_shared(self, inputs: Sequence[Input], limits: Limits) -> tuple[list[Execution], int]:
+        """The first inputs in the process that answers several (`fast_path`), and how many it was asked.
+
+        Those from the first that it did not answer are left out.
+        """
         hurried = replace(
             limits,
             cpu_s=min(limits.cpu_s, _HURRIED_CPU_S),
             wall_s=min(limits.wall_s, _HURRIED_WALL_S),
         )
-        ended = self._asked(shared_requests(given, hurried), hurried)
-        return shared_execution(given, ended, hurried)
+        head, body = shared_request(inputs, hurried)
+        self._send(head, body)
+        answered: list[Execution] = []
+        n_asked = len(head["sizes"])
+        for number, given in enumerate(inputs[:n_asked]):
+            ended = self._ended(hurried)
+            one = None if ended is None else shared_execution(given, ended, hurried)
+            if one is not None and len(answered) == number:
+                answered.append(one)
+        return answered, n_asked
 
     def _asked(self, request: Iterable[tuple[frames.Head, bytes]], limits: Limits) -> Ended:
         for frame in request:
             self._send(*frame)
+        ended = self._ended(limits)
+        if ended is None:
+            raise ZygoteLost("an input was skipped")
+        return ended
+
+    def _ended(self, limits: Limits) -> Ended | None:
+        """What became of the next input that was asked for; None if it was skipped."""
         head, body = self._receive(limits.wall_s + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
+        if "skipped" in head:
+            return None
         ended = Ended.read(head, body)
         if not ended.confined:
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
@@ -290,10 +320,11 @@ class Slot:
             raise ZygoteLost(f"{type(error).__name__}: {error}") from error
 
     def _receive(self, timeout_s: float) -> tuple[frames.Head, bytes]:
-        channel = self._open_channel()
+        channel, reader = self._open_channel(), self._reader
+        assert reader is not None
         try:
             channel.settimeout(timeout_s)
-            return frames.receive(channel)
+            return reader.receive()
         except (EOFError, OSError, ValueError) as error:
             raise ZygoteLost(f"{type(error).__name__}: {error}") from error
 

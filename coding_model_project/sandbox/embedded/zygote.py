@@ -236,14 +236,14 @@ def _program(
                     if compiled is not None:
                         compiled.confined.close()
                     of_test(program[0], served, kind)
-            head, data = frames.receive(channel)
+            head, n = frames.receive_head(channel)
             if "end" in head:
                 break
             if compiled is None:
                 compiled = Compiled(
                     code=program[0], files=program[1], ready=ready, confined=mmap.mmap(-1, 2)
                 )
-            kept = one_test.run(channel, compiled, head, data, kept)
+            kept = one_test.run(channel, compiled, head, n, kept)
         if kept is not None:
             kept.close()
         code = 0

@@ -89,6 +89,26 @@ def test_nothing_accepted_and_nothing_graded():
     assert ungraded["budget"] is None
 
 
+def test_instructions_have_their_loose_accuracy_beside_the_strict_one():
+    results = [
+        result(
+            f"p{n}", 0, passed,
+            verdict={"n_tests": 2, "loose_passed": loosely == 2, "followed_loosely": loosely},
+        )
+        for n, (passed, loosely) in enumerate([(True, 2), (False, 2), (False, 1), (False, 0)])
+    ]  # fmt: skip
+    found = dataset_metrics(results, ks=(1,))
+    assert found["pass@k"]["1"]["value"] == 0.25
+    assert found["loose"]["pass@k"]["1"]["value"] == 0.5
+    assert found["loose"]["pass_ratio"]["value"] == 5 / 8
+    (line,) = (
+        one for one in metrics_table({"rules": found}, (1,)).splitlines() if "loosely" in one
+    )
+    assert "50.0%" in line
+    assert "62.5%" in line
+    assert "loose" not in dataset_metrics([result("p", 0, True)], ks=(1,))
+
+
 def test_a_benchmark_with_further_tests_has_the_score_of_its_own_beside():
     verdicts = [(True, True), (False, True), (False, False), (False, True)]
     results = [

@@ -29,8 +29,8 @@ def problem(*instructions: Instruction) -> Problem:
     )  # fmt: skip
 
 
-def graded(given: Problem, completion: str, *, loose: bool = False):
-    grader = CachedGrader(InstructionsGrader(loose=loose), bare=False)
+def graded(given: Problem, completion: str):
+    grader = CachedGrader(InstructionsGrader(), bare=False)
     return asyncio.run(grader.grade(given, completion))
 
 
@@ -51,8 +51,12 @@ def test_reasoning_is_no_part_of_the_text():
 
 
 def test_loose_accuracy_leaves_out_a_first_line():
-    assert not graded(problem(NO_COMMA), "Sure, here:\nno comma").passed
-    assert graded(problem(NO_COMMA), "Sure, here:\nno comma", loose=True).passed
+    verdict = graded(problem(NO_COMMA, LOWERCASE), "Sure, here:\nno comma and No capital")
+    assert (verdict.passed, verdict.loose_passed) == (False, False)
+    assert (verdict.pass_fraction, verdict.followed_loosely) == (0.0, 1)
+    verdict = graded(problem(NO_COMMA), "Sure, here:\nno comma")
+    assert (verdict.passed, verdict.loose_passed) == (False, True)
+    assert graded(problem(NO_COMMA), "<think>never ends").loose_passed is False
 
 
 def test_an_unknown_instruction_is_unusable_and_the_nearest_is_named():

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,10 @@ def engine() -> str:
     pytest.skip(f"no container engine: {'; '.join(why)}")
 
 
-def write_image(folder: Path, more: str = "") -> None:
+def write_image(folder: Path, more: str = "", programs: Sequence[str] = PROGRAMS) -> None:
     """An environment folder whose image is a few of this machine's programs, since nothing is fetched."""
     root = folder / "root"
-    for name in PROGRAMS:
+    for name in programs:
         program = shutil.which(name, path="/usr/bin:/bin")
         assert program is not None
         used = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout

@@ -53,13 +53,16 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 async def test_calls_are_answered_as_each_on_its_own(program):
     inputs = [call(x) for x in (1, 2, 3, 2, 4)]
+    late = [call(1) for _ in range(7)] + inputs  # asked for at once, by then
     async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
         together = await sandbox.run(Program(source=program), inputs, LIMITS)
+        ahead = await sandbox.run(Program(source=program), late, LIMITS)
     async with EmbeddedSandbox(workers=1, compiled_loop=False) as sandbox:
         apart = [
             (await sandbox.run(Program(source=program), [given], LIMITS))[0] for given in inputs
         ]
     assert list(map(seen, together)) == list(map(seen, apart))
+    assert list(map(seen, ahead)) == [seen(apart[0])] * 7 + list(map(seen, apart))
 
 
 def seen(execution):
@@ -111,7 +114,7 @@ DECEIVES = {
 async def test_a_program_that_deceives_the_proof_gains_nothing(program, monkeypatch):
     """It gets the answers that it gives in processes of its own, or a wrong one of its choice."""
     monkeypatch.setattr(Slot, "_begin", _trusting(Slot._begin))
-    inputs = [call(x) for x in (1, 2, 3)]
+    inputs = [call(x) for x in (1, 2, 3, *range(4, 12))]
     limits = Limits(cpu_s=1, wall_s=2)
     async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
         shared = await sandbox.run(Program(source=program), inputs, limits)
@@ -120,6 +123,35 @@ async def test_a_program_that_deceives_the_proof_gains_nothing(program, monkeypa
     for one, other in zip(shared, alone, strict=True):
         assert one.value in (other.value, 1)
         assert "late" not in one.stdout or "late" in other.stdout
+
+
+@pytest.mark.sandbox
+async def test_no_more_is_asked_for_than_was_answered_before():
+    """A program that is wrong, hangs or ends late costs little more than its first failure."""
+    program = "def f(x): return x if x < 40 else [n for n in range(x * 10**7) if n < 0]"
+    asked = []
+
+    def stop(number, execution):
+        asked.append(number)
+        return execution.value != number
+
+    async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
+        found = await sandbox.run(
+            Program(source=program), [call(n) for n in range(100)], LIMITS, stop_when=stop
+        )
+    assert asked == list(range(41))
+    assert [one.value for one in found[:40]] == list(range(40))
+    assert found[40].status is Status.cpu_timeout and len(found) == 41
+
+
+@pytest.mark.sandbox
+async def test_calls_of_several_functions_and_some_apart_come_in_their_order():
+    program = "def f(x): return x, 'f'\ndef g(x): return x, 'g'"
+    inputs = [call(n, function="g" if n % 7 > 4 else "f", apart=n % 11 == 3) for n in range(60)]
+    inputs[30:30] = [call("a" * 200_000), call("b" * 20_000), call("c" * 20_000)]
+    async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
+        found = await sandbox.run(Program(source=program), inputs, LIMITS)
+    assert [one.value for one in found] == [(one.args[0], one.function) for one in inputs]
 
 
 LOOKS = """
@@ -142,7 +174,7 @@ def f(x):
 async def test_arguments_come_when_their_call_is_made(monkeypatch):
     """A program that looks through all it can read finds no argument of a later call."""
     monkeypatch.setattr(Slot, "_begin", _trusting(Slot._begin))
-    inputs = [call(f"secret-{n}-word") for n in range(4)]
+    inputs = [call(f"secret-{n}-word") for n in range(9)]
     async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
         found = await sandbox.run(Program(source=LOOKS), inputs, Limits(cpu_s=10, wall_s=20))
     assert all(n in one.value and max(one.value) == n for n, one in enumerate(found))
