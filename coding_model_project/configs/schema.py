@@ -149,4 +149,4 @@ def _with_server(served: Any, local: Any, *, _root_: DictConfig) -> Any:
 
 def _with_tools(tools: Any, block: Any, *, _root_: DictConfig) -> Any:
     """`${with_tools:A,B}`: A where the bash agent's commands are calls of a tool, else B."""
-    return tools if OmegaConf.select(_root_, "coding.bash.calls") is Calls.tools else block
+    return tools if OmegaConf.select(_root_, "coding.bash.calls") == Calls.tools else block

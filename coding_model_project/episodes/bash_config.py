@@ -22,7 +22,7 @@ class BashConfig:
     )
     calls: Calls = key(
         Calls.block,
-        "The form in which the model gives commands: `block`, a ```bash block in its text, or `tools`, "
+        "The form in which the model gives commands: `block`, a code block tagged bash, or `tools`, "
         "calls of a tool `bash`, which the model's chat template must know (`tools`, role `tool`).",
     )
     reply_tokens: int | None = key(

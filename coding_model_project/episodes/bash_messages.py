@@ -7,10 +7,11 @@ tools   user: instruction → assistant: `tool_calls` → tool: what came of it 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall
+from coding_model_project.episodes.tool_calls import BASH_TOOL, ToolCall, object_text
 from coding_model_project.grading.prompts import Message
 
 
@@ -60,12 +61,17 @@ def call_id(reply: int, call: int) -> str:
 def said(number: int, text: str, calls: Sequence[ToolCall] = ()) -> Message:
     """Return a reply as a message; its calls have the ids that `outcome` answers.
 
+    Arguments that are no JSON object are wrapped in one, since servers refuse a conversation with them.
+
     Args:
         number: of the reply in its episode, from 0 on.
     """
     message: Message = {"role": "assistant", "content": text}
     if calls:
-        message["tool_calls"] = [call.openai(call_id(number, n)) for n, call in enumerate(calls)]
+        message["tool_calls"] = [
+            replace(call, arguments=object_text(call.arguments)).openai(call_id(number, n))
+            for n, call in enumerate(calls)
+        ]
     return message
 
 

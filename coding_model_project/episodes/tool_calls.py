@@ -135,6 +135,12 @@ def for_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [_for_template(message) for message in messages]
 
 
+def object_text(arguments: str) -> str:
+    """Return arguments that are a JSON object as they are, and any other text as `{"invalid": text}`."""
+    value = _value({"arguments": arguments})
+    return arguments if isinstance(value, dict) else f'{{"invalid": {_json(arguments)}}}'
+
+
 def _for_template(message: Mapping[str, Any]) -> dict[str, Any]:
     shown = dict(message)
     if shown.get("content") is None:

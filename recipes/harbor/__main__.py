@@ -6,6 +6,7 @@ Without arguments, on a machine without an accelerator: generates tasks of one o
 and a tiny model that knows the form and has bad habits, trains it in rooms of this machine's namespaces,
 and says what that gained on the held-out tasks. Run it again to resume.
 
+    coding.bash.calls=tools                commands as calls of a tool, not in code blocks
     coding.bash.turns=5                    at most so many commands per episode
     coding.bash.reply_tokens=64            longest reply
     coding.bash.command_s=30               longest command

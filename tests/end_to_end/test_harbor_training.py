@@ -11,6 +11,7 @@ import pytest
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training.rows import rl_rows, write_rows
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
@@ -18,6 +19,7 @@ from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.synthetic.tinyshell import generate, trace
 from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
+from coding_model_project.synthetic.tinyshell.shell_traces import as_text
 from recipes.harbor.__main__ import RECIPE
 from tests.end_to_end.conftest import N_PROBLEMS
 
@@ -26,22 +28,56 @@ pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.sandbox, pytest.mar
 TASKS = [task for task in generate("train", 40) if len(task.commands) == 1][:N_PROBLEMS]
 
 
-def taught_model(out: Path) -> None:
+def taught_model(out: Path, calls: Calls = Calls.block) -> None:
     """A model that has seen these tasks solved, a few times: it knows the form and half of the words."""
     from coding_model_project.synthetic import tiny_model
 
+    def shown(task):
+        episode = trace(task, calls=calls)
+        return episode if calls.schemas is None else as_text(episode, calls.schemas)
+
     class Shown:
         def texts(self, rng):
-            return iter(str(trace(task)) for task in TASKS)
+            return iter(str(shown(task)) for task in TASKS)
 
         def draw(self, rng, n):
-            return [trace(rng.choice(TASKS)) for _ in range(n)]
+            return [shown(rng.choice(TASKS)) for _ in range(n)]
 
     shape = tiny_model.TinyModelConfig(
         vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=120, batch_size=8,
-        warmup_steps=1,
+        warmup_steps=1, tools=calls is Calls.tools,
     )  # fmt: skip
     tiny_model.pretrain(out, Shown(), shape)
+
+
+def prepared(folder: Path) -> list[str]:
+    """Overrides of a short run on these tasks, which are written there."""
+    problems = [write_shell_task(folder, task, str(n)) for n, task in enumerate(TASKS)]
+    write_problems(folder / "problems.jsonl", problems)
+    write_rows(folder / "rows.parquet", rl_rows(problems, PromptStyle.fenced), trains=True)
+    return [
+        "hardware=cpu",
+        f"coding.run_dir={folder}/run",
+        "coding.dataset=null",
+        f"coding.problems=[{folder}/problems.jsonl]",
+        "coding.min_memory_gb=1",
+        "coding.bash.rooms=4",
+        f"data.train_files={folder}/rows.parquet",
+        f"data.val_files={folder}/rows.parquet",
+        f"data.train_batch_size={N_PROBLEMS}",
+        f"actor_rollout_ref.model.path={folder}/model",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "actor_rollout_ref.rollout.n=4",
+        "trainer.total_training_steps=2",
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=false",
+        "trainer.save_freq=-1",
+    ]
+
+
+def steps_of(run: Path) -> list[dict]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [row["data"] for row in lines if "bash/commands" in row["data"]]
 
 
 def kill_a_room(stop: threading.Event, killed: list[int]) -> None:
@@ -63,27 +99,7 @@ def kill_a_room(stop: threading.Event, killed: list[int]) -> None:
 
 def test_a_run_in_rooms_trains_and_leaves_out_what_a_killed_room_held(tmp_path, in_ray):
     taught_model(tmp_path / "model")
-    problems = [write_shell_task(tmp_path, task, str(n)) for n, task in enumerate(TASKS)]
-    write_problems(tmp_path / "problems.jsonl", problems)
-    write_rows(tmp_path / "rows.parquet", rl_rows(problems, PromptStyle.fenced), trains=True)
-    overrides = [
-        "hardware=cpu",
-        f"coding.run_dir={tmp_path}/run",
-        "coding.dataset=null",
-        f"coding.problems=[{tmp_path}/problems.jsonl]",
-        "coding.min_memory_gb=1",
-        "coding.bash.rooms=4",
-        f"data.train_files={tmp_path}/rows.parquet",
-        f"data.val_files={tmp_path}/rows.parquet",
-        f"data.train_batch_size={N_PROBLEMS}",
-        f"actor_rollout_ref.model.path={tmp_path}/model",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
-        "actor_rollout_ref.rollout.n=4",
-        "trainer.total_training_steps=2",
-        "trainer.test_freq=-1",
-        "trainer.val_before_train=false",
-        "trainer.save_freq=-1",
-    ]
+    overrides = prepared(tmp_path)
     stop, killed = threading.Event(), []
     killer = threading.Thread(target=kill_a_room, args=(stop, killed))
     killer.start()
@@ -92,8 +108,7 @@ def test_a_run_in_rooms_trains_and_leaves_out_what_a_killed_room_held(tmp_path, 
     finally:
         stop.set()
         killer.join()
-    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
-    steps = [row["data"] for row in lines if "bash/commands" in row["data"]]
+    steps = steps_of(tmp_path / "run")
     assert [step["training/global_step"] for step in steps] == [1, 2]
     lost = list(read_ungradable(tmp_path / "run"))
     assert killed and [one.error for one in lost] == ["EnvironmentFailed"]
@@ -113,3 +128,21 @@ def test_a_run_in_rooms_trains_and_leaves_out_what_a_killed_room_held(tmp_path, 
     for episode in told:
         n_told = len(episode.extra["replies"]) - 1
         assert episode.completion.count("exit code") >= n_told
+
+
+def test_commands_as_tool_calls_are_trained_on(tmp_path, in_ray):
+    taught_model(tmp_path / "model", Calls.tools)
+    overrides = [*prepared(tmp_path), "coding.bash.calls=tools"]
+    carry_out(RECIPE, compose_recipe("harbor", overrides))
+    for step in steps_of(tmp_path / "run"):
+        assert step["bash/commands"] > 0 and step["judge/infra_rate"] == 0.0
+        # vLLM's own counters: nothing that was generated is lost, and no outcome is trained on.
+        assert step["rollout/trained_tokens"] == step["rollout/generated_tokens"]
+    episodes = list(read_all_rollouts(tmp_path / "run"))
+    assert len(episodes) == 32
+    replies = [reply for episode in episodes for reply in episode.extra["replies"]]
+    assert all(reply["reply_s"] > 0 for reply in replies)
+    ran = [e for e in episodes if e.extra["replies"][0]["command"]]
+    assert ran and all(e.completion.startswith("<tool_call>") for e in ran)
+    assert any("<tool_response>" in e.completion for e in ran)
+    assert all("<tools>" in e.prompt for e in episodes)

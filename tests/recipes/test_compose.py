@@ -117,6 +117,25 @@ def test_harbor_is_grpo_with_room_for_an_episode(hardware):
     assert harbor.coding.run_dir != grpo.coding.run_dir
 
 
+def test_tool_calls_have_data_of_their_own_and_room_for_a_longer_form():
+    block = composed("harbor", "hardware=cpu")
+    tools = composed("harbor", "hardware=cpu", "coding.bash.calls=tools")
+    assert (block.coding.data_dir, tools.coding.data_dir) == (
+        *("data/tinyshell", "data/tinyshell_tools"),
+    )
+    assert tools.actor_rollout_ref.model.path == "data/tinyshell_tools/base"
+    sizes = [(c.data.max_prompt_length, c.data.max_response_length) for c in (block, tools)]
+    assert sizes == [(128, 128), (192, 224)]
+    for config in (block, tools):
+        assert config.actor_rollout_ref.rollout.max_model_len == (
+            config.data.max_prompt_length + config.data.max_response_length
+        )
+    own = composed("harbor", "hardware=cpu", "coding.bash.calls=tools", "coding.data_dir=mine")
+    assert own.coding.data_dir == "mine"
+    with pytest.raises(ConfigError, match=r"coding\.bash\.calls"):
+        compose_recipe("harbor", ["coding.bash.calls=xml"])
+
+
 @functools.cache
 def composed(recipe, *overrides):
     """A configuration to read: composing takes half a second, and tests ask for the same ones."""

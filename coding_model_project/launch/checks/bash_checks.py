@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from omegaconf import DictConfig
 
 from coding_model_project.data.problems import read_problems
+from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import repair_checks
 from coding_model_project.launch.checks.agent_checks import has_agent
@@ -47,6 +51,33 @@ def check_values(config: DictConfig) -> None:
             f"coding.bash.reply_tokens={bash.reply_tokens}: set it to at most the whole episode's "
             f"data.max_response_length={data.max_response_length}"
         )
+
+
+def check_template(config: DictConfig) -> None:
+    """Check that the model can be shown a tool. A model of the hub is not looked at.
+
+    Raises:
+        ConfigError: its chat template takes no tools, so that the model would not know of any.
+    """
+    if not has_bash(config) or config.coding.bash.calls != Calls.tools:
+        return
+    model = config.actor_rollout_ref.model
+    template = model.get("custom_chat_template") or _template(Path(str(model.path)))
+    if template is not None and "tools" not in template:
+        raise ConfigError(
+            f"coding.bash.calls=tools: the chat template of {model.path} takes no tools; use a model "
+            "that does, or coding.bash.calls=block"
+        )
+
+
+def _template(folder: Path) -> str | None:
+    """The chat template in a model's folder, if it is there."""
+    if (file := folder / "chat_template.jinja").is_file():
+        return file.read_text()
+    if (file := folder / "tokenizer_config.json").is_file():
+        template = json.loads(file.read_text()).get("chat_template")
+        return None if template is None else json.dumps(template)
+    return None
 
 
 def check_problems(config: DictConfig) -> None:

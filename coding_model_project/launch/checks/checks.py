@@ -154,6 +154,7 @@ def check_grpo(config: DictConfig) -> None:
     repair_checks.check_problems(config)
     agent_checks.check_problems(config)
     bash_checks.check_problems(config)
+    bash_checks.check_template(config)
     harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")
     problem_checks.check(config, problems, files(config, "data.train_files"))

@@ -34,3 +34,13 @@ def test_preflight_fails_on_bad_gold_or_accepted_bad(files, sandbox, capsys, gol
     code, line = preflight(files, capsys)
     assert code == 1
     assert (line["gold_accepted"], line["bad_rejected"]) == counts
+
+
+def test_tinyshell_in_the_form_of_tool_calls_has_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["data", "prepare", "tinyshell", "--calls", "tools"]) == 0
+    assert "tinyshell is in data/tinyshell_tools" in capsys.readouterr().out
+    assert cli.main(["data", "prepare", "tinyshell", "--out", "data/tinyshell_tools"]) == 2
+    assert "coding.bash.calls=tools" in capsys.readouterr().err
+    assert cli.main(["data", "prepare", "tinycode", "--calls", "tools"]) == 2
+    assert "only tinyshell has this option" in capsys.readouterr().err

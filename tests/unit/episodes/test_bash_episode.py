@@ -79,6 +79,8 @@ async def test_a_wrong_call_is_told_and_costs_a_turn():
     told = [turn.observation for turn in made.turns]
     assert told[0] == "error: no tool 'python'; the only one is bash"
     assert "not JSON" in told[1] and '{"command": "…"}' in told[2]
+    sent = [m["tool_calls"][0]["function"]["arguments"] for m in made.messages if "tool_calls" in m]
+    assert sent[:3] == ["{}", '{"invalid": "{\\"command\\": "}', '{"cmd": "ls"}']
     assert [turn.command for turn in made.turns] == [None, None, None, "ls"]
     assert [m["content"] for m in made.messages if m["role"] == "tool"] == told[:3]
 

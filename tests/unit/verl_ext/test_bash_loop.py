@@ -211,6 +211,20 @@ def test_bad_input_is_named(config, wrong, named):
         check_values(config(roomy, wrong))
 
 
+def test_a_template_without_tools_is_refused_for_tool_calls(config, tmp_path):
+    from coding_model_project.launch.checks import bash_checks
+    from coding_model_project.synthetic.tiny_model import CHAT_TEMPLATE, TOOLS_CHAT_TEMPLATE
+
+    model = f"actor_rollout_ref.model.path={tmp_path}/model"
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    bash_checks.check_template(config(model))
+    with pytest.raises(ConfigError, match="takes no tools"):
+        bash_checks.check_template(config(model, "coding.bash.calls=tools"))
+    (tmp_path / "model" / "chat_template.jinja").write_text(TOOLS_CHAT_TEMPLATE)
+    bash_checks.check_template(config(model, "coding.bash.calls=tools"))
+
+
 def test_problems_without_a_task_are_refused(config):
     from coding_model_project.launch.checks import bash_checks
     from tests.unit.verl_ext.test_repair_loop import PROBLEM as WITH_TESTS

@@ -1,0 +1,131 @@
+"""What trainings of one setting gained over seeds, written into a page below its line `## Result`.
+
+    python src/harbor_gains.py experiment_design/tinyshell.md block=outputs/block tools=outputs/tools
+
+A folder holds a run for each seed, as a sweep leaves them. Each run's gain is from its first validation
+to its last, paired by problem; runs without two validations are named. Exit codes: 0 done, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coding_model_project.evaluation.gain import Gain, gain
+from coding_model_project.evaluation.statistics.intervals import hierarchical_interval
+from coding_model_project.runs.folder import RunFolder, State
+from coding_model_project.runs.rollouts import read_rollouts
+from coding_model_project.runs.summary import summarise
+
+RESULT = "## Result\n"
+CLAIMED = 3
+"""Seeds without which nothing is claimed, as in studies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seed:
+    """One finished run."""
+
+    run: RunFolder
+    gain: Gain
+    rates: dict[int, dict[str, float]]
+    """Accepted share of each validation problem, by step."""
+
+    @property
+    def name(self) -> str:
+        return self.run.path.name.rpartition("seed_")[2].rpartition("seed=")[2]
+
+
+def main() -> int:
+    if len(sys.argv) < 3 or not all("=" in one for one in sys.argv[2:]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    page = Path(sys.argv[1])
+    head = page.read_text().partition(RESULT)[0].rstrip("\n")
+    arms = [one.partition("=")[::2] for one in sys.argv[2:]]
+    text = "\n".join(line for name, folder in arms for line in section(name, Path(folder)))
+    page.write_text(f"{head}\n\n{RESULT}\n{text}")
+    return 0
+
+
+def section(name: str, folder: Path) -> Iterator[str]:
+    """Yield the lines about one setting."""
+    paths = sorted(path for path in folder.glob("*") if (path / "run.json").exists())
+    read = [(path, seed_of(path)) for path in paths]
+    seeds = [seed for _, seed in read if seed is not None]
+    yield f"### `{name}`\n"
+    for path, seed in read:
+        if seed is None:
+            yield f"`{path.name}` has not finished and counts nowhere.\n"
+    if not seeds:
+        yield "Not run yet.\n"
+        return
+    yield from gains(seeds)
+    yield "| seed | tokens generated | trained on | judge s | wall s |\n|---|---|---|---|---|"
+    for seed in seeds:
+        cost = summarise(seed.run)
+        tokens = cost["tokens"]
+        numbers = (tokens["generated"], tokens["trained"], cost["judge_s"], cost["seconds"])
+        yield f"| {seed.name} | {' | '.join(f'{number:,.0f}' for number in numbers)} |"
+    yield ""
+
+
+def gains(seeds: Sequence[Seed]) -> Iterator[str]:
+    """Yield the table of gains, and what they are over all seeds."""
+    first, last = seeds[0].gain.before.step, seeds[0].gain.after.step
+    yield (
+        f"| seed | step {first} | step {last} | gain, 95% interval | p | problems |\n"
+        "|---|---|---|---|---|---|"
+    )
+    for seed in seeds:
+        before, after, test = seed.gain.before, seed.gain.after, seed.gain.test
+        yield (
+            f"| {seed.name} | {before.rate:.1%} | {after.rate:.1%} | {test.delta:+.1%} "
+            f"({test.low:+.1%} to {test.high:+.1%}) | {test.p_value:.2g} | {test.n_problems} |"
+        )
+    deltas = [seed.gain.test.delta for seed in seeds]
+    spread = f" ± {stdev(deltas):.1%}" if len(deltas) > 1 else ""
+    common = sorted(
+        set.intersection(*(set(seed.rates[last]) & set(seed.rates[first]) for seed in seeds))
+    )
+    whole = hierarchical_interval(rates(seeds, first, common), rates(seeds, last, common))
+    of = "seeds and problems" if len(seeds) > 1 else "problems"
+    yield (
+        f"\nOver {len(seeds)} seed{'s' if len(seeds) > 1 else ''}: {fmean(deltas):+.1%}{spread}, 95% "
+        f"interval over {of} {whole.low:+.1%} to {whole.high:+.1%} ({len(common)} problems that every "
+        "validation could judge).\n"
+    )
+    if len(seeds) < CLAIMED:
+        yield f"Descriptive: a claim takes {CLAIMED} seeds.\n"
+
+
+def rates(seeds: Sequence[Seed], step: int, problems: Sequence[str]) -> NDArray[np.float64]:
+    """Return accepted shares, a row per seed and a column per problem."""
+    return np.array([[seed.rates[step][name] for name in problems] for seed in seeds])
+
+
+def seed_of(path: Path) -> Seed | None:
+    """Read a run; None if it has not finished or has no two validations."""
+    run = RunFolder(path)
+    found = gain(path) if run.state is State.finished else None
+    if found is None:
+        return None
+    samples: dict[int, dict[str, list[bool]]] = {}
+    for row in read_rollouts(path):
+        if row.split == "validation":
+            of_step = samples.setdefault(row.step, {})
+            of_step.setdefault(row.problem, []).append(row.verdict["error"] is None)
+    shares = {
+        step: {name: fmean(one) for name, one in some.items()} for step, some in samples.items()
+    }
+    return Seed(run=run, gain=found, rates=shares)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
