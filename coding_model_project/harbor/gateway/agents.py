@@ -15,9 +15,13 @@ from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.errors import CodingModelError, ConfigError, HarborError
 from coding_model_project.harbor.agent_config import AgentConfig, AgentEnding, AgentPlace
-from coding_model_project.harbor.agents import Agent
+from coding_model_project.harbor.agents import (
+    Agent,
+    AgentTimeoutError,
+    NonZeroAgentExitCodeError,
+)
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.gateway.app import MODEL
@@ -32,6 +36,7 @@ ROOM_PORT = 8321
 _TASK_FILE = "TASK.md"
 _IN_ROOM = f"/tmp/agent/{_TASK_FILE}"
 _SAID = 1000
+_OF_THE_AGENT = (AgentTimeoutError, NonZeroAgentExitCodeError)
 
 
 class Factory(Protocol):
@@ -118,11 +123,12 @@ class GatewayAgent:
             code = running.result().code
             work.exit_code, work.said = code, running.result().said[-_SAID:]
             work.ending = AgentEnding.crashed if code else AgentEnding.done
-        elif isinstance(error, CodingModelError) or not isinstance(error, Exception):
+        elif not isinstance(error, _OF_THE_AGENT) and not _is_a_crash(error):
             raise error
         else:
             work.said = f"{type(error).__name__}: {error}"[-_SAID:]
-            work.ending = AgentEnding.crashed
+            late = isinstance(error, AgentTimeoutError)
+            work.ending = AgentEnding.time if late else AgentEnding.crashed
 
     async def _started(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         if self.config.factory is not None:
@@ -159,9 +165,14 @@ class GatewayAgent:
         config = self.config
         assert config.command is not None
         room = room_of(environment)
-        await room.write_file(_IN_ROOM, step.instruction.encode("utf-8", "replace"))
-        async with AsyncExitStack() as stack:
+        try:
+            await room.write_file(_IN_ROOM, step.instruction.encode("utf-8", "replace"))
             listening = await room.listen(ROOM_PORT)
+        except OSError as error:  # by the task, since the agent has not begun
+            raise HarborError(
+                f"the room has no place for the gateway, port {ROOM_PORT} and {_IN_ROOM}: {error}"
+            ) from error
+        async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.gateway.on(listening, work.session))
             url = f"http://127.0.0.1:{ROOM_PORT}/v1"
             ended = await room.run_command(
@@ -172,6 +183,11 @@ class GatewayAgent:
             )
         killed = f"killed: {ended.killed}\n" if ended.killed else ""
         return Exit(code=ended.exit_code or int(bool(killed)), said=killed + ended.stdout.strip())
+
+
+def _is_a_crash(error: BaseException) -> bool:
+    """Return true for an exception of the agent's own: not ours, and no end of this process."""
+    return isinstance(error, Exception) and not isinstance(error, CodingModelError)
 
 
 def _variables(url: str, session: Session, task_file: str) -> dict[str, str]:

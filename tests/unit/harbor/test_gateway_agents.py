@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,12 +15,15 @@ import pytest
 from coding_model_project.episodes.tool_calls import bash_call
 from coding_model_project.errors import GenerationError
 from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
+from coding_model_project.harbor.agents import AgentTimeoutError
+from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.gateway.agents import GatewayAgent
 from coding_model_project.harbor.gateway.serving import Gateway
 from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.trial import Trials
+from tests.processes import below
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
 
@@ -151,6 +156,57 @@ def command_lines() -> list[str]:
         with suppress(psutil.Error):
             found.append(" ".join(process.cmdline()))
     return found
+
+
+class Raises:
+    """An agent in Python that ends badly."""
+
+    name = "raises"
+    error: Exception = KeyError("nothing")
+
+    def __init__(self, **_):
+        pass
+
+    async def run(self, task, step, environment):
+        await environment.run_command("echo 1 > answer")
+        raise self.error
+
+
+class RunsOut(Raises):
+    error = AgentTimeoutError("too slow")
+
+
+@pytest.mark.parametrize(("agent", "ending"), [(Raises, "crashed"), (RunsOut, "time")])
+def test_an_exception_of_an_agent_is_an_ending(tmp_path, agent, ending):
+    config = AgentConfig(factory=f"{__name__}:{agent.__name__}")
+    outcome, work, _ = trial(tmp_path, config, "ok")
+    assert work.ending == ending and str(agent.error) in work.said
+    assert outcome.rewards == {"reward": 1.0} and outcome.error is None
+
+
+@pytest.mark.parametrize("place", list(AgentPlace))
+def test_a_room_that_is_lost_is_no_ending(tmp_path, place):
+    class Killer(Scripted):
+        async def generate(self, *args, **kwargs):
+            for process in below("keeper"):
+                os.kill(process.pid, signal.SIGKILL)
+            return await super().generate(*args, **kwargs)
+
+    home = agent_in(tmp_path, SHELL if place is AgentPlace.host else ITSELF)
+    python = "python3 /opt/agent/" if place is AgentPlace.room else f"{sys.executable} "
+    config = AgentConfig(command=f"{python}my_agent.py", folder=str(home), place=place)
+    outcome, work, _ = trial(tmp_path, config, Killer(*WORKS))
+    assert isinstance(outcome.error, EnvironmentFailed) and outcome.steps[0].rewards is None
+    assert work.ending is None
+
+
+def test_a_task_that_has_the_gateways_port_is_named(tmp_path):
+    home = agent_in(tmp_path, ITSELF)
+    serve = "python3 -m http.server 8321 --bind 127.0.0.1 & sleep 2"
+    check = f'[environment.healthcheck]\ncommand = "{serve}"\n'
+    config = AgentConfig(command="true", folder=str(home), place=AgentPlace.room)
+    outcome, _, _ = trial(tmp_path, config, "ok", toml=check)
+    assert "port 8321" in str(outcome.error)
 
 
 HANGS = (
