@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from coding_model_project.errors import CodingModelError, ConfigError, HarborError
 from coding_model_project.harbor.agent_config import AgentConfig, AgentEnding, AgentPlace
@@ -110,8 +110,7 @@ class GatewayAgent:
             over = not running.done() and not failed.done()
         finally:
             failed.cancel()
-            if not running.done():
-                running.cancel()
+            running.cancel()
             await asyncio.gather(running, failed, return_exceptions=True)
         if over:
             work.ending = AgentEnding.time
@@ -141,10 +140,16 @@ class GatewayAgent:
 
     async def _object(self, work: Work, task: Task, step: Step, environment: Environment) -> Exit:
         assert self.config.factory is not None
+        lent = _Lent(environment)
         with self.gateway.open(work.session) as url:
             make: Factory = factory_of(self.config.factory)
             agent = make(base_url=url, api_key=work.session.key)
-            await agent.run(task, step, environment)
+            working = asyncio.ensure_future(agent.run(task, step, cast(Environment, lent)))
+            try:
+                await asyncio.shield(working)
+            finally:  # it may ignore that it is cancelled
+                lent.take_back()
+                working.cancel()
         return Exit(code=0, said="")
 
     async def _on_host(self, work: Work, step: Step) -> Exit:
@@ -183,6 +188,22 @@ class GatewayAgent:
             )
         killed = f"killed: {ended.killed}\n" if ended.killed else ""
         return Exit(code=ended.exit_code or int(bool(killed)), said=killed + ended.stdout.strip())
+
+
+class _Lent:
+    """An environment that an agent in Python has until its time is over, even if it goes on."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment: Environment | None = environment
+
+    def take_back(self) -> None:
+        """Let no further call through."""
+        self._environment = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._environment is None:
+            raise HarborError("the agent's time is over: its environment is the verifier's")
+        return getattr(self._environment, name)
 
 
 def _is_a_crash(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from coding_model_project.episodes.tool_calls import bash_call
-from coding_model_project.errors import GenerationError
+from coding_model_project.errors import GenerationError, HarborError
 from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
 from coding_model_project.harbor.agents import AgentTimeoutError
 from coding_model_project.harbor.environment.base import EnvironmentFailed
@@ -182,6 +182,23 @@ def test_an_exception_of_an_agent_is_an_ending(tmp_path, agent, ending):
     outcome, work, _ = trial(tmp_path, config, "ok")
     assert work.ending == ending and str(agent.error) in work.said
     assert outcome.rewards == {"reward": 1.0} and outcome.error is None
+
+
+class Stubborn(Raises):
+    """Ignores that its time is over."""
+
+    async def run(self, task, step, environment):
+        for _ in range(200):
+            with suppress(asyncio.CancelledError, HarborError):
+                await environment.run_command("echo x >> /app/log")
+                await asyncio.sleep(0.05)
+
+
+def test_an_agent_in_python_that_ignores_its_time_has_no_environment_any_more(tmp_path):
+    config = AgentConfig(factory=f"{__name__}:Stubborn", total_s=1)
+    outcome, work, _ = trial(tmp_path, config, "ok")
+    assert work.ending == "time" and outcome.error is None
+    assert outcome.steps[0].agent_s < 5
 
 
 @pytest.mark.parametrize("place", list(AgentPlace))
