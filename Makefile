@@ -62,6 +62,7 @@ soak: setup
 	@$(BIN)/python -m tests.soak.publishers $(PUBLISHERS)
 	@$(BIN)/python -m tests.soak.judge_faults
 	@$(BIN)/python -m tests.soak.harbor_trials
+	@$(BIN)/python -m tests.soak.many_trials
 	@$(BIN)/python -m tests.soak.inspect_tasks
 	@$(BIN)/python -m tests.soak.fault_matrix
 

@@ -36,6 +36,15 @@ def latest(
         list[Path] | None,
         typer.Option(metavar="TASK_DIR", help="Let it attempt these Harbor tasks; repeatable."),
     ] = None,
+    benchmark: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--benchmark",
+            "--benchmarks",
+            metavar="NAME[=PATH]",
+            help="Let it attempt the tasks of this benchmark, as `harbor eval` does; repeatable.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -49,11 +58,14 @@ def latest(
     from coding_model_project.isolation.child import interrupting, start_child
     from coding_model_project.launch.device import count_gpus, prepare_environment
 
-    if bool(dataset) == bool(tasks):
-        raise ConfigError("eval latest: name data sets by --dataset, or Harbor tasks by --tasks")
+    if sum(map(bool, (dataset, tasks, benchmark))) != 1:
+        raise ConfigError(
+            "eval latest: name data sets by --dataset, or Harbor tasks by --tasks or --benchmark"
+        )
     found = exporting.latest(run)
     folder = out or run / "evaluations" / found.name
-    asked = _evaluation(run, dataset or [], tasks or [], [*context.args])
+    of_tasks = [*map(str, tasks or ()), *(f"--benchmark={name}" for name in benchmark or ())]
+    asked = _evaluation(run, dataset or [], of_tasks, [*context.args])
     on_cpu = count_gpus() == 0
     prepare_environment("cpu" if on_cpu else "cuda")
     model = serving.model_of(found, print)
@@ -74,10 +86,10 @@ def latest(
             return process.wait()
 
 
-def _evaluation(run: Path, datasets: list[str], tasks: list[Path], more: list[str]) -> list[str]:
+def _evaluation(run: Path, datasets: list[str], tasks: list[str], more: list[str]) -> list[str]:
     """The command that evaluates, but for the model and where it is."""
     if tasks:
-        return ["harbor", "eval", *map(str, tasks), *more]
+        return ["harbor", "eval", *tasks, *more]
     words = [word for name in datasets for word in ("--dataset", name)]
     if "--prompt" not in more and (style := _prompt(run)):
         words += ["--prompt", style]

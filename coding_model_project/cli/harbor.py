@@ -135,26 +135,42 @@ def check(
     workers: Trials = None,
     environment: Where = ROOMS,
     rootfs: Rootfs = None,
+    runs: Annotated[int, typer.Option(help="Run each task's own solution N times.", min=1)] = 3,
+    forgeries: Annotated[
+        bool, typer.Option(help="Let agents try to earn each task's reward by known forgeries.")
+    ] = True,
 ) -> int:
     """Check that tasks are fit to train on: a line of JSON for each.
 
-    A task's own solution must earn a reward of 1 or more, doing nothing must earn less, and its
-    verifier must not run the solution in its own process. Exit code 1 if a task has a problem, 3 if an
-    environment failed.
+    A task's own solution must earn a reward of 1 or more, the same in every run; doing nothing must earn
+    less, and so must known forgeries; and its verifier must not run the solution in its own process. Exit
+    code 1 if a task has a problem, 3 if an environment failed.
     """
-    return asyncio.run(_check(task_dirs, cores(workers), environment, rootfs))
+    return asyncio.run(_check(task_dirs, cores(workers), environment, rootfs, runs, forgeries))
 
 
-async def _check(task_dirs: list[Path], at_once: int, where: str, rootfs: Path | None) -> int:
+async def _check(
+    task_dirs: list[Path],
+    at_once: int,
+    where: str,
+    rootfs: Path | None,
+    runs: int,
+    forgeries: bool,
+) -> int:
     from coding_model_project.harbor.checking import check as check_tasks
     from coding_model_project.harbor.environment.factory import environments_of
+    from coding_model_project.harbor.forging import FORGERS
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.trial import Trials
 
     tasks = read_tasks(task_dirs, os.environ, oracle=True)
     code = 0
     async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
-        async for checked in check_tasks(tasks, Trials(environments), concurrency=at_once):
+        forgers = FORGERS if forgeries else ()
+        trials = Trials(environments)
+        async for checked in check_tasks(
+            tasks, trials, concurrency=at_once, runs=runs, forgers=forgers
+        ):
             print(json.dumps(checked.line()), flush=True)
             if checked.failed:
                 code = 3

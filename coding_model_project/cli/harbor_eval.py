@@ -5,32 +5,57 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import AsJson, Rootfs, TaskDirs, Where, cores
+from coding_model_project.cli.common import AsJson, DataDir, Rootfs, Where, cores
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.harbor.evaluation.overflow_rule import OverflowRule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from coding_model_project.harbor.evaluation.job import Asked, Evaluation
     from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.format.tasks import Refused
+
+_FILES, _FILES_A_TRIAL = 200, 4
+"""Open files of an evaluation: besides its trials, and for each."""
 
 
 def evaluate(
-    task_dirs: TaskDirs,
     base_url: Annotated[
         str, typer.Option(help="Ask this OpenAI-compatible server: http://localhost:8000/v1.")
     ],
     model: Annotated[str, typer.Option(help="Ask the model that is served by this name.")],
     out: Annotated[Path, typer.Option(help="Keep the job in this folder, or resume it.")],
+    task_dirs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders that hold them."),
+    ] = None,
+    benchmark: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--benchmark",
+            "--benchmarks",
+            metavar="NAME[=PATH]",
+            help="Use the tasks of this folder, or of the folder of that name in the data "
+            "directory, with totals of their own; repeatable, names also by commas.",
+        ),
+    ] = None,
+    data_dir: DataDir = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "--n-tasks", help="Use only the first N tasks.", min=1),
+        typer.Option(
+            "--limit", "--n-tasks", help="Use only the first N tasks, of each benchmark.", min=1
+        ),
     ] = None,
     attempts: Annotated[int, typer.Option(help="Attempt each task N times.", min=1)] = 1,
     workers: Annotated[
@@ -55,6 +80,13 @@ def evaluate(
     retry_s: Annotated[
         float, typer.Option(help="Retry a request for N seconds, then end its trial.", min=0)
     ] = 300.0,
+    context_overflow: Annotated[
+        OverflowRule,
+        typer.Option(
+            help="Count a trial that outgrows the model's context by its verifier (`judge`), as a "
+            "reward of 0 (`fail`), or as an error (`error`)."
+        ),
+    ] = OverflowRule.judge,
     as_json: AsJson = False,
 ) -> int:
     """Let a model attempt tasks by shell commands: PASS, FAIL, and ERROR by cause.
@@ -82,13 +114,15 @@ def evaluate(
         sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
         calls=calls,
     )
-    tasks = _runnable(task_dirs)[:limit]
+    supported = partial(_supported, where=environment, rootfs=rootfs)
+    tasks = _runnable(task_dirs or [], benchmark or [], data_dir, limit, supported)
     at_once = workers or 2 * cores(None)
+    _allow_files(at_once)
     with sole_writer(out, "evaluation"):
         evaluation = Evaluation(out, tasks, asked)
         with evaluation.opened():
             asyncio.run(_run(evaluation, asked, base_url, environment, rootfs, at_once, retry_s))
-    return _report(evaluation, as_json)
+    return _report(evaluation, as_json, context_overflow, named=bool(benchmark))
 
 
 async def _run(
@@ -116,40 +150,125 @@ async def _run(
             await evaluation.run(Trials(environments), backend, at_once, advance)
 
 
-def _runnable(task_dirs: list[Path]) -> list[Task]:
-    """The tasks; those that Harbor would refuse are named on standard error."""
-    from coding_model_project.harbor.format.task import Task
+def _allow_files(at_once: int) -> None:
+    """Raise this process's limit of open files to what so many trials take.
+
+    Raises:
+        ConfigError: it may not be raised so far.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES + _FILES_A_TRIAL * at_once
+    if needed <= soft or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        most = max(1, (hard - _FILES) // _FILES_A_TRIAL)
+        raise ConfigError(
+            f"--workers={at_once}: takes {needed} open files, and this machine allows {hard}; choose at "
+            f"most {most}, or raise `ulimit -Hn`"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _runnable(
+    task_dirs: list[Path],
+    named: list[str],
+    data_dir: Path | None,
+    limit: int | None,
+    supported: Callable[[Task | Refused], Task | Refused],
+) -> list[Task]:
+    """The tasks; those that Harbor or the environments refuse are named on standard error.
+
+    Raises:
+        ConfigError: neither folders nor benchmarks are given, or both; or there is no task.
+    """
+    from coding_model_project.data.loaders import data_dir as folder_of_sets
+    from coding_model_project.harbor.evaluation.benchmarks import benchmarks, read_benchmark
     from coding_model_project.harbor.format.tasks import read_tasks
 
-    tasks = []
-    for one in read_tasks(task_dirs, os.environ):
-        if isinstance(one, Task):
-            tasks.append(one)
-            for warning in one.warnings:
-                print(f"{one.path.name}: {warning}", file=sys.stderr)
-        else:
+    if bool(task_dirs) == bool(named):
+        raise ConfigError("harbor eval: name folders of tasks, or benchmarks by --benchmark")
+    if not named:
+        read = map(supported, read_tasks(task_dirs, os.environ))
+        return _first(read, limit, ", ".join(map(str, task_dirs)))
+    given = benchmarks(named, folder_of_sets(data_dir))
+    return [
+        task
+        for one in given
+        for task in _first(
+            map(supported, read_benchmark(one, os.environ)), limit, f"--benchmark={one.name}"
+        )
+    ]
+
+
+def _supported(read: Task | Refused, where: str, rootfs: Path | None) -> Task | Refused:
+    """A task, or why environments of this name cannot be its."""
+    from coding_model_project.harbor.containers.dockerfile import ImageError
+    from coding_model_project.harbor.environment.factory import check_supported
+    from coding_model_project.harbor.format.tasks import Refused
+
+    if isinstance(read, Refused):
+        return read
+    try:
+        check_supported(where, read, own_root=rootfs is not None)
+    except ImageError as error:
+        return Refused(path=read.path, reason=f"{read.label}: {error}", label=read.label)
+    return read
+
+
+def _first(read: Iterator[Task | Refused], limit: int | None, given: str) -> list[Task]:
+    """The first tasks that can be run.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from coding_model_project.harbor.format.task import Task
+
+    tasks: list[Task] = []
+    for one in read:
+        if not isinstance(one, Task):
             print(f"set aside: {one.reason}", file=sys.stderr)
+            continue
+        tasks.append(one)
+        for warning in one.warnings:
+            print(f"{one.label}: {warning}", file=sys.stderr)
     if not tasks:
-        raise ConfigError(f"{', '.join(map(str, task_dirs))}: no task that can be run")
-    return tasks
+        raise ConfigError(f"{given}: no task that can be run")
+    return tasks[:limit]
 
 
-def _report(evaluation: Evaluation, as_json: bool) -> int:
+def _report(evaluation: Evaluation, as_json: bool, rule: OverflowRule, *, named: bool) -> int:
     from coding_model_project.harbor.evaluation.job import OUTAGES, said
-    from coding_model_project.harbor.evaluation.job_report import summary, task_table
+    from coding_model_project.harbor.evaluation.job_report import by_source, summary, task_table
+    from coding_model_project.harbor.evaluation.overflow import as_counted
 
-    trials = evaluation.trials
+    trials = as_counted(evaluation.trials, rule)
+    parts = by_source(trials, evaluation.sources)
     counted = summary(trials)
+    if named or len(parts) > 1:
+        counted["benchmarks"] = {name: summary(part) for name, part in parts.items()}
     if not as_json:
-        print(task_table(trials))
-        for k, rate in counted["pass_at_k"].items():
-            low, high = counted["interval"] or (rate, rate)
-            interval = f" (95%: {low:.1%} – {high:.1%})" if k == "1" else ""
-            print(f"pass@{k}: {rate:.1%}{interval} over {counted['n_tasks']} tasks")
-        if counted["n_tasks_without"]:
-            print(f"{counted['n_tasks_without']} tasks have no trial without an error")
-    outages = [trial for trial in trials if trial.failure_cause in OUTAGES]
+        for name, part in parts.items():
+            if len(parts) > 1:
+                print(f"{name}:")
+            print(task_table(part))
+            _print_rates(summary(part))
+        if len(parts) > 1:
+            print(
+                f"all of {', '.join(parts)}:\nPASS {counted['PASS']}, FAIL {counted['FAIL']}, "
+                f"ERROR {counted['ERROR']}"
+            )
+            _print_rates(counted)
+    outages = [trial for trial in evaluation.trials if trial.failure_cause in OUTAGES]
     for reason in sorted({said(trial) for trial in outages}):
         print(f"outage: {reason}", file=sys.stderr)
     print(json.dumps(counted))
     return 3 if outages else 0
+
+
+def _print_rates(counted: dict[str, Any]) -> None:
+    for k, rate in counted["pass_at_k"].items():
+        low, high = counted["interval"] or (rate, rate)
+        interval = f" (95%: {low:.1%} – {high:.1%})" if k == "1" else ""
+        print(f"pass@{k}: {rate:.1%}{interval} over {counted['n_tasks']} tasks")
+    if counted["n_tasks_without"]:
+        print(f"{counted['n_tasks_without']} tasks have no trial without an error")

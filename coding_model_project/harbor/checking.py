@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from coding_model_project.harbor.agents import Oracle, Script
+from coding_model_project.harbor.agents import Agent, Oracle, Script
+from coding_model_project.harbor.forging import FORGERS, Forger
+from coding_model_project.harbor.format.reward_rules import Rewards
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused
 from coding_model_project.harbor.grade_tasks import Graded, grade
 from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import Trials
+
+RUNS = 3
+"""Of a task's own solution, which must earn the same each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +29,10 @@ class Checked:
     """Why the task should not be used; each names the way out where there is one."""
     integrity: Integrity | None
     """Of the solution's reward."""
+    runs: tuple[Rewards | None, ...]
+    """Rewards of the solution's runs; None of one without a valid reward."""
+    forged: tuple[str, ...]
+    """Forgeries that earned a reward of 1 or more; training leaves these out, as `in_process`."""
     failed: bool
     """An environment failed: nothing is known about the task."""
 
@@ -33,40 +43,105 @@ class Checked:
             "ok": not self.problems and not self.failed,
             "problems": list(self.problems),
             "integrity": self.integrity,
+            "runs": [None if run is None else dict(run) for run in self.runs],
+            "forged": list(self.forged),
         }
 
 
 async def check(
-    tasks: Iterable[Task | Refused], trials: Trials, *, concurrency: int
+    tasks: Iterable[Task | Refused],
+    trials: Trials,
+    *,
+    concurrency: int,
+    runs: int = RUNS,
+    forgers: Sequence[Forger] = FORGERS,
 ) -> AsyncIterator[Checked]:
-    """Check tasks, some at once; in their order."""
+    """Check tasks, some at once; in their order. A refused task is not run.
+
+    Args:
+        runs: of each task's own solution.
+        forgers: forgeries that are tried on each task.
+    """
+    agents: list[Agent] = [*(Oracle() for _ in range(runs)), Script(""), *forgers]
     listed = list(tasks)
-    solved = grade(listed, trials, lambda _: Oracle(), concurrency=concurrency)
-    results = [graded async for graded in solved]
-    idle = grade(listed, trials, lambda _: Script(""), concurrency=concurrency)
-    number = 0
-    async for nothing in idle:
-        yield _checked(results[number], nothing)
-        number += 1
+    copies = [[replace(one) for _ in agents] for one in listed if isinstance(one, Task)]
+    agent_of = {
+        id(copy): agent for of_task in copies for copy, agent in zip(of_task, agents, strict=True)
+    }
+    every = [one for of_task in copies for one in of_task]
+    graded = grade(every, trials, lambda task: agent_of[id(task)], concurrency=concurrency)
+    for one in listed:
+        if isinstance(one, Refused):
+            yield _refused(one)
+            continue
+        found = [await anext(graded) for _ in agents]
+        forged = dict(zip(forgers, found[runs + 1 :], strict=True))
+        yield _checked(found[:runs], found[runs], forged)
 
 
-def _checked(solved: Graded, nothing: Graded) -> Checked:
+def _refused(refused: Refused) -> Checked:
+    return Checked(
+        task=refused.label,
+        problems=(f"refused: InvalidTask: {refused.reason}",),
+        integrity=None,
+        runs=(),
+        forged=(),
+        failed=False,
+    )
+
+
+def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]) -> Checked:
     problems: list[str] = []
-    if solved.outcome is None:
-        problems.append(f"refused: {solved.exception}")
-    elif solved.reward is None or solved.reward < 1:
-        said = "no valid reward" if solved.reward is None else f"reward={solved.reward}"
-        problems.append(f"its own solution earns {said}, expected at least 1")
-    if nothing.reward is not None and nothing.reward >= 1:
-        problems.append(f"doing nothing earns reward={nothing.reward}, expected less than 1")
-    if solved.integrity is Integrity.in_process:
+    first = solved[0]
+    worst = min(solved, key=lambda one: -1.0 if one.reward is None else one.reward)
+    if worst.reward is None or worst.reward < 1:
+        said = "no valid reward" if worst.reward is None else f"reward={worst.reward}"
+        why = f" ({_why(worst)})" if worst.reward is None else ""
+        problems.append(f"its own solution earns {said}{why}, expected at least 1")
+    runs = tuple(one.rewards if one.reward_valid else None for one in solved)
+    if len(counted := Counter(map(_shown, runs))) > 1:
+        each = ", ".join(f"{number} × {rewards}" for rewards, number in counted.most_common())
         problems.append(
-            f"the reward can be forged ({'; '.join(solved.doubts)}): have the verifier run the "
+            f"its own solution earns different rewards in {len(runs)} runs: {each}; make solution and "
+            "verifier independent of time, order and chance"
+        )
+    is_free = nothing.reward is not None and nothing.reward >= 1
+    if is_free:
+        problems.append(f"doing nothing earns reward={nothing.reward}, expected less than 1")
+    doubts = next((one.doubts for one in solved if one.integrity is Integrity.in_process), None)
+    if doubts is not None:
+        problems.append(
+            f"the reward can be forged ({'; '.join(doubts)}): have the verifier run the "
             "solution as a program and check what it prints"
         )
-    return Checked(
-        task=solved.task,
-        problems=tuple(problems),
-        integrity=solved.integrity,
-        failed=solved.failed or nothing.failed,
+    paid = (
+        {} if is_free else {one.name: got for one, got in forged.items() if (got.reward or 0) >= 1}
     )
+    believed = [name for name, got in paid.items() if got.integrity is Integrity.isolated]
+    if believed:
+        problems.append(
+            "agents that do not do the task earn a reward of 1: one that "
+            f"{', one that '.join(believed)}; have the verifier check what was asked for, by programs "
+            "that no agent can replace"
+        )
+    integrities = {one.integrity for one in solved}
+    return Checked(
+        task=first.task,
+        problems=tuple(problems),
+        integrity=Integrity.in_process if Integrity.in_process in integrities else first.integrity,
+        runs=runs,
+        forged=tuple(paid),
+        failed=any(one.failed for one in (*solved, nothing, *forged.values())),
+    )
+
+
+def _why(graded: Graded) -> str:
+    """What ended a trial without a valid reward."""
+    outcome = graded.outcome
+    errors = [outcome.error, *(step.error for step in outcome.steps)] if outcome else []
+    said = next((str(error) for error in errors if error is not None), "")
+    return ": ".join(filter(None, (graded.exception or graded.cause, said)))
+
+
+def _shown(rewards: Rewards | None) -> str:
+    return "no valid reward" if rewards is None else str(dict(rewards))

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from coding_model_project.harbor.agents import Agent
@@ -24,7 +23,7 @@ class Graded:
     """One task's line."""
 
     task: str
-    """The folder's name."""
+    """The folder's name (`Task.label`)."""
     rewards: Rewards | None = None
     reward_valid: bool = False
     exception: str | None = None
@@ -160,7 +159,7 @@ async def grade(
 
 def _graded(outcome: TrialOutcome) -> Graded:
     return Graded(
-        task=outcome.task.path.name,
+        task=outcome.task.label,
         rewards=outcome.rewards,
         reward_valid=outcome.reward_valid,
         exception=outcome.exception,
@@ -172,7 +171,7 @@ def _graded(outcome: TrialOutcome) -> Graded:
 
 
 async def _refused(refused: Refused) -> Graded:
-    return Graded(task=Path(refused.path).name, exception=f"InvalidTask: {refused.reason}")
+    return Graded(task=refused.label, exception=f"InvalidTask: {refused.reason}")
 
 
 def _emptied(queue: asyncio.Queue[Any]) -> list[Any]:

@@ -1,12 +1,14 @@
 """Harbor tasks as problems: the instruction is the statement, and the task's verifier judges.
 
-A task that is bad is set aside with its reason, as is one in several steps, which has no single
-statement. What a task may be used for is the strictest of what its name, its metadata and its split say.
+Tasks that share a name get ids by their labels (`Task.label`). A task that is bad is set aside with its
+reason, as is one in several steps, which has no single statement. What a task may be used for is the
+strictest of what its name, its metadata and its split say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from coding_model_project.data.governance import Role, role
@@ -27,6 +29,7 @@ def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAsi
         raise ConfigError(f"{name}: give its folder of tasks: {name}=PATH, or --path PATH")
     path = Path(place.path)
     trail.origins.append(str(path))
+    known: set[str] = set()
     for read in read_tasks([path]):
         if isinstance(read, Refused):
             yield SetAside(where=str(read.path), reason=read.reason)
@@ -34,6 +37,10 @@ def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAsi
             yield SetAside(where=str(read.path), reason="several steps have no one statement")
         else:
             problem = _problem(read, name)
+            if problem.id in known:
+                problem = replace(problem, id=f"{name}/{read.label}")
+                trail.notes.append(f"{read.path} has another task's name; its id is {problem.id}")
+            known.add(problem.id)
             if place.split in (None, problem.split, split_word(problem.split)):
                 yield problem
 

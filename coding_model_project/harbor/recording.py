@@ -104,7 +104,7 @@ class Recorder:
             agent={key: value for key, value in agent.items() if value},
             environment=self.environment,
             job_id=self.job_id,
-            source=task.path.parent.name,
+            source=task.source,
         )
         mode = None if task.has_steps else (task.config.verifier.mode or VerifierMode.shared)
         result = TrialResult(

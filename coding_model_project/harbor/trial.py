@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from coding_model_project.errors import HarborError
 from coding_model_project.harbor.agents import (
@@ -29,6 +30,7 @@ from coding_model_project.harbor.environment.base import (
     EnvironmentFailed,
     Environments,
     Image,
+    JudgesApart,
 )
 from coding_model_project.harbor.environment.tree import Tree, of_files
 from coding_model_project.harbor.failures import (
@@ -55,6 +57,9 @@ from coding_model_project.harbor.format.task_config import (
     NetworkMode,
 )
 from coding_model_project.harbor.integrity import Integrity
+
+if TYPE_CHECKING:
+    from coding_model_project.harbor.export.judging import Judged
 
 TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
 _VERIFIED_ALL_THE_SAME = (AgentTimeoutError, NonZeroAgentExitCodeError)
@@ -201,6 +206,12 @@ class Trials:
             yield environment, image
         finally:
             await environment.cleanup()
+
+    async def judged_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
+        """What the verifier would give, where the environments know it; None if it is to be run."""
+        if self._verifier_env or not isinstance(self._environments, JudgesApart):
+            return None
+        return await self._environments.judge_apart(task, step, artifacts)
 
     def verifier_env(self, step: Step) -> dict[str, str]:
         """Variables of a step's verifier: the task's, the step's, then the command line's."""
@@ -363,6 +374,11 @@ class _Attempt:
             await environment.begin_verifier()
             await environment.write_tree(TESTS, image.files.within("tests"))
             return await self._test(step, environment)
+        judged = await self._trials.judged_apart(self._task, step, artifacts)
+        if judged is not None:
+            self._said = judged.said
+            check_range(judged.rewards, self._task.reward_range)
+            return judged.rewards
         assert step.verifier_image is not None
         config = replace(
             step.verifier_environment,

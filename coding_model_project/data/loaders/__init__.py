@@ -81,8 +81,8 @@ def _harbor(name: str) -> Loader:
 
 
 def is_task_folder(path: Path) -> bool:
-    """Return true for a Harbor task and for a folder of them."""
-    patterns = ("task.toml", "*/task.toml")
+    """Return true for a Harbor task and for a folder of them, as deep as Harbor's cache has them."""
+    patterns = [f"{'*/' * depth}task.toml" for depth in range(5)]
     return path.is_dir() and any(next(path.glob(pattern), None) for pattern in patterns)
 
 

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.environment.tree import Tree
 
 if TYPE_CHECKING:
+    from coding_model_project.harbor.export.judging import Judged
+    from coding_model_project.harbor.format.task import Task
     from coding_model_project.harbor.format.task_config import EnvironmentConfig
+    from coding_model_project.harbor.step import Step
 
 DEFAULT_MEMORY_MB = 2048
 DEFAULT_STORAGE_MB = 2048
@@ -184,6 +187,19 @@ class Image:
     user: str | None
     notes: tuple[str, ...]
     """What of its definition was passed over."""
+
+
+@runtime_checkable
+class JudgesApart(Protocol):
+    """Environments that know the verifiers of some tasks, and give their rewards without running them."""
+
+    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
+        """What a verifier in an environment of its own would give; None if it is to be run.
+
+        Args:
+            artifacts: all that the verifier would get of the agent's.
+        """
+        ...
 
 
 class Environments(Protocol):

@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
-from coding_model_project.harbor.containers.dockerfile import refuse_devices
+from coding_model_project.harbor.containers.dockerfile import refuse_devices, refuse_services
 from coding_model_project.harbor.environment.base import (
     DEFAULT_MEMORY_MB,
     DEFAULT_STORAGE_MB,
@@ -28,6 +28,11 @@ from coding_model_project.harbor.environment.once import Once
 from coding_model_project.harbor.environment.tree import Tree
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 from coding_model_project.harbor.rooms.rooms import Room, Rooms, Settings
+
+if TYPE_CHECKING:
+    from coding_model_project.harbor.export.judging import ExportedJudge, Judged
+    from coding_model_project.harbor.format.task import Task
+    from coding_model_project.harbor.step import Step
 
 _FORMER_NAME = "embedded"
 _OF_HARBOR = "harbor:"
@@ -63,6 +68,29 @@ def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Envir
     return _factory(name)()
 
 
+def check_supported(where: str, task: Task, *, own_root: bool = False) -> None:
+    """Refuse a task that asks for what environments of a name never have. Starts nothing.
+
+    Args:
+        where: as of `environments_of`; environments that are not this project's are not checked.
+        own_root: whether rooms have a root file system of their own.
+
+    Raises:
+        ImageError: accelerators, several services, an image or an instruction that rooms have not.
+    """
+    if where not in (ROOMS, _FORMER_NAME, *ENGINES):
+        return
+    places = {task.environment_dir: task.config.environment}
+    for step in task.steps:
+        if step.verifier_environment is not None and step.verifier_image is not None:
+            places.setdefault(step.verifier_image, step.verifier_environment)
+    for folder, config in places.items():
+        refuse_devices(config)
+        refuse_services(folder)
+        if where not in ENGINES:
+            plan(folder, config.docker_image, own_root=own_root)
+
+
 def _factory(name: str) -> Any:
     """Raises:
     ConfigError: nothing has that name, or what has it cannot be called.
@@ -89,10 +117,15 @@ class EmbeddedEnvironments:
     Args:
         rootfs: a root file system, as a folder or a tar file, in the place of the host's directories.
         agent: a folder that rooms have at /opt/agent, read-only.
+        shortcuts: judge exported tasks without running their verifiers (`harbor.export.judging`).
     """
 
-    def __init__(self, rootfs: Path | None = None, agent: Path | None = None) -> None:
+    def __init__(
+        self, rootfs: Path | None = None, agent: Path | None = None, *, shortcuts: bool = True
+    ) -> None:
         self._rootfs, self._agent = rootfs, agent
+        self._shortcuts = shortcuts and rootfs is None
+        self._exported: ExportedJudge | None = None
         self._rooms = Rooms()
         self._stack = AsyncExitStack()
         self._images: Once[tuple[Path, str | None], Image] = Once(_KEPT_IMAGES)
@@ -120,6 +153,18 @@ class EmbeddedEnvironments:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+
+    async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
+        """See `base.JudgesApart`."""
+        if not self._shortcuts:
+            return None
+        if self._exported is None:
+            # Here, since Harbor's own runner, which uses rooms, has not all that this takes.
+            from coding_model_project.harbor.export.judging import ExportedJudge
+
+            self._exported = ExportedJudge()
+            self._stack.push_async_exit(self._exported)
+        return await self._exported.judge(task, step, artifacts)
 
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]

@@ -110,13 +110,18 @@ class Evaluation:
         """Tasks and attempts without a trial, the first attempts of all tasks first."""
         done = defaultdict(set)
         for trial in self.trials:
-            done[str(trial.task_id["path"])].add(_attempt(trial))
+            done[trial.source, str(trial.task_id["path"])].add(_attempt(trial))
         return [
             (task, attempt)
             for attempt in range(self._asked.attempts)
             for task in self._tasks
-            if attempt not in done[str(task.path)]
+            if attempt not in done[task.source, str(task.path)]
         ]
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the data sets that the tasks are from, in order."""
+        return list(dict.fromkeys(task.source for task in self._tasks))
 
     @property
     def n_total(self) -> int:
@@ -198,13 +203,16 @@ class Evaluation:
                 shutil.rmtree(folder)
             else:
                 self.trials.append(trial)
-        digests = {str(task.path): task_digest(task).partition(":")[2] for task in self._tasks}
+        digests = {
+            (task.source, str(task.path)): task_digest(task).partition(":")[2]
+            for task in self._tasks
+        }
         for trial in self.trials:
             path = str(trial.task_id["path"])
-            if digests.get(path) != trial.task_checksum:
+            if digests.get((str(trial.source), path)) != trial.task_checksum:
                 raise ConfigError(
-                    f"--out: {trial.trial_name} is a trial of {path}, which has changed since or is "
-                    "not among these tasks; choose a new folder"
+                    f"--out: {trial.trial_name} is a trial of {path} in {trial.source}, which has "
+                    "changed since or is not among these tasks; choose a new folder"
                 )
 
     def _write(self, *, finished: bool) -> None:
@@ -212,7 +220,7 @@ class Evaluation:
             "n_attempts": self._asked.attempts,
             "agents": [self._asked.agent],
             "environment": dict(self._asked.environment),
-            "tasks": [{"path": str(task.path)} for task in self._tasks],
+            "tasks": [{"path": str(task.path), "source": task.source} for task in self._tasks],
         }
         write_job(
             self._job,

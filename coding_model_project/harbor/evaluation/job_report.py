@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -42,8 +43,21 @@ def costs(trials: Iterable[TrialResult]) -> Costs:
     )
 
 
+def by_source(
+    trials: Sequence[TrialResult], sources: Sequence[str]
+) -> dict[str, list[TrialResult]]:
+    """Return the trials by the data set that their task is from, in this order."""
+    groups: dict[str, list[TrialResult]] = {name: [] for name in sources}
+    for trial in trials:
+        groups.setdefault(str(trial.source), []).append(trial)
+    return groups
+
+
 def summary(trials: Sequence[TrialResult]) -> dict[str, Any]:
-    """Counts, rates with their interval, causes and costs."""
+    """Counts, rates with their interval, causes and costs.
+
+    "pass_of_all" is the share of all trials that passed, errors among them, as some harnesses report it.
+    """
     counted, spent = score(trials), costs(trials)
     return {
         "n_trials": len(trials),
@@ -55,6 +69,7 @@ def summary(trials: Sequence[TrialResult]) -> dict[str, Any]:
         "failures": _failures(trials),
         "errors": dict(counted.errors),
         "pass_at_k": {str(k): round(value, 4) for k, value in counted.pass_at_k.items()},
+        "pass_of_all": round(counted.passed / len(trials), 4) if trials else None,
         "interval": counted.interval,
         "mean_reward": counted.mean_reward,
         "integrity": _integrity(trials),
@@ -88,12 +103,24 @@ def task_table(trials: Sequence[TrialResult]) -> str:
     table.add_column("causes")
     groups: dict[str, list[TrialResult]] = defaultdict(list)
     for trial in trials:
-        groups[trial.task_name].append(trial)
-    for name in sorted(groups):
-        table.add_row(name, *_cells(groups[name]))
+        groups[trial.task_key].append(trial)
+    for name, key in sorted(zip(_names(groups), groups, strict=True)):
+        table.add_row(name, *_cells(groups[key]))
     table.add_section()
     table.add_row(f"{len(groups)} tasks", *_cells(trials), style="bold")
     return table_text(table)
+
+
+def _names(groups: Mapping[str, Sequence[TrialResult]]) -> list[str]:
+    """Return a task's name for each group, with the folder above it where several share a name."""
+    first = [members[0] for members in groups.values()]
+    often = Counter(one.task_name for one in first)
+    return [
+        one.task_name
+        if often[one.task_name] == 1
+        else f"{one.task_name} ({Path(str(one.task_id['path'])).parent.name})"
+        for one in first
+    ]
 
 
 def _cells(trials: Sequence[TrialResult]) -> list[str]:

@@ -85,13 +85,13 @@ def score(trials: Iterable[TrialResult], passes_at: float = PASSES_AT) -> Score:
     rewards: dict[str, list[float]] = defaultdict(list)
     tasks = set()
     for trial in trials:
-        tasks.add(trial.task_name)
+        tasks.add(trial.task_key)
         what, value = outcome(trial, passes_at), main_reward(trial.rewards)
         if what is Outcome.error or value is None:
             errors[error_cause(trial)] += 1
             continue
-        graded[trial.task_name].append(what is Outcome.passed)
-        rewards[trial.task_name].append(value)
+        graded[trial.task_key].append(what is Outcome.passed)
+        rewards[trial.task_key].append(value)
     ks = _ks(min((len(attempts) for attempts in graded.values()), default=0))
     rates = {k: [pass_at_k(len(a), sum(a), k) for a in graded.values()] for k in ks}
     means = [sum(values) / len(values) for values in rewards.values()]

@@ -17,6 +17,7 @@ import marshal
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from coding_model_project.isolation.carried_source import carried
 from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 
 IMAGE = "python:3.11-slim"
+DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /app\n"
 PROGRAM = "/app/solution.py"
 _JUDGE = "coding_model_project.harbor.export.verifier"
 """It imports nothing but this package's rules and the standard library."""
@@ -51,13 +53,13 @@ _SOLVE = """#!/bin/bash
 # The reference solution, byte for byte.
 cp -- "$(dirname -- "$0")/solution.py" {program}
 """
-_TEST = """#!/bin/bash
-# Judges {program} and writes the reward; needs Python 3.11 or later and no network.
+TEST = f"""#!/bin/bash
+# Judges {PROGRAM} and writes the reward; needs Python 3.11 or later and no network.
 tests="$(dirname -- "$0")"
 exec env -i PATH="$PATH" PYTHONHASHSEED=0 LC_ALL=C.UTF-8 python3 -s -P -B -c 'import gc, sys
 gc.disable(); sys.path.insert(0, sys.argv[1])
 from coding_model_project.harbor.export.verifier import main; del sys.path[0]; main(sys.argv[2:])' \\
-    "$tests/judge.zip" "$tests/cases.json" {program} /logs/verifier
+    "$tests/judge.zip" "$tests/cases.json" {PROGRAM} /logs/verifier
 """
 
 
@@ -84,7 +86,7 @@ def export(
     Raises:
         ConfigError: a task's folder is there already, or two problems would share one.
     """
-    judge = _judge()
+    archive = judge()
     tasks: list[Path] = []
     set_aside: dict[str, str] = {}
     for problem in problems:
@@ -94,7 +96,7 @@ def export(
             set_aside[problem.id] = str(error)
         else:
             folder = out / problem.id.replace("/", "-")
-            write_task(folder, config, {**files, "tests/judge.zip": judge})
+            write_task(folder, config, {**files, "tests/judge.zip": archive})
             tasks.append(folder)
         progress()
     return Exported(tasks=tuple(tasks), set_aside=set_aside)
@@ -141,10 +143,10 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
     )
     files = {
         "instruction.md": instruction(problem, names),
-        "environment/Dockerfile": f"FROM {IMAGE}\nWORKDIR /app\n",
+        "environment/Dockerfile": DOCKERFILE,
         "solution/solution.py": problem.gold[0],
         "solution/solve.sh": _SOLVE.format(program=PROGRAM),
-        "tests/test.sh": _TEST.format(program=PROGRAM),
+        "tests/test.sh": TEST,
         "tests/cases.json": json.dumps(cases, sort_keys=True, indent=1) + "\n",
     }
     return config, files
@@ -193,7 +195,8 @@ def _case(test: Test) -> dict[str, Any]:
             return {"asserts": source, "entry_point": entry_point}
 
 
-def _judge() -> bytes:
+@cache
+def judge() -> bytes:
     """The judging modules as an archive that Python imports from; the same for the same sources."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -30,10 +30,10 @@ _Made = TypeVar("_Made")
 
 _FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 """Where a test's folder and files may be; the first that can be written to."""
-_ADDRESS_MB = 512
+ADDRESS_MB = 512
 """Address space on top of a problem's memory: the interpreter's, and what is mapped and never used."""
-_PROGRAM_BYTES = 4 << 20
-_CPU_GRACE = 2
+PROGRAM_BYTES = 4 << 20
+CPU_GRACE = 2
 """A task runs on machines that the problem's limits were not measured on."""
 
 
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _program(path: str) -> bytes | None:
     """The program; None if there is none that could be judged."""
-    if not os.path.isfile(path) or os.path.getsize(path) > _PROGRAM_BYTES:
+    if not os.path.isfile(path) or os.path.getsize(path) > PROGRAM_BYTES:
         return None
     with open(path, "rb") as file:
         return file.read()
@@ -229,8 +229,8 @@ class _Runner:
     def _request(self, folder: str, wall_s: float, *processes: Process) -> Request:
         return Request(
             folder,
-            self._limits["cpu_s"] * _CPU_GRACE,
-            self._limits["memory_mb"] + _ADDRESS_MB,
+            self._limits["cpu_s"] * CPU_GRACE,
+            self._limits["memory_mb"] + ADDRESS_MB,
             self._limits["output_kb"],
             wall_s,
             processes,

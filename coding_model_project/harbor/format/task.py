@@ -37,6 +37,10 @@ class Task:
     """Its folder, resolved."""
     name: str
     """[task] name, else the folder's."""
+    label: str
+    """The folder's name, with folders above it where tasks that are used together share it."""
+    source: str
+    """The name of the data set that it is from; by default the folder above it."""
     config: TaskConfig
     steps: tuple[Step, ...]
     files: TaskFiles
@@ -85,7 +89,16 @@ def load_task(path: Path | str) -> Task:
     if declared is not None and _range(declared) is None:
         warnings = (*warnings, f"metadata.{RANGE_KEY} is no [low, high] and counts for nothing")
     name = config.task.name if config.task else root.name
-    return Task(path=root, name=name, config=config, steps=steps, files=files, warnings=warnings)
+    return Task(
+        path=root,
+        name=name,
+        label=root.name,
+        source=root.parent.name,
+        config=config,
+        steps=steps,
+        files=files,
+        warnings=warnings,
+    )
 
 
 def check_env(task: Task, environ: Mapping[str, str], *, oracle: bool = False) -> None:

@@ -134,6 +134,11 @@ class TrialResult:
     step_results: tuple[StepResult, ...] | None = None
 
     @property
+    def task_key(self) -> str:
+        """What tells the task from all others of a job, two data sets' tasks of one name too."""
+        return f"{self.source} {self.task_name} {sorted(self.task_id.items())}"
+
+    @property
     def rewards(self) -> Mapping[str, float | int] | None:
         return self.verifier_result.rewards if self.verifier_result else None
 
@@ -197,7 +202,8 @@ class TrialFolder:
 def trial_name(task: Task) -> str:
     """The first 32 characters of the task folder's name, and 7 that are drawn at random."""
     drawn = "".join(secrets.choice(_ALPHABET) for _ in range(7))
-    return f"{task.path.name[:32].rstrip('_-')}__{drawn}"
+    name = task.label.rpartition("/")[2]
+    return f"{name[:32].rstrip('_-')}__{drawn}"
 
 
 def trial_config(

@@ -263,7 +263,7 @@ def _listen(channel: socket.socket, port: int) -> None:
         OSError: the port is taken.
     """
     with socket.create_server(("127.0.0.1", port)) as listening:
-        socket.send_fds(channel, [frames.packed({})], [listening.fileno()])
+        socket.send_fds(channel, [frames.encoded({})], [listening.fileno()])
 
 
 def _be_init(ready: int, shell: Shell, most_processes: int) -> NoReturn:

@@ -97,12 +97,13 @@ class Exchange:
         content = None
         if 0 <= here <= n <= max_bytes:  # what comes after an answer was not asked for
             content = bytearray(n)
-            content[:here] = first[_LENGTH:got]
-            left = memoryview(content)[here:]
-            if self._read(left, wait, least=n - here) < n - here:
-                content[:] = bytes(n)
+            with memoryview(content) as view:
+                view[:here] = memoryview(first)[_LENGTH:got]  # a slice of `first` would be a copy
+                is_whole = self._read(view[here:], wait, least=n - here) == n - here
+            if not is_whole:
+                wipe(content)
                 content = None
-        first[:got] = bytes(got)
+        wipe(first, got)
         return content
 
     def _read(self, view: memoryview, wait: Wait, *, least: int) -> int:
@@ -124,6 +125,12 @@ class Exchange:
             os.close(descriptor)
 
 
+def wipe(content: bytearray, n: int | None = None) -> None:
+    """Overwrite the first `n` bytes, or all, so that no process forked later finds them."""
+    with memoryview(content)[:n] as view:
+        view[:] = bytes(len(view))
+
+
 # ── in the process ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -135,10 +142,11 @@ def receive(requests: int) -> bytes | None:
         parts.append(os.read(requests, _CHUNK))
         if not parts[-1]:
             return None
-        if not got:  # a length is written in one piece
-            n += int.from_bytes(parts[0][:_LENGTH], "little")
         got += len(parts[-1])
-    return b"".join(parts)[_LENGTH:]
+        if len(parts) == 1:  # a length is written in one piece
+            n += int.from_bytes(parts[0][:_LENGTH], "little")
+            parts[0] = parts[0][_LENGTH:]
+    return b"".join(parts)
 
 
 def send(answers: int, answer: bytes) -> None:

@@ -16,31 +16,31 @@ _LENGTHS = struct.Struct("<II")
 _CHUNK = 1 << 20
 
 
-def packed(head: Head, body: bytes = b"") -> bytes:
-    """Return one frame."""
-    encoded = json.dumps(head).encode()
-    return _LENGTHS.pack(len(encoded), len(body)) + encoded + body
-
-
 def send(channel: socket.socket, head: Head, body: bytes = b"") -> None:
     """Send one frame.
 
     Raises:
         OSError: the other side closed, or did not take it within the socket's time-out.
     """
-    channel.sendall(packed(head, body))
+    channel.sendall(encoded(head, body))
+
+
+def encoded(head: Head, body: bytes = b"") -> bytes:
+    """A frame as it travels."""
+    text = json.dumps(head).encode()
+    return _LENGTHS.pack(len(text), len(body)) + text + body
 
 
 def send_head(channel: socket.socket, head: Head, n: int) -> None:
     """Send a frame's head, which a body of `n` bytes must follow. As `send`."""
-    encoded = json.dumps(head).encode()
-    channel.sendall(_LENGTHS.pack(len(encoded), n) + encoded)
+    text = json.dumps(head).encode()
+    channel.sendall(_LENGTHS.pack(len(text), n) + text)
 
 
 def send_parts(channel: socket.socket, head: Head, body: bytes | bytearray, n: int) -> None:
     """Send a frame's head and the first part of its body of `n` bytes, without a copy. As `send`."""
-    encoded = json.dumps(head).encode()
-    start = _LENGTHS.pack(len(encoded), n) + encoded
+    text = json.dumps(head).encode()
+    start = _LENGTHS.pack(len(text), n) + text
     sent = channel.sendmsg((start, body))
     if sent < len(start):
         channel.sendall(start[sent:])

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from coding_model_project.sandbox.embedded import asserts, forked, run_program
+from coding_model_project.sandbox.embedded import asserts, exchange, forked, run_program
 from coding_model_project.sandbox.embedded.exchange import Exchange
 from coding_model_project.sandbox.embedded.forked import PROGRAM, TESTS, Compiled
 from coding_model_project.sandbox.embedded.printed import Outputs
@@ -43,6 +43,8 @@ class Kept:
     purpose: Purpose
     watch: forked.Watch
     """Of the one that takes requests."""
+    run_since: float = 0.0
+    """When the first of the inputs came that were asked for together."""
     is_new: bool = True
 
     @classmethod
@@ -64,19 +66,19 @@ class Kept:
     def _of_program(
         cls, compiled: Compiled, purpose: Purpose, body: Callable[[], NoReturn]
     ) -> Kept:
-        exchange, outputs = Exchange(), Outputs.create(appending=True)
+        pipes, outputs = Exchange(), Outputs.create(appending=True)
         null = os.open(os.devnull, os.O_RDONLY)
-        descriptors = [null, *outputs.descriptors[:2], *exchange.inner]
+        descriptors = [null, *outputs.descriptors[:2], *pipes.inner]
         pid = forked.fork(compiled, compiled.ready.kept, descriptors, PROGRAM, body)
-        exchange.begin()
+        pipes.begin()
         os.close(null)
         watch = forked.Watch(pid, compiled.ready.confinement.proc)
-        return cls(compiled, exchange, outputs, pid, pid, purpose, watch)
+        return cls(compiled, pipes, outputs, pid, pid, purpose, watch)
 
     @classmethod
     def _of_asserts(cls, compiled: Compiled, purpose: Purpose, entry_point: str | None) -> Kept:
         """The program, ready to be called, and a process for trusted tests that call it."""
-        exchange, outputs = Exchange(), Outputs.create(appending=True)
+        pipes, outputs = Exchange(), Outputs.create(appending=True)
         null = os.open(os.devnull, os.O_RDWR)
         to_tests, to_program = os.pipe(), os.pipe()
 
@@ -88,14 +90,14 @@ class Kept:
 
         descriptors = [null, *outputs.descriptors[:2], to_program[0], to_tests[1]]
         program = forked.fork(compiled, compiled.ready.callee, descriptors, PROGRAM, of_program)
-        answers, *requests = exchange.inner
+        answers, *requests = pipes.inner
         descriptors = [null, null, null, answers, to_tests[0], to_program[1], *requests]
         tests = forked.fork(compiled, compiled.ready.tests, descriptors, TESTS, of_tests)
-        exchange.begin()
+        pipes.begin()
         for descriptor in (null, *to_tests, *to_program):
             os.close(descriptor)
         watch = forked.Watch(tests, compiled.ready.confinement.proc)
-        return cls(compiled, exchange, outputs, program, tests, purpose, watch)
+        return cls(compiled, pipes, outputs, program, tests, purpose, watch)
 
     def answer(
         self, channel: socket.socket, n: int, *, cpu_s: float, wall_s: float, keep: bool
@@ -132,11 +134,12 @@ class Kept:
         if killed is None and forked.has_too_many_threads(self._processes, self._proc):
             killed = "threads"
         if answered and (killed or not self._is_answer(answered)):
-            answered[:] = bytes(len(answered))  # wiped, as what is passed on is below
+            exchange.wipe(answered)
             answered = None
         is_last = not keep or not answered or answered.startswith(asserts.LAST)
         printed = self.outputs.sizes()
-        lives = not is_last and max(printed) < cap and forked.lives(self.program)
+        is_full = max(*printed, len(answered or b"")) >= cap  # and so runs again on its own
+        lives = not (is_last or is_full) and forked.lives(self.program)
         if answered and self._has_tests:
             del answered[:1]
         status = 0 if lives else self._end()
@@ -151,7 +154,7 @@ class Kept:
             printed = self.outputs.sizes()
         self.outputs.send_answer(channel, cap, ended, printed, answered or b"")
         if answered:
-            answered[:] = bytes(len(answered))
+            exchange.wipe(answered)
         if not lives:
             self.outputs.close()
         elif any(printed):  # what is printed from here on was not asked for

@@ -28,6 +28,8 @@ from coding_model_project.sandbox.embedded.printed import Outputs
 from coding_model_project.types import Limits
 
 COMPILE_CPU_S = 10
+_TOGETHER_S = 0.2
+"""Wall seconds after which no more is answered of what was asked for together: it may not be wanted."""
 
 
 def plan(
@@ -80,11 +82,12 @@ def run(
     Returns:
         Processes that may answer more.
     """
-    if "sizes" in head and "purpose" in head:
-        return _run_shared(channel, compiled, head, kept)
-    data = frames.receive_body(channel, n)
     if "purpose" in head:
-        return _run_kept(channel, compiled, head, kept)
+        return (_run_shared if "after" in head else _run_kept)(channel, compiled, head, n, kept)
+    if kept is not None:  # given up: nobody watches it from here on
+        kept.close()
+        kept = None
+    data = frames.receive_body(channel, n)
     if "arguments" in head:
         tier = compiled.ready.confinement.tier
         _run_on_files(channel, compiled, argument_files.given(tier, head, data))
@@ -94,29 +97,31 @@ def run(
 
 
 def _run_shared(
-    channel: socket.socket, compiled: Compiled, head: frames.Head, kept: Kept | None
+    channel: socket.socket, compiled: Compiled, head: frames.Head, n: int, kept: Kept | None
 ) -> Kept | None:
-    """Answer several inputs, each when its turn comes, until one is to run on its own.
+    """Answer an input in a process that answers several, unless it was asked for in vain.
 
-    They wait in the channel: the process is given one, and this one's memory holds none.
+    Those that were asked for together wait in the channel, and with them all that is said of them: this
+    process's memory holds nothing of an input whose turn has not come.
     """
+    now = time.monotonic()
+    since = now if kept is None or not head["after"] else kept.run_since
+    if head["after"] and (kept is None or now - since > _TOGETHER_S):
+        frames.skip_body(channel, n)
+        frames.send(channel, {"skipped": "late" if kept is not None else "lost"})
+        return kept
+    kept = _kept_for(compiled, head["purpose"], kept, continues=not head["apart"])
+    kept.run_since = since
     cpu_s, wall_s = head["within"]
-    answers = True
-    for size, apart in zip(head["sizes"], head["apart"], strict=True):
-        if not answers:
-            frames.skip_body(channel, size)
-            frames.send(channel, {"skipped": True})
-            continue
-        kept = _kept_for(compiled, head["purpose"], kept, continues=not apart)
-        answers = kept.answer(channel, size, cpu_s=cpu_s, wall_s=wall_s, keep=True)
-        kept = kept if answers else None
-    return kept
+    lives = kept.answer(channel, n, cpu_s=cpu_s, wall_s=wall_s, keep=True)
+    return kept if lives else None
 
 
 def _run_kept(
-    channel: socket.socket, compiled: Compiled, head: frames.Head, kept: Kept | None
+    channel: socket.socket, compiled: Compiled, head: frames.Head, n: int, kept: Kept | None
 ) -> Kept | None:
     """Have asserts answered, which come in the next frame: only their own process reads them."""
+    assert n == 0
     kept = _kept_for(compiled, head["purpose"], kept, continues=head["continues"])
     cpu_s, wall_s = head["within"]
     _, n = frames.receive_head(channel)

@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from coding_model_project.errors import DataError
 from coding_model_project.sandbox.embedded import answers
@@ -62,31 +63,36 @@ _MOST_WAITING = 1 << 15
 """Bytes of inputs that a channel holds without its reader: whoever sends them does not wait."""
 
 
-def shared_request(inputs: Sequence[Input], limits: Limits) -> tuple[Head, bytes]:
-    """The frame that asks the process that answers several for the first inputs, by their "sizes".
-
-    They are calls of one function or scripts' inputs, and at least one.
-    """
-    first, bodies, left = inputs[0], list[bytes](), _MOST_WAITING
-    function = first.function if isinstance(first, Call) else None
+def shared_requests(inputs: Sequence[Input], limits: Limits) -> list[tuple[Head, bytes]]:
+    """The frames that ask the process that answers several for these inputs, or for the first of them."""
+    found: list[tuple[Head, bytes]] = []
+    left = _MOST_WAITING
     for given in inputs:
         ((head, body),) = requests(given, limits)
         left -= len(body)
-        if bodies and (left < 0 or head.get("function") != function):
+        if found and left < 0:
             break
-        bodies.append(body)
-    given = inputs[: len(bodies)]
-    head = {
-        "purpose": ["scripts" if function is None else "calls", function],
-        "within": [limits.cpu_s, limits.wall_s],
-        "sizes": [len(body) for body in bodies],
-        "apart": [isinstance(one, Call | Stdin) and one.apart for one in given],
-    }
-    return head, b"".join(bodies)
+        asked = {
+            "purpose": ["calls", head["function"]] if "function" in head else ["scripts", None],
+            "within": [limits.cpu_s, limits.wall_s],
+            "apart": isinstance(given, Call | Stdin) and given.apart,
+            "after": bool(found),
+        }
+        found.append((asked, body))
+    return found
 
 
 def syntax_error(reason: str) -> Execution:
     return Execution(status=Status.syntax_error, stderr_tail=reason)
+
+
+class Skipped(StrEnum):
+    """Why an input was not answered that was asked for after others."""
+
+    lost = "lost"
+    """One before it is to run on its own, and so is this."""
+    late = "late"
+    """The others took long: it may be asked for again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

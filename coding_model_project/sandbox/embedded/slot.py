@@ -18,11 +18,12 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import compiled_loop, frames
 from coding_model_project.sandbox.embedded.outcomes import (
     Ended,
+    Skipped,
     execution,
     kind_to_share,
     requests,
     shared_execution,
-    shared_request,
+    shared_requests,
     syntax_error,
 )
 from coding_model_project.types import (
@@ -204,9 +205,8 @@ class Slot:
         shares, more, ahead = begun, True, 1
         while shares and more:
             started = time.monotonic()
-            answered, n_asked = self._in_shared(inputs[len(executions) :][:ahead], limits)
-            each_s = (time.monotonic() - started) / n_asked
-            shares = len(answered) == n_asked
+            answered, shares = self._in_shared(inputs[len(executions) :][:ahead], limits)
+            each_s = (time.monotonic() - started) / max(1, len(answered))
             more = add(answered)
             ahead = max(1, min(2 * ahead, _MOST_AHEAD, int(_AHEAD_S / each_s)))
         while more:
@@ -221,42 +221,46 @@ class Slot:
         keep = isinstance(following, Asserts) and following.continues
         return execution(given, self._asked(requests(given, limits, keep=keep), limits), limits)
 
-    def _in_shared(self, inputs: Sequence[Input], limits: Limits) -> tuple[list[Execution], int]:
-        """The first inputs in the process that answers several (`fast_path`), and how many it was asked.
+    def _in_shared(self, inputs: Sequence[Input], limits: Limits) -> tuple[list[Execution], bool]:
+        """The first inputs in the process that answers several (`fast_path`).
 
-        Those from the first that it did not answer are left out.
+        Returns:
+            Their executions, and true if those that follow may be asked for in the same way.
         """
         hurried = replace(
             limits,
             cpu_s=min(limits.cpu_s, _HURRIED_CPU_S),
             wall_s=min(limits.wall_s, _HURRIED_WALL_S),
         )
-        head, body = shared_request(inputs, hurried)
-        self._send(head, body)
+        asked = shared_requests(inputs, hurried)
+        self._send_all(asked)
         answered: list[Execution] = []
-        n_asked = len(head["sizes"])
-        for number, given in enumerate(inputs[:n_asked]):
+        shares, is_late = True, False
+        for given in inputs[: len(asked)]:
             ended = self._ended(hurried)
-            one = None if ended is None else shared_execution(given, ended, hurried)
-            if one is not None and len(answered) == number:
+            if isinstance(ended, Skipped):
+                is_late, shares = True, shares and ended is Skipped.late
+                continue
+            one = shared_execution(given, ended, hurried)
+            shares = shares and one is not None
+            if one is not None and shares and not is_late:
                 answered.append(one)
-        return answered, n_asked
+        return answered, shares
 
-    def _asked(self, request: Iterable[tuple[frames.Head, bytes]], limits: Limits) -> Ended:
-        for frame in request:
-            self._send(*frame)
+    def _asked(self, request: Sequence[tuple[frames.Head, bytes]], limits: Limits) -> Ended:
+        self._send_all(request)
         ended = self._ended(limits)
-        if ended is None:
+        if isinstance(ended, Skipped):
             raise ZygoteLost("an input was skipped")
         return ended
 
-    def _ended(self, limits: Limits) -> Ended | None:
-        """What became of the next input that was asked for; None if it was skipped."""
+    def _ended(self, limits: Limits) -> Ended | Skipped:
+        """What became of the next input that was asked for."""
         head, body = self._receive(limits.wall_s + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "skipped" in head:
-            return None
+            return Skipped(head["skipped"])
         ended = Ended.read(head, body)
         if not ended.confined:
             raise ZygoteLost(f"a test could not be confined: {ended.stderr[-200:]}")
@@ -312,10 +316,13 @@ class Slot:
         return [self._preload, str(library or "")]
 
     def _send(self, head: frames.Head, body: bytes = b"") -> None:
+        self._send_all([(head, body)])
+
+    def _send_all(self, several: Iterable[tuple[frames.Head, bytes]]) -> None:
         channel = self._open_channel()
         try:
             channel.settimeout(_MARGIN_S)
-            frames.send(channel, head, body)
+            channel.sendall(b"".join(frames.encoded(*frame) for frame in several))
         except OSError as error:
             raise ZygoteLost(f"{type(error).__name__}: {error}") from error
 

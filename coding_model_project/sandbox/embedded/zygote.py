@@ -230,7 +230,7 @@ def _program(
         compiled: Compiled | None = None
         kept: Kept | None = None
         while program is not None:
-            if server is not None and served is not None:
+            if server is not None and served is not None and kept is None:
                 kind = server.serve(served)
                 if kind != UNHANDLED:
                     if compiled is not None:

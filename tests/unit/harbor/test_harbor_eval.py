@@ -1,6 +1,7 @@
 """`harbor eval` against a server over real HTTP: outcomes, faults, a kill, and going on after it."""
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -155,3 +156,115 @@ def test_a_kill_repeats_no_trial_and_loses_none(tmp_path, capsys):
     attempts = {(t.task_name, t.config["agent"]["kwargs"]["attempt"]) for t in trials.values()}
     assert len(attempts) == 12 and not (out / "right__unended").exists()
     assert len(server.asked) - before == 2 * (12 - len(kept))
+
+
+def test_several_benchmarks_are_one_job_with_totals_of_each(tmp_path, capsys):
+    data = tmp_path / "data"
+    tasks(data / "terminal-bench-2.0" / "4ZXB2mPqRsT8uVwY3hKjLn", "right")
+    tasks(data / "terminal-bench-2.0" / "9aFgHkLmNpQrStUvWxYz12", "wrong")
+    tasks(tmp_path / "mine", "right", "broken")
+    with serving(CompletionServer(answer)) as server:
+        command = [
+            *("harbor", "eval", "--base-url", server.url, "--model", "toy"),
+            *("--out", str(tmp_path / "job"), "--data-dir", str(data)),
+            *("--benchmarks", "terminal_bench", "--benchmark", f"mine={tmp_path}/mine"),
+        ]
+        assert main(command) == 0
+        counted, said = last(capsys)
+        n_asked = len(server.asked)
+        assert main(command) == 0
+        again, _ = last(capsys)
+        assert main([*command[:-2], "--benchmark", f"other={tmp_path}/mine"]) == 2
+        assert "not among these tasks" in capsys.readouterr().err
+    each = {name: (one["PASS"], one["FAIL"], one["ERROR"]) for name, one in
+            counted["benchmarks"].items()}  # fmt: skip
+    assert each == {"terminal_bench": (1, 1, 0), "mine": (1, 0, 1)}
+    assert (counted["PASS"], counted["FAIL"], counted["ERROR"], counted["n_tasks"]) == (2, 1, 1, 3)
+    assert again == counted and len(server.asked) == n_asked == 8
+    assert {trial.source for trial in read_trials(tmp_path / "job")} == {"terminal_bench", "mine"}
+    assert "terminal_bench:" in said and "all of terminal_bench, mine:" in said
+
+
+@pytest.mark.parametrize(
+    ("rule", "counts"),
+    [("judge", (1, 0, 0)), ("fail", (0, 1, 0)), ("error", (0, 0, 1))],
+)
+def test_an_overflow_counts_as_it_is_asked_for(tmp_path, capsys, rule, counts):
+    """The right command has been run when the context is full."""
+    folder = tasks(tmp_path / "t", "right")
+    with serving(CompletionServer(answer)) as server:
+
+        def fills(prompt: str, seed: int) -> str:
+            server.faults.append("full")
+            return answer(prompt, seed)
+
+        server.answer = fills
+        command = evaluate(server, folder, tmp_path / "job", "--context-overflow")
+        assert main([*command, rule]) == 0
+        counted, _ = last(capsys)
+        assert main([*command, "judge"]) == 0
+        judged, _ = last(capsys)
+        assert len(server.asked) == 2
+    assert (counted["PASS"], counted["FAIL"], counted["ERROR"]) == counts
+    assert counted["pass_of_all"] == counts[0] and judged["PASS"] == 1
+    assert counted["errors"] == ({"agent_exhausted_budget": 1} if rule == "error" else {})
+
+
+def test_more_trials_than_files_may_be_open_is_one_line(tmp_path, capsys):
+    command = [
+        "harbor",
+        "eval",
+        str(tasks(tmp_path, "right")),
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+    ]
+    command += ["--model", "m", "--out", str(tmp_path / "j"), "--workers", str(10**9)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        pytest.skip("open files are not limited here")
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"this machine allows {hard}; choose at most" in line
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
+
+
+def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):
+    folder = tasks(tmp_path / "t", "right")
+    two = "services:\n  main:\n    image: a\n  db:\n    image: b\n"
+    write_task(folder / "services", {**TRIVIAL, "environment/docker-compose.yaml": two})
+    write_task(folder / "gpu", {**TRIVIAL, "task.toml": "[environment]\ngpus = 1\n"})
+    with serving(CompletionServer(answer)) as server:
+        assert main(evaluate(server, folder, tmp_path / "job")) == 0
+    counted, said = last(capsys)
+    assert (counted["n_trials"], counted["PASS"]) == (1, 1)
+    lines = [line for line in said.splitlines() if line.startswith("set aside: ")]
+    assert len(lines) == 2 and "no accelerators" in lines[0] and "of one service" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name folders of tasks, or benchmarks by --benchmark"),
+        (["tasks", "--benchmark", "x=tasks"], "name folders of tasks, or benchmarks by"),
+        (["--benchmark", "x=nowhere"], "nowhere: no such folder of Harbor tasks"),
+        (["--benchmark", "x=empty"], "--benchmark=x: empty: neither a Harbor task nor a folder"),
+        (["--benchmark", "x=tasks", "--benchmark", "x=tasks"], "give each name once"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_one_line(tmp_path, monkeypatch, capsys, words, said):
+    monkeypatch.chdir(tmp_path)
+    tasks(tmp_path / "tasks", "right")
+    (tmp_path / "empty").mkdir()
+    command = [
+        "harbor",
+        "eval",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--model",
+        "m",
+        "--out",
+        "j",
+    ]
+    assert main([*command, *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

@@ -1,10 +1,12 @@
 """Forgeries against verifiers as people write them, and the uses of integrity."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
 
+from coding_model_project.cli import main
 from coding_model_project.grading.limiter import Limiter
 from coding_model_project.harbor.agents import Oracle
 from coding_model_project.harbor.checking import check
@@ -109,20 +111,65 @@ def test_training_takes_only_the_rewards_that_it_may(tmp_path):
         require(verdict, Accepted.isolated)
 
 
+UNCHECKED = "[ -e /app/answer ] && echo 1 > /logs/verifier/reward.txt"
+BY_CHANCE = "[ -s /app/answer ] && echo 1.$RANDOM$RANDOM > /logs/verifier/reward.txt"
+
+
 def test_check_names_what_is_wrong_with_a_task(tmp_path):
     tasks = [
         made(tmp_path / "forgeable", *IN_PROCESS["a package"]),
         made(tmp_path / "free", "echo 1 > /logs/verifier/reward.txt", "true"),
         made(tmp_path / "good", *ISOLATED["output"]),
         made(tmp_path / "unsolved", *ISOLATED["output"][:1], "true"),
+        made(tmp_path / "unchecked", UNCHECKED, "echo 42 > /app/answer"),
+        made(tmp_path / "by_chance", BY_CHANCE, "echo 42 > /app/answer"),
     ]
 
     async def use(environments):
-        found = check(tasks, Trials(environments), concurrency=2)
-        return {one.task: one.problems async for one in found}
+        found = check(tasks, Trials(environments), concurrency=4)
+        return {one.task: one async for one in found}
 
-    found = run_in_environments(use)
+    checked = run_in_environments(use)
+    found = {name: one.problems for name, one in checked.items()}
     assert "can be forged" in found["forgeable"][0] and "__init__.py" in found["forgeable"][0]
     assert found["free"] == ("doing nothing earns reward=1.0, expected less than 1",)
     assert found["good"] == ()
     assert found["unsolved"] == ("its own solution earns reward=0.0, expected at least 1",)
+    assert "one that leaves files with nothing in them" in found["unchecked"][0]
+    assert "different rewards in 3 runs: 1 × {'reward': 1." in found["by_chance"][0]
+    assert checked["good"].runs == ({"reward": 1.0},) * 3 and checked["good"].forged == ()
+    assert "exits where its program is imported" in checked["forgeable"].forged
+
+
+@pytest.mark.slow
+def test_no_forgery_is_believed_by_a_sound_verifier(tmp_path):
+    """Those that are paid were seen: in process, training leaves them out."""
+    tasks = [
+        made(tmp_path / str(number), *case)
+        for number, case in enumerate((ISOLATED | IN_PROCESS).values())
+    ]
+
+    async def use(environments):
+        found = check(tasks, Trials(environments), concurrency=4, runs=1)
+        return [one async for one in found]
+
+    names = [*(ISOLATED | IN_PROCESS)]
+    believed = {
+        names[int(one.task)]: problem
+        for one in run_in_environments(use)
+        for problem in one.problems
+        if "agents that do not do the task" in problem
+    }
+    assert believed == {}
+
+
+def test_the_command_checks_as_it_is_asked(tmp_path, capsys):
+    made(tmp_path / "good", *ISOLATED["output"])
+    made(tmp_path / "gpu", *ISOLATED["output"], {"task.toml": "[environment]\ngpus = 1\n"})
+    command = ["harbor", "check", str(tmp_path), "--runs", "2", "--no-forgeries"]
+    assert main([*command, "--workers", "2"]) == 1
+    good, gpu = map(json.loads, capsys.readouterr().out.splitlines())
+    assert good["ok"] and good["runs"] == [{"reward": 1.0}] * 2 and good["forged"] == []
+    assert not gpu["ok"] and "no accelerators" in gpu["problems"][0]
+    assert main(["harbor", "check", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere: no such folder of Harbor tasks" in capsys.readouterr().err

@@ -1,13 +1,17 @@
 """Processes that answer several inputs give what each input's own process would give."""
 # ruff: noqa: E501 - a program is best read on one line
 
+import subprocess
+import sys
+
+import psutil
 import pytest
 
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.sandbox.embedded.slot import Slot
 from coding_model_project.types import Asserts, Call, Execution, Limits, Program, Status, Stdin
 
-LIMITS = Limits(cpu_s=1, wall_s=5)
+LIMITS = Limits(cpu_s=1, wall_s=20)
 
 
 def call(*args, function="f", apart=False):
@@ -178,6 +182,94 @@ async def test_arguments_come_when_their_call_is_made(monkeypatch):
     async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
         found = await sandbox.run(Program(source=LOOKS), inputs, Limits(cpu_s=10, wall_s=20))
     assert all(n in one.value and max(one.value) == n for n, one in enumerate(found))
+
+
+MARKS = """
+import sys
+def f(x):
+    frame, seen = sys._getframe(), []
+    while frame:
+        seen += [repr(value) for value in frame.f_locals.values()]
+        frame = frame.f_back
+    return x, any("'apart': " in text and "'apart': %s" % (x % 2 == 0) not in text for text in seen)
+"""
+
+
+@pytest.mark.sandbox
+async def test_a_process_is_forked_before_anything_is_known_of_later_inputs(monkeypatch):
+    """Which inputs are apart says that their answers occur in those before."""
+    monkeypatch.setattr(Slot, "_begin", _trusting(Slot._begin))
+    inputs = [call(n, apart=n % 2 == 0) for n in range(20)]
+    async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
+        found = await sandbox.run(Program(source=MARKS), inputs, LIMITS)
+    assert [one.value for one in found if one.value[0] % 2 == 0] == [
+        (n, False) for n in range(0, 20, 2)
+    ]
+
+
+SCAN = r"""
+import ctypes, os, re, select, time
+from coding_model_project.sandbox.embedded.exchange import Exchange, wipe
+for first, more in ((40, 60), (200, 300), (1000, 24), (3000, 70_000), (0, 100)):
+    pipes = Exchange()
+    if os.fork() == 0:  # this process never has the secret but in its answer
+        secret = b"secret-" + b"%040d" % int.from_bytes(os.urandom(16), "big")
+        whole = secret * (1 + (first + more) // len(secret))
+        os.write(pipes.inner[0], len(whole).to_bytes(8, "little") + whole[:first])
+        time.sleep(0.01)
+        while more and (rest := whole[first:]):
+            first += os.write(pipes.inner[0], rest)
+        os._exit(0)
+    pipes.begin()
+    content = pipes.answer(lambda fd, events: bool(select.select([fd], [], [], 9)[0]), 1 << 20)
+    assert content and content.startswith(b"secret-")
+    wipe(content)
+    os.wait()
+window = ctypes.create_string_buffer(1 << 16)
+at = ctypes.addressof(window)
+found = 0
+memory = os.open("/proc/self/mem", os.O_RDONLY)
+for line in open("/proc/self/maps").read().splitlines():
+    area, rights = line.split()[:2]
+    low, high = (int(end, 16) for end in area.split("-"))
+    while "rw" in rights and low < high:
+        n = min(len(window), high - low)
+        if not (low <= at < low + n or at <= low < at + len(window)):
+            ctypes.memset(at, 0, len(window))
+            try:
+                os.preadv(memory, [memoryview(window)[:n]], low)
+            except OSError:
+                break
+            found += len(re.findall(rb"secret-\d{40}", memoryview(window)))
+        low += n
+print(found)
+"""
+
+
+def test_an_answer_that_came_in_parts_leaves_no_copy_in_memory():
+    """Every process that is forked later could find it."""
+    done = subprocess.run([sys.executable, "-c", SCAN], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"0\n"
+
+
+@pytest.mark.sandbox
+async def test_a_process_that_is_given_up_ends(monkeypatch):
+    """An answer of just the limit is judged on its own, and nobody watches who gave it."""
+    monkeypatch.setattr(Slot, "_begin", _trusting(Slot._begin))
+    program = "def f(n): return 'a' * (65536 - 3) if n == 0 else n"
+    at_work = []
+
+    def stop(number, execution):
+        at_work.append(len(psutil.Process().children(recursive=True)))
+        return False
+
+    async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
+        found = await sandbox.run(
+            Program(source=program), [call(n) for n in range(3)], Limits(output_kb=64),
+            stop_when=stop,
+        )  # fmt: skip
+    assert [one.value for one in found[1:]] == [1, 2]
+    assert at_work == [2, 2, 2]  # the zygote and the program's own
 
 
 DEPTH = """

@@ -1,0 +1,98 @@
+"""Benchmarks by name: where their tasks lie, and all of them as the tasks of one evaluation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.format.task import Task
+from coding_model_project.harbor.format.tasks import Refused, read_tasks
+
+OPTION = "--benchmark"
+
+_VERSION = re.compile(r"_v?[0-9][0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A named folder of tasks."""
+
+    name: str
+    folder: Path
+
+
+def benchmarks(words: Iterable[str], data_dir: Path) -> list[Benchmark]:
+    """Find the benchmarks of `--benchmark NAME[=PATH]`; names may also be listed with commas.
+
+    Args:
+        data_dir: where those without a path are looked for by name. "terminal_bench" also finds
+            "terminal-bench" and, if there is one of them, "terminal-bench-2.0".
+
+    Raises:
+        ConfigError: a name is empty or comes twice, or it has no folder.
+    """
+    found: dict[str, Benchmark] = {}
+    for word in _split(words):
+        name, equals, path = word.partition("=")
+        if not name or "/" in name or (equals and not path):
+            raise ConfigError(f"{OPTION}={word}: expected NAME or NAME=PATH")
+        if name in found:
+            raise ConfigError(
+                f"{OPTION}={word}: {name} is already {found[name].folder}; give each name once"
+            )
+        folder = Path(path) if equals else _by_name(name, data_dir)
+        if not folder.is_dir():
+            raise ConfigError(f"{OPTION}={word}: {path}: no such folder of Harbor tasks")
+        found[name] = Benchmark(name=name, folder=folder)
+    return list(found.values())
+
+
+def read_benchmark(given: Benchmark, environ: Mapping[str, str]) -> Iterator[Task | Refused]:
+    """Read a benchmark's tasks, as `format.tasks.read_tasks`.
+
+    Raises:
+        ConfigError: its folder holds none.
+    """
+    try:
+        yield from read_tasks([given.folder], environ, source=given.name)
+    except ConfigError as error:
+        raise ConfigError(f"{OPTION}={given.name}: {error}") from error
+
+
+def _split(words: Iterable[str]) -> Iterator[str]:
+    for word in words:
+        yield from [word] if "=" in word else word.split(",")
+
+
+def _by_name(name: str, data_dir: Path) -> Path:
+    """Raises:
+    ConfigError: there is no such folder, or there are several versions.
+    """
+    asked = _plain(name)
+    folders = sorted(one for one in data_dir.iterdir() if one.is_dir()) if data_dir.is_dir() else []
+    exact = [one for one in folders if _plain(one.name) == asked]
+    versions = [
+        one
+        for one in folders
+        if _plain(one.name).startswith(asked)
+        and _VERSION.fullmatch(_plain(one.name).removeprefix(asked))
+    ]
+    for candidates in (exact, versions):
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            several = ", ".join(one.name for one in candidates)
+            raise ConfigError(
+                f"{OPTION}={name}: {data_dir} has {several}; choose one by {OPTION} {name}=PATH"
+            )
+    raise ConfigError(
+        f"{OPTION}={name}: no folder of that name in {data_dir.resolve()}; give it by "
+        f"{OPTION} {name}=PATH, or its parent by --data-dir or CODING_DATA_DIR"
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())

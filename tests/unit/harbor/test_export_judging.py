@@ -1,0 +1,218 @@
+"""Exported tasks are judged without their verifiers: as these judge, and only if they are unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.harbor.agents import Script, SolutionFile
+from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
+from coding_model_project.harbor.export.exporting import export
+from coding_model_project.harbor.export.judging import ExportedJudge
+from coding_model_project.harbor.format.task import Task, load_task
+from coding_model_project.harbor.trial import Trials
+from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
+from tests.unit.harbor.export_attacks import ATTACKS, STRIKES
+from tests.unit.harbor.rooms import run_in_environments
+
+pytestmark = pytest.mark.sandbox
+
+LIMITS = Limits(cpu_s=0.5, wall_s=2.0, output_kb=64, memory_mb=128)
+AT_ONCE = 3
+
+
+def problem(name: str, gold: str, *tests: Test, **more) -> Problem:
+    return Problem(
+        id=f"mine/{name}", split="train", statement="", limits=LIMITS, gold=(gold,),
+        tests=tests, **more,
+    )  # fmt: skip
+
+
+ADD = "import sys\nprint(sum(map(int, sys.stdin.read().split())))\n"
+SCRIPT = problem(
+    "script", ADD, Test(Stdin("1 2\n"), expected="3\n"), Test(Stdin("4040 0"), expected="4040")
+)
+CALLS = problem(
+    "calls", "def f(xs):\n    return {'n': (len(xs), 0.5)}\n",
+    Test(Call("f", ([1, 2],)), expected={"n": (2, 0.5)}),
+    Test(Call("f", ([],)), expected={"n": (0, 0.5)}),
+)  # fmt: skip
+ASSERTS = problem(
+    "asserts", "class P:\n    def __init__(s, a): s.a = a\ndef f(p):\n    return p.a + 1\n",
+    *(Test(Asserts(f"assert f(P({k})) == {k + 1}", "f")) for k in (1, 2, 3)),
+)  # fmt: skip
+SHARED = problem(
+    "shared", "seen = []\ndef f():\n    seen.append(1)\n    return len(seen)\n",
+    *(Test(Asserts(f"assert f() == {n}", "f")) for n in (1, 2, 3)), isolation=Isolation.shared,
+)  # fmt: skip
+
+PROGRAMS: dict[str, tuple[Problem, list[bytes | str]]] = {
+    "script": (SCRIPT, [
+        ADD, "print(3)", "print(3)\nraise SystemExit(1)", "print('3 ')\nprint()", "def f(:", "",
+        "while True: pass", "import time; time.sleep(9)", "while True: print('x' * 1000)",
+        "x = bytearray(1 << 31)", "import os; os._exit(0)", "import os; os.kill(os.getpid(), 9)",
+        "print(open('solution.py').read()[:0] + '3')", "import numpy; print(3)", "import torch",
+        "import sys; print(3 if len(sys.argv) == 1 else 0)", "print(3, end='\\0')",
+        "import os; print(len(os.listdir('.')) + 2)", "import sys; sys.stdout.buffer.write(b'3\\xff')",
+        "if __name__ == '__main__': print(3)", "import sys; print(3); sys.stdout.close()",
+        "import os; print(3 if os.environ.get('PYTHONHASHSEED') == '0' else 4)",
+        "import subprocess as s; print(s.run(['echo', '3'], capture_output=True).stdout.decode())",
+        "import threading; threading.Thread(target=print, args=(3,)).start()",
+        "import socket; s = socket.socket(); s.connect(('127.0.0.1', 9)); print(3)",
+        "# coding: latin-1\nprint(3 if len('\xe9') == 2 else 0)".encode(),
+        "print(3 if len('\xe9') == 1 else 0)".encode(), b"\xef\xbb\xbfprint(3)", b"print('\xff')",
+        b"print(3)\r\nprint(0) if 0 else None\r", b"print(3)\0", b"print(3)\x0c\nx = 1",
+        "import os, time\nif os.fork() == 0: time.sleep(5)\nprint(3)",
+        "import sys; sys.setrecursionlimit(10**6)\ndef f(n): return n and f(n - 1)\nf(10**5); print(3)",
+    ]),
+    "calls": (CALLS, [
+        CALLS.gold[0], "def f(xs): return {'n': [2, 0.5]}", "def f(xs): return {'n': (2, 0.5000001)}",
+        "def f(xs): return {'n': (True, 0.5)}", "def g(xs): return 0", "def f(xs): 1 / 0",
+        "class E:\n    def __eq__(s, o): return True\ndef f(xs): return E()",
+        "import os\ndef f(xs): os._exit(0)", "import sys\ndef f(xs): sys.exit(0)",
+        "def f(xs):\n    print('noise' * 9)\n    return {'n': (len(xs), 0.5)}",
+        "def f(xs):\n    while True: pass", "f = lambda xs: {'n': (len(xs), 0.5)}",
+        "def f(xs):\n    yield 1", "def f(*xs, **k): return {'n': (len(xs[0]), 0.5)}",
+        "def f(xs): return {'n': (len(xs), float('nan'))}", "print(1)\nraise SystemExit",
+    ]),
+    "asserts": (ASSERTS, [
+        ASSERTS.gold[0], ASSERTS.gold[0].replace("+ 1", "+ 2"), "import os\nos._exit(0)",
+        "class P:\n    def __init__(s, a): s.a = a\ndef f(p):\n    return p.a + (1 if p.a < 3 else 9)",
+        "class E:\n    def __eq__(s, o): return True\ndef f(p): return E()\nP = int", "P = int",
+        "P = int\ndef f(p): return p + 1", "import time\nP = int\ndef f(p): time.sleep(9)",
+        "import builtins\nbuiltins.AssertionError = None\nP = int\ndef f(p): return 0",
+    ]),
+    "shared": (SHARED, [SHARED.gold[0], "def f(): return 1", "def f():\n    while True: pass"]),
+}  # fmt: skip
+
+
+def both_ways(folder: Path, tried: Sequence[tuple[Problem, bytes | str]]):
+    """Rewards and integrity of programs, by the verifier and without it."""
+
+    async def run(environments, number: int, shortcuts: bool, places: asyncio.Semaphore):
+        given, program = tried[number]
+        (exported,) = export([given], folder / f"{number}-{shortcuts}").tasks
+        async with places:
+            agent = Written(program.encode() if isinstance(program, str) else program)
+            outcome = await Trials(environments).run(load_task(exported), agent)
+        return outcome.rewards, outcome.integrity, outcome.exception
+
+    async def all_of_them(shortcuts: bool):
+        places = asyncio.Semaphore(AT_ONCE)
+        async with EmbeddedEnvironments(shortcuts=shortcuts) as environments:
+            one = (run(environments, n, shortcuts, places) for n in range(len(tried)))
+            return await asyncio.gather(*one)
+
+    run_in_environments(nothing)
+    return [
+        (program, slow, fast)
+        for (_, program), slow, fast in zip(
+            tried, asyncio.run(all_of_them(False)), asyncio.run(all_of_them(True)), strict=True
+        )
+    ]
+
+
+async def nothing(_):
+    """Skips where there are no rooms."""
+
+
+class Written:
+    """Writes a program of any bytes."""
+
+    name = "written"
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def run(self, task, step, environment) -> None:
+        await environment.write_file("/app/solution.py", self._content)
+
+
+@pytest.mark.parametrize("form", PROGRAMS)
+def test_programs_earn_what_the_verifier_gives(tmp_path, form):
+    given, programs = PROGRAMS[form]
+    found = both_ways(tmp_path, [(given, program) for program in programs])
+    assert [one for one in found if one[1] != one[2]] == []
+    assert found[0][2][0] == {"reward": 1.0, "pass_rate": 1.0}
+
+
+@pytest.mark.slow
+def test_no_attack_on_the_verifier_earns_more_without_it(tmp_path):
+    secret = 4711 * 10**9 + secrets.randbelow(10**9)
+    pattern = f"bytes({list(b'4711')}) + b'[0-9]' * 9"
+    script = problem("a", f"print({secret})\n", Test(Stdin("1\n"), expected=f"{secret}\n"))
+    function = problem("b", "def f(k): return 0\n", Test(Asserts(f"assert f(1) == {secret}", "f")))
+    tried = [
+        (given, text.replace("SECRET", pattern).replace("LOGS", "'/logs/verifier'"))
+        for text in (ATTACKS | STRIKES).values()
+        for given in (script, function)
+        if given is script or "def f(" in text
+    ]
+    earned = [fast for _, _, fast in both_ways(tmp_path, tried)]
+    assert [one for one in earned if (one[0] or {}).get("reward") != 0.0] == []
+
+
+CHANGES = {
+    "tests/test.sh": "#!/bin/bash\nmkdir -p /logs/verifier; echo 0.25 > /logs/verifier/reward.txt\n",
+    "tests/more.txt": "x",
+    "tests/.harborignore": "cases.json\n",
+    "environment/Dockerfile": "FROM python:3.11-slim\nWORKDIR /app\nENV A=1\n",
+    "environment/more.txt": "x",
+}
+
+
+def is_judged_apart(task: Task) -> bool:
+    judge = ExportedJudge()
+    return judge._look_up(task, task.steps[0]) is not None
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_task_that_was_changed_has_its_verifier_run(tmp_path, name):
+    (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
+    assert is_judged_apart(load_task(folder))
+    (folder / name).write_text(CHANGES[name])
+    assert not is_judged_apart(load_task(folder))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[verifier]", "[verifier.env]\nA = '1'\n[verifier]"),
+        ("[verifier]", "[verifier]\nuser = 'nobody'"),
+        ("[verifier]", "[environment]\nmemory_mb = 64\n[verifier]"),
+        ('"separate"', '"shared"'),
+    ],
+)
+def test_settings_of_a_task_count_too(tmp_path, old, new):
+    (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
+    config = folder / "task.toml"
+    assert old in config.read_text()
+    config.write_text(config.read_text().replace(old, new, 1))
+    assert not is_judged_apart(load_task(folder))
+
+
+def test_other_cases_are_seen_at_once(tmp_path):
+    (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
+    judge, task = ExportedJudge(), load_task(folder)
+    before = judge._look_up(task, task.steps[0])
+    cases = folder / "tests" / "cases.json"
+    cases.write_text(cases.read_text().replace("4040", "4041"))
+    after = judge._look_up(task, task.steps[0])
+    assert before is not None and after is not None and before.problem != after.problem
+
+
+def test_what_is_no_program_is_the_verifiers_to_judge(tmp_path):
+    (folder,) = export([SCRIPT], tmp_path / "tasks").tasks
+
+    async def use(environments):
+        trials, task = Trials(environments), load_task(folder)
+        scripts = ("true", "mkdir solution.py", "ln -s /etc/passwd solution.py")
+        for agent in (*map(Script, scripts), SolutionFile("solution.py", "#" * (5 << 20))):
+            outcome = await trials.run(task, agent)
+            assert outcome.rewards == {"reward": 0.0, "pass_rate": 0.0}, agent
+
+    run_in_environments(use)
