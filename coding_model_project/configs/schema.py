@@ -25,6 +25,7 @@ from coding_model_project.episodes.repair_config import RepairConfig
 from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import RewardConfig
+from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.integrity import HarborConfig
 from coding_model_project.runs.runs_config import CheckpointsConfig, RolloutsConfig
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -103,6 +104,7 @@ class CodingConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     repair: RepairConfig = field(default_factory=RepairConfig)
     bash: BashConfig = field(default_factory=BashConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
     harbor: HarborConfig = field(default_factory=HarborConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     tinycode: TinyCodeConfig = field(default_factory=TinyCodeConfig)

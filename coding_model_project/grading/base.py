@@ -26,6 +26,8 @@ class TaskEnvironment:
     """Of docker and podman: in use at once on a node, by all processes; None is no limit."""
     warm: int = 0
     """Of docker and podman: containers kept started ahead, for the images asked for last."""
+    agent: str | None = None
+    """Of rooms: a folder of the host that they have at /opt/agent, read-only."""
 
 
 IN_ROOMS = TaskEnvironment()

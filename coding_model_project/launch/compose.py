@@ -143,6 +143,7 @@ _OPEN = (
     "coding.sandbox.kwargs.",
     "coding.evaluation.extra_body.",
     "coding.evaluation.chat_template_kwargs.",
+    "coding.agent.env.",
 )
 """Mappings whose keys are their user's."""
 

@@ -14,6 +14,8 @@ and says what that gained on the held-out tasks. Run it again to resume.
     coding.reward.kind=dense               the verifier's reward as it is; sparse: 1 from 1.0 on
     coding.dataset=null coding.problems=[tasks.jsonl] data.train_files=ROWS data.val_files=ROWS
                                            your own tasks
+    coding.agent.command="python my_agent.py"
+                                           any agent that speaks OpenAI's API (docs/harbor-agents.md)
     hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
 
 What an episode is and what ends it: docs/harbor.md. Every `coding:` key: docs/configuration.md.

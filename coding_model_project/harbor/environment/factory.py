@@ -53,7 +53,7 @@ def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Envir
     """
     name = where.name
     if name in (ROOMS, _FORMER_NAME):
-        return EmbeddedEnvironments(rootfs)
+        return EmbeddedEnvironments(rootfs, Path(where.agent) if where.agent else None)
     if rootfs is not None:
         raise ConfigError(f"--rootfs is for --environment {ROOMS}; {name} has the task's own image")
     if name in ENGINES:
@@ -116,11 +116,14 @@ class EmbeddedEnvironments:
 
     Args:
         rootfs: a root file system, as a folder or a tar file, in the place of the host's directories.
+        agent: a folder that rooms have at /opt/agent, read-only.
         shortcuts: judge exported tasks without running their verifiers (`harbor.export.judging`).
     """
 
-    def __init__(self, rootfs: Path | None = None, *, shortcuts: bool = True) -> None:
-        self._rootfs = rootfs
+    def __init__(
+        self, rootfs: Path | None = None, agent: Path | None = None, *, shortcuts: bool = True
+    ) -> None:
+        self._rootfs, self._agent = rootfs, agent
         self._shortcuts = shortcuts and rootfs is None
         self._exported: ExportedJudge | None = None
         self._rooms = Rooms()
@@ -142,7 +145,9 @@ class EmbeddedEnvironments:
             if rootfs is not None and not rootfs.is_dir():
                 folder = stack.enter_context(TemporaryDirectory(prefix="rootfs-"))
                 rootfs = _unpacked(rootfs, Path(folder))
-            self._rooms = await stack.enter_async_context(Rooms(rootfs and rootfs.resolve()))
+            agent = self._agent and self._agent.resolve()
+            rooms = Rooms(rootfs and rootfs.resolve(), agent)
+            self._rooms = await stack.enter_async_context(rooms)
             self._stack = stack.pop_all()
         return self
 

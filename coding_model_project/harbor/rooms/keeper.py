@@ -77,12 +77,12 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
     os.close(opened)
     uid, gid = os.getuid(), os.getgid()
     guard = guarding.sources()
-    rootfs = Path(setup["rootfs"]) if setup["rootfs"] else None
+    rootfs, agent = (Path(path) if path else None for path in (setup["rootfs"], setup["agent"]))
     linux.unshare(_NAMESPACES)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
-    base = root.build(_mount_point(rootfs), rootfs)
+    base = root.build(_mount_point(rootfs, agent), rootfs, agent)
     guarding.lay(guard)
     root.hide_own_package()
     linux.make_read_only("/")
@@ -107,10 +107,10 @@ def _watched() -> linux.Filter | None:
     return linux.Filter.build(seccomp.WATCHED_ROOM, listened=True)
 
 
-def _mount_point(rootfs: Path | None) -> Path:
+def _mount_point(*needed: Path | None) -> Path:
     for name in _MOUNT_POINTS:
         path = Path(name)
-        hidden = (rootfs, Path(sys.base_prefix))
+        hidden = (*needed, Path(sys.base_prefix))
         if path.is_dir() and not any(p and p.is_relative_to(path) for p in hidden):
             return path
     raise OSError("no directory to build a root on")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import json
+import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ _MAX_BYTES = 64 << 20
 _MAX_ENTRIES = 20_000
 _MAX_IMAGE_BYTES, _MAX_IMAGE_ENTRIES = 1 << 30, 200_000
 _LENGTHS = struct.Struct("<II")
+_POLL_S = 0.002
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/python/bin"
 _ENV = {"PATH": PATH, "LANG": "C.UTF-8", "HOSTNAME": "room", "PYTHONNOUSERSITE": "1"}
@@ -60,10 +62,11 @@ class Rooms:
 
     Args:
         rootfs: a folder with a root file system, in the place of the host's directories.
+        agent: a folder that rooms have at /opt/agent, read-only.
     """
 
-    def __init__(self, rootfs: Path | None = None) -> None:
-        self._rootfs = rootfs
+    def __init__(self, rootfs: Path | None = None, agent: Path | None = None) -> None:
+        self._rootfs, self._agent = rootfs, agent
         self._keeper: Helper | None = None
         self._restarting = asyncio.Lock()
 
@@ -76,7 +79,8 @@ class Rooms:
 
     async def _start(self) -> None:
         """Start the keeper. It dies with the thread that does this, at the latest."""
-        setup = json.dumps({"rootfs": str(self._rootfs) if self._rootfs else None})
+        folders = {"rootfs": self._rootfs, "agent": self._agent}
+        setup = json.dumps({name: str(path) if path else None for name, path in folders.items()})
         try:
             with Helper.starting(
                 f"{__package__}.keeper", setup, kind=socket.SOCK_SEQPACKET
@@ -232,6 +236,24 @@ class Room:
         """See `Environment.write_tree`."""
         await self._lay(self._at(path), tree)
 
+    async def listen(self, port: int) -> socket.socket:
+        """A socket that listens on the room's own loopback, for this process to answer on.
+
+        Nothing outside of the room reaches it, and the room reaches nothing else by it.
+
+        Raises:
+            OSError: the port is taken.
+            EnvironmentFailed: the room is lost.
+        """
+        descriptors: list[int] = []
+        try:
+            await self._ask({"do": "listen", "port": port}, takes=descriptors)
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        return socket.socket(fileno=descriptors[0])
+
     async def begin_verifier(self) -> None:
         """See `Environment.begin_verifier`."""
         await self._ask({"do": "verify"})
@@ -273,16 +295,23 @@ class Room:
     # ── the channel ───────────────────────────────────────────────────────────────────────────────
 
     async def _ask(
-        self, request: dict[str, Any], body: bytes = b"", wait_s: float | None = _ANSWER_S
+        self,
+        request: dict[str, Any],
+        body: bytes = b"",
+        wait_s: float | None = _ANSWER_S,
+        takes: list[int] | None = None,
     ) -> tuple[dict[str, Any], bytes]:
         """An answer of the steward.
+
+        Args:
+            takes: gets the descriptors that come with it.
 
         Raises:
             OSError: what was asked for is not there or not allowed.
             EnvironmentFailed: the room is lost.
         """
         async with self._turn:
-            asking = asyncio.ensure_future(self._exchange(request, body, wait_s))
+            asking = asyncio.ensure_future(self._exchange(request, body, wait_s, takes))
             try:
                 head, content = await asyncio.shield(asking)
             except asyncio.CancelledError:
@@ -293,10 +322,14 @@ class Room:
         return head, content
 
     async def _exchange(
-        self, request: dict[str, Any], body: bytes, wait_s: float | None
+        self,
+        request: dict[str, Any],
+        body: bytes,
+        wait_s: float | None,
+        takes: list[int] | None,
     ) -> tuple[dict[str, Any], bytes]:
         await self._send(request, body)
-        return await self._receive(wait_s)
+        return await self._receive(wait_s, takes)
 
     async def _interrupt(self, asking: asyncio.Task[Any], request: dict[str, Any]) -> None:
         """Nobody waits for the answer any more; it has to be read all the same."""
@@ -315,10 +348,13 @@ class Room:
         except OSError as error:
             raise EnvironmentFailed(f"the room is lost: {error or 'no answer'}") from error
 
-    async def _receive(self, wait_s: float | None) -> tuple[dict[str, Any], bytes]:
+    async def _receive(
+        self, wait_s: float | None, takes: list[int] | None = None
+    ) -> tuple[dict[str, Any], bytes]:
         try:
             async with asyncio.timeout(wait_s):
-                lengths = await self._exactly(_LENGTHS.size)
+                first = b"" if takes is None else await self._with_descriptors(takes)
+                lengths = first + await self._exactly(_LENGTHS.size - len(first))
                 head, body = _LENGTHS.unpack(lengths)
                 data = await self._exactly(head + body)
         except (OSError, EOFError) as error:
@@ -327,6 +363,20 @@ class Room:
         if "broken" in answer:
             raise EnvironmentFailed(f"the room broke: {answer['broken']}")
         return answer, data[head:]
+
+    async def _with_descriptors(self, takes: list[int]) -> bytes:
+        """The first byte of an answer, to which its descriptors are attached."""
+        channel = self._open()
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+            except BlockingIOError:
+                await asyncio.sleep(_POLL_S)
+                continue
+            if not data:
+                raise EOFError("its steward ended")
+            takes += descriptors
+            return data
 
     async def _exactly(self, n: int) -> bytes:
         loop = asyncio.get_running_loop()

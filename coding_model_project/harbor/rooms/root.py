@@ -31,6 +31,9 @@ PYTHON = "python"
 PACKAGES = "packages"
 """Of the base: the modules installed for this project, for the rooms that ask for them."""
 
+AGENT = "opt/agent"
+"""Where a room has the folder of the agents that work in rooms, read-only."""
+
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _OWN = ("dev", "etc", "proc", "run", "sys", "tmp")
 """Of which a room has its own, or parts."""
@@ -122,14 +125,17 @@ class Base:
     """Further top-level directories of a root file system, which a room may write over."""
     packages_at: str | None = None
     """Folder of a room's interpreter in whose place it may have this project's installed modules."""
+    agent: bool = False
+    """Whether rooms have an agent's folder."""
 
 
-def build(mount_point: Path, rootfs: Path | None) -> Base:
+def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> Base:
     """Make the base and become its root: only it is left of the host's files.
 
     Args:
         mount_point: a directory of the host to build on.
         rootfs: a folder with a root file system of its own, in the place of the host's directories.
+        agent: a folder that rooms have at `AGENT`.
 
     Raises:
         OSError: this machine does not allow it.
@@ -153,6 +159,8 @@ def build(mount_point: Path, rootfs: Path | None) -> Base:
             _bind(path, base / "extra" / path.name)
             extra.append(path.name)
     packages_at = _bind_packages(base) if rootfs is None else None
+    if agent is not None:
+        _bind(agent, base / "agent")
     # A new /proc may be mounted only where a whole one is in sight; each phase mounts its own over it.
     _bind(Path(confine.PROC), base / "proc")
     fixed = _fill_etc(source / "etc", base / "etc")
@@ -162,7 +170,7 @@ def build(mount_point: Path, rootfs: Path | None) -> Base:
     os.chdir("/")
     linux.unmount("/old")
     Path("/old").rmdir()
-    return Base(tuple(system), tuple(fixed), tuple(extra), packages_at)
+    return Base(tuple(system), tuple(fixed), tuple(extra), packages_at, agent is not None)
 
 
 def interpreter_folder() -> str:
@@ -288,6 +296,9 @@ def furnish(base: Base, storage_mb: int, *, own_proc: bool, packages: bool = Fal
             linux.mount(f"{BASE}/{PYTHON}", own, "", bind).make()
     for name in base.extra:
         _lay_over(name)
+    if base.agent:
+        os.makedirs(AGENT, exist_ok=True)
+        linux.mount(f"{BASE}/agent", AGENT, "", bind).make()
     os.mkdir("dev")
     linux.mount(f"{BASE}/dev", "dev", "", bind).make()
     linux.mount("shm", "dev/shm", "tmpfs", _QUIET, "size=256m,mode=1777").make()

@@ -188,6 +188,9 @@ class _Phase:
                     os.pwrite(self._made, json.dumps(asdict(Made.now())).encode(), 0)
                 case "doubts":
                     answer = {"doubts": self._doubts}
+                case "listen":
+                    _listen(self._channel, request["port"])
+                    return
                 case "alive":
                     pass
                 case "interrupt":
@@ -256,6 +259,16 @@ def _raise_loopback() -> None:
         flags = struct.unpack("16xh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[0]
         request = struct.pack("16sh14x", b"lo", flags | _IFF_UP)
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
+
+
+def _listen(channel: socket.socket, port: int) -> None:
+    """Send the host a socket of this room's network that listens on its loopback.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        socket.send_fds(channel, [frames.encoded({})], [listening.fileno()])
 
 
 def _be_init(ready: int, shell: Shell, most_processes: int) -> NoReturn:

@@ -11,12 +11,13 @@ from coding_model_project.data.problems import read_problems
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import repair_checks
+from coding_model_project.launch.checks.agent_checks import has_agent
 from coding_model_project.types import GradedBy
 
 
 def has_bash(config: DictConfig) -> bool:
     """Return true if samples are episodes of `bash_loop`."""
-    return config.coding.bash.turns > 0
+    return config.coding.bash.turns > 0 and not has_agent(config)
 
 
 def reply_tokens(config: DictConfig) -> int:

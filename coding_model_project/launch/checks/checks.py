@@ -15,6 +15,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
 from coding_model_project.launch.checks import (
+    agent_checks,
     bash_checks,
     harbor_checks,
     problem_checks,
@@ -49,6 +50,7 @@ def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
     """
     Shaping.of(coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length)
     repair_checks.check_values(config)
+    agent_checks.check_values(config)
     bash_checks.check_values(config)
     harbor_checks.check_values(config)
     _check_divides(
@@ -150,6 +152,7 @@ def check_grpo(config: DictConfig) -> None:
     problems = problem_checks.readable(config.coding.problems)
     check_values(config)
     repair_checks.check_problems(config)
+    agent_checks.check_problems(config)
     bash_checks.check_problems(config)
     bash_checks.check_template(config)
     harbor_checks.check_problems(config, problems)

@@ -26,6 +26,9 @@ EPISODE = "bash_episode"
 """The same for an episode of the bash agent, which is judged where it took place: its ending, replies
 (`bash_loop.Told`) and verdict, as plain data."""
 
+AGENT = "agent_work"
+"""The same for the work of an agent at the gateway (as `gateway_loop` gives it)."""
+
 
 class JudgePool:
     """The problems of `coding.problems` by id, and the judge, started when it is first needed."""

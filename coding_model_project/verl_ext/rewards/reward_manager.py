@@ -24,9 +24,11 @@ from coding_model_project.errors import CodingModelError
 from coding_model_project.grading.brief import brief
 from coding_model_project.grading.rewards import REWARDS, discounted
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
+from coding_model_project.harbor.agent_config import AgentEnding
 from coding_model_project.harbor.integrity import Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
 from coding_model_project.verl_ext.rewards.judging import (
+    AGENT,
     ATTEMPTS,
     EPISODE,
     JudgePool,
@@ -96,6 +98,8 @@ class CodeRewardManager(RewardManagerBase):
         about = item.non_tensor_batch
         problem = self._pool.problem(about["reward_model"]["ground_truth"])
         told = about.get("tool_extra_fields", {})
+        if AGENT in told:
+            return self._of_agent(problem, told[AGENT], item.batch["responses"], generated_at)
         tokens = self._response(item)
         if EPISODE in told:
             return self._of_bash(problem, told[EPISODE], tokens, generated_at)
@@ -142,6 +146,22 @@ class CodeRewardManager(RewardManagerBase):
         info |= bash_info(episode["ending"], replies)
         shown = {"ending": episode["ending"], "replies": replies}
         return _found(problem, verdict, reward, info, spans, **shown)
+
+    def _of_agent(
+        self, problem: Problem, work: Mapping[str, Any], tokens: Any, generated_at: float
+    ) -> dict[str, Any]:
+        """Reward an agent's work by the verdict that it came with.
+
+        Args:
+            tokens: of its longest conversation, padded as the others are.
+        """
+        spans = [(reply["start"], reply["end"]) for reply in work["replies"]]
+        last = self._decode(tokens[slice(*spans[-1])], skip_special_tokens=True)
+        verdict = verdict_of(work["verdict"])
+        reward = self._worth(problem, verdict, last, work["generated_tokens"], 0)
+        info = sample_info(verdict, reward, None, generated_at, time.time()) | agent_info(work)
+        shown = {name: value for name, value in work.items() if name != "verdict"}
+        return _found(problem, verdict, reward, info, spans, agent=shown)
 
     def _graded(self, n_attempts: int) -> range:
         """Which attempts the hidden tests judge; always the last, which is what a run reports."""
@@ -201,6 +221,15 @@ def bash_info(ending: str, replies: Sequence[Mapping[str, Any]]) -> dict[str, fl
         "bash_failed_commands": float(sum(reply["exit_code"] != 0 for reply in commands)),
         "bash_command_s": sum(reply["command_s"] for reply in commands),
         **{f"bash_ended_{name}": float(ending == name) for name in Ending},
+    }
+
+
+def agent_info(work: Mapping[str, Any]) -> dict[str, float]:
+    """What `sample_info` does not know of an agent's work, for `step_metrics.agent_metrics`."""
+    counts = ("turns", "commands", "conversations", "agent_s", "untrained_tokens")
+    return {
+        **{f"agent_{name.removeprefix('agent_')}": float(work[name]) for name in counts},
+        **{f"agent_ended_{name}": float(work["ending"] == name) for name in AgentEnding},
     }
 
 

@@ -21,6 +21,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from coding_model_project.configs.training import TrainingSampler
 from coding_model_project.errors import SandboxError, TrainingError
 from coding_model_project.harbor.integrity import NotIsolatedError
+from coding_model_project.launch.checks.agent_checks import has_agent
 from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
@@ -34,6 +35,7 @@ from coding_model_project.verl_ext.trainers.lengths import sort_by_length
 from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.step_metrics import (
     CLOCK_KEYS,
+    agent_metrics,
     bash_metrics,
     repair_metrics,
     source_metrics,
@@ -41,6 +43,7 @@ from coding_model_project.verl_ext.trainers.step_metrics import (
 )
 from coding_model_project.verl_ext.trainers.step_samples import (
     SampleLog,
+    final_keys,
     judged,
     lone_samples,
     trained_samples,
@@ -174,7 +177,7 @@ class CodingTrainer(PPOTrainerSync):
         """
         batch = super()._compute_advantage(batch, metrics)
         if self._sampler is not None:  # here, since the checkpoint is written before the metrics
-            self._sampler.update(_reward_infos(batch, _trained(batch)))
+            self._sampler.update(_reward_infos(batch, final_keys(_trained(batch))))
         if self.config.algorithm.adv_estimator not in _GROUP_RELATIVE:
             return batch
         if self.config.actor_rollout_ref.rollout.n > 1 and (alone := lone_samples(batch.keys)):
@@ -203,7 +206,8 @@ class CodingTrainer(PPOTrainerSync):
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], **kwargs: Any
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, **kwargs)
-        keys = _trained(batch)
+        trained = _trained(batch)
+        keys = final_keys(trained)
         fields = tq.kv_batch_get(
             keys=keys, partition_id=batch.partition_id, select_fields=_SAMPLE_FIELDS
         )
@@ -220,7 +224,12 @@ class CodingTrainer(PPOTrainerSync):
             metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))
         if has_bash(self.config):
             metrics.update(bash_metrics(infos))
-        metrics["rollout/trained_tokens"] = int(sum(m.sum() for m in fields["response_mask"]))
+        if has_agent(self.config):
+            metrics.update(agent_metrics(infos))
+        masks = tq.kv_batch_get(
+            keys=trained, partition_id=batch.partition_id, select_fields=["response_mask"]
+        )["response_mask"]
+        metrics["rollout/trained_tokens"] = int(sum(mask.sum() for mask in masks))
         if self._generated is not None and self._generated_before is not None:
             metrics["rollout/generated_tokens"] = self._generated - self._generated_before
         self._samples.step(self.global_steps, "train", samples, self.logger.logger)

@@ -143,3 +143,25 @@ def bash_metrics(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
         f"bash/{name.removeprefix('bash_')}": sum(sample[name] for sample in samples) / len(samples)
         for name in names
     }
+
+
+def agent_metrics(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Metrics of one step's samples that are an agent's work.
+
+    Args:
+        samples: `reward_manager.sample_info` and `agent_info` of every sample that was judged.
+
+    Returns:
+        agent/turns, /commands, /conversations: mean replies, commands by /v1/shell and trained
+        conversations of a sample; agent/s: mean seconds of its work; agent/untrained_tokens: the step's
+        generated tokens that are not trained on; agent/ended_<ending>: share of the samples that ended
+        so, summing to 1.
+    """
+    names = [key for key in samples[0] if key.startswith("agent_")] if samples else []
+    means = {
+        f"agent/{name.removeprefix('agent_')}": sum(s[name] for s in samples) / len(samples)
+        for name in names
+    }
+    if "agent/untrained_tokens" in means:
+        means["agent/untrained_tokens"] *= len(samples)
+    return means

@@ -65,6 +65,15 @@ def judged(sample: Sampled) -> Judged:
     return Judged(about["problem"], sample.reward, sample.info["acc"], about["tokens"])
 
 
+def final_keys(keys: Sequence[str]) -> list[str]:
+    """Keys (prompt_session_turn) of the last output of each session, which has its verdict."""
+    last: dict[str, tuple[int, str]] = {}
+    for key in keys:
+        session, _, turn = key.rpartition("_")
+        last[session] = max(last.get(session, (-1, "")), (int(turn), key))
+    return [key for _, key in last.values()]
+
+
 def lone_samples(keys: Sequence[str]) -> list[str]:
     """Keys (prompt_session_turn) of the prompts of which only one session is there."""
     sessions: dict[str, set[str]] = {}

@@ -1,0 +1,113 @@
+"""Agents on this machine: a process with all it starts, which is gone when its time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.isolation import tether
+from coding_model_project.isolation.processes import TOKEN
+
+_INHERITED = (
+    *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", TOKEN),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+)
+"""Of this process's environment, what an agent gets: no credentials of the training's."""
+
+_GRACE_S = 2.0
+_KILL_S = 30.0
+"""Wall seconds in which all that an agent started is killed."""
+_SAID = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How an agent ended."""
+
+    code: int
+    """128 and the signal's number if one ended it."""
+    said: str
+    """The end of what it printed."""
+
+
+class HostProcess:
+    """A command of this machine, tethered to this process (`isolation.tether`). Made by `start`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
+        self._process, self._output = process, output
+        self._said = bytearray()
+        self._read_all = asyncio.Event()
+        asyncio.get_running_loop().add_reader(output, self._read)
+
+    @classmethod
+    async def start(cls, command: str, *, cwd: Path, env: Mapping[str, str]) -> HostProcess:
+        """Start it; it ends with this process at the latest.
+
+        Args:
+            env: beside the few variables that it gets of this process's.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        tethered = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), str(_GRACE_S)]
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(ours, False)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *tethered,
+                *("/bin/bash", "-c", command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=theirs,
+                stderr=theirs,
+                cwd=cwd,
+                env={**kept, **env},
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        return cls(process, ours)
+
+    async def wait(self) -> Exit:
+        """Wait for the end of it and of all that it started."""
+        code = await self._process.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                await self._read_all.wait()
+        said = bytes(self._said).decode("utf-8", "replace").strip()
+        return Exit(code=code if code >= 0 else 128 - code, said=said)
+
+    async def end(self) -> None:
+        """End it and all it started: SIGTERM first, SIGKILL after a moment. May be repeated."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+            try:
+                async with asyncio.timeout(_GRACE_S + _KILL_S):
+                    await self._process.wait()
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+        if self._output >= 0:
+            asyncio.get_running_loop().remove_reader(self._output)
+            os.close(self._output)
+            self._output = -1
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._output, 1 << 16)
+        except BlockingIOError:
+            return
+        if not chunk:
+            asyncio.get_running_loop().remove_reader(self._output)
+            self._read_all.set()
+        self._said += chunk
+        del self._said[:-_SAID]

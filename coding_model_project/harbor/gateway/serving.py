@@ -1,0 +1,101 @@
+"""Serves the gateway in the running event loop: on loopback for all, on a room's own socket for one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+
+from coding_model_project.harbor.gateway.app import Sessions, make_app
+from coding_model_project.harbor.gateway.session import Session
+
+_BACKLOG = 512
+_KEEP_ALIVE_S = 120
+_LAST_ANSWERS_S = 5
+_POLL_S = 0.01
+
+
+class Gateway:
+    """The endpoint of a process. An async context manager.
+
+    Args:
+        max_bytes: of a request's body.
+    """
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._sessions = Sessions()
+        self._stack = contextlib.AsyncExitStack()
+        self._port = 0
+
+    async def __aenter__(self) -> Gateway:
+        listening = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+        self._port = listening.getsockname()[1]
+        await self._stack.enter_async_context(
+            serving(self._sessions, listening, max_bytes=self._max_bytes)
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def base_url(self) -> str:
+        """The address for programs of this machine."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @contextlib.contextmanager
+    def open(self, session: Session) -> Iterator[str]:
+        """Let a session's key in on loopback; yields the address."""
+        self._sessions.add(session)
+        try:
+            yield self.base_url
+        finally:
+            self._sessions.remove(session)
+
+    @asynccontextmanager
+    async def on(self, listening: socket.socket, session: Session) -> AsyncIterator[None]:
+        """Serve one session on a socket, and no other there; its key is not let in on loopback."""
+        only = Sessions()
+        only.add(session)
+        async with serving(only, listening, max_bytes=self._max_bytes):
+            yield
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process that this is part of."""
+        yield
+
+
+@asynccontextmanager
+async def serving(
+    sessions: Sessions, listening: socket.socket, *, max_bytes: int
+) -> AsyncIterator[None]:
+    """Serve on a listening socket, which is closed in the end."""
+    config = uvicorn.Config(
+        make_app(sessions, max_bytes=max_bytes),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_LAST_ANSWERS_S,
+    )
+    server = _Server(config)
+    task = asyncio.ensure_future(server.serve(sockets=[listening]))
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(_POLL_S)
+        if task.done():
+            task.result()
+        yield
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        await asyncio.gather(task, return_exceptions=True)
+        listening.close()

@@ -1,0 +1,96 @@
+"""`coding.agent` in a run's configuration: whether samples are an agent's work, and what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from coding_model_project.configs.schema import CodingConfig
+from coding_model_project.data.problems import read_problems
+from coding_model_project.errors import ConfigError
+from coding_model_project.grading.base import ROOMS, TaskEnvironment
+from coding_model_project.harbor.agent_config import AgentPlace, Trained
+from coding_model_project.launch.checks import repair_checks
+from coding_model_project.types import GradedBy
+
+_NUMBERS = (
+    *("turns", "reply_tokens", "total_s", "command_s", "output_bytes", "conversations"),
+    *("request_bytes", "rooms"),
+)
+
+
+def has_agent(config: DictConfig) -> bool:
+    """Return true if samples are the work of an agent at the gateway (`gateway_loop`)."""
+    agent = config.coding.agent
+    return agent.command is not None or agent.factory is not None
+
+
+def task_environment(coding: CodingConfig) -> TaskEnvironment:
+    """Return where an agent's tasks run."""
+    place = coding.harbor.place()
+    if coding.agent.folder is None or coding.agent.place is not AgentPlace.room:
+        return place
+    return replace(place, agent=str(Path(coding.agent.folder).expanduser()))
+
+
+def check_values(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: names the key that makes no sense.
+    """
+    if not has_agent(config):
+        return
+    agent = config.coding.agent
+    if agent.command is not None and agent.factory is not None:
+        raise ConfigError("coding.agent.command and coding.agent.factory: set one of them")
+    for name in _NUMBERS:
+        if agent[name] is not None and agent[name] <= 0:
+            raise ConfigError(f"coding.agent.{name}={agent[name]}: set it to a number above 0")
+    if agent.folder is not None and not Path(agent.folder).expanduser().is_dir():
+        raise ConfigError(f"coding.agent.folder={agent.folder}: no such folder")
+    if agent.factory is not None:
+        from coding_model_project.harbor.gateway.agents import factory_of
+
+        factory_of(agent.factory)
+        if agent.place == AgentPlace.room:
+            raise ConfigError(
+                "coding.agent.place=room: an agent in Python runs on the host; set "
+                "coding.agent.place=host, or coding.agent.command"
+            )
+    if agent.place == AgentPlace.room and config.coding.harbor.environment != ROOMS:
+        raise ConfigError(
+            f"coding.agent.place=room and coding.harbor.environment="
+            f"{config.coding.harbor.environment}: agents work in rooms only; set "
+            f"coding.harbor.environment={ROOMS} or coding.agent.place=host"
+        )
+    if repair_checks.has_episodes(config):
+        raise ConfigError(
+            "coding.agent and coding.repair: a sample is the one or the other; set "
+            "coding.repair.rounds=0 and coding.repair.attempt_tokens=null"
+        )
+    if config.coding.reward.shaping.format_weight:
+        raise ConfigError(
+            "coding.reward.shaping.format_weight: an agent's work has no one right form; set it to 0"
+        )
+    estimator = config.algorithm.adv_estimator
+    if agent.train == Trained.all and agent.conversations > 1 and estimator != "grpo":
+        raise ConfigError(
+            f"algorithm.adv_estimator={estimator}: verl gives several conversations of a sample one "
+            "advantage with grpo only; set coding.agent.train=main"
+        )
+
+
+def check_problems(config: DictConfig) -> None:
+    """Raises:
+    ConfigError: a problem is not one for an agent.
+    """
+    if not has_agent(config):
+        return
+    for path in config.coding.problems:
+        for problem in read_problems(path):
+            if problem.task is None:
+                raise ConfigError(
+                    f"{path}: {problem.id} names no Harbor task (grader: {GradedBy.harbor}), and the "
+                    "agents of coding.agent work on nothing else"
+                )

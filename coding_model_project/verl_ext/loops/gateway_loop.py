@@ -1,0 +1,318 @@
+"""An agent of yours as verl's agent loop: it talks to the gateway, and its tokens are trained on.
+
+The trial is Harbor's: the room is made, the agent works, and the verifier judges there. verl takes
+several outputs for one sample, and gives all of them the advantage of the last: each conversation of
+the agent is one, the longest last. What the infrastructure did is no ending: the sample is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from omegaconf import DictConfig
+from verl.experimental.agent_loop.agent_loop import (
+    AgentLoopBase,
+    AgentLoopMetrics,
+    AgentLoopOutput,
+)
+from verl.utils.profiler import simple_timer
+
+from coding_model_project.configs.typed import coding_of
+from coding_model_project.errors import (
+    CodingModelError,
+    DataError,
+    GenerationError,
+    HarborError,
+)
+from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.harbor.agent_config import Trained
+from coding_model_project.harbor.environment.base import Environment
+from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
+from coding_model_project.harbor.gateway.recorder import Ended, Generated, Trajectory
+from coding_model_project.harbor.gateway.requests import Message
+from coding_model_project.harbor.gateway.serving import Gateway
+from coding_model_project.harbor.gateway.session import (
+    Following,
+    Limits,
+    Session,
+    TemplateRefused,
+)
+from coding_model_project.harbor.grader import HarborGrader
+from coding_model_project.harbor.integrity import require
+from coding_model_project.launch.checks.agent_checks import task_environment
+from coding_model_project.verl_ext.loops.conversation import Sampling
+from coding_model_project.verl_ext.rewards.judging import (
+    AGENT,
+    JudgePool,
+    leave_out,
+    plain_verdict,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """The tokens of a sample: what was generated is what is trained on, and what is not."""
+
+    generated: int
+    trained: int
+    conversations: int
+    """That are trained on."""
+
+    @property
+    def untrained(self) -> int:
+        return self.generated - self.trained
+
+
+class _Place:
+    """What the agents of a worker share: problems, rooms on this machine, and the gateway."""
+
+    def __init__(self, config: DictConfig) -> None:
+        coding = coding_of(config)
+        self.agent = coding.agent
+        self.pool = JudgePool(coding)
+        self.accepted = coding.harbor.integrity
+        rollout, data = config.actor_rollout_ref.rollout, config.data
+        self.limits = Limits(
+            turns=self.agent.turns,
+            reply_tokens=self.agent.reply_tokens,
+            prompt_tokens=data.max_prompt_length,
+            response_tokens=data.max_response_length,
+            context_tokens=rollout.max_model_len
+            or data.max_prompt_length + data.max_response_length,
+            command_s=self.agent.command_s,
+            output_bytes=self.agent.output_bytes,
+        )
+        self.grader = HarborGrader(
+            limiter=Limiter(self.agent.rooms),
+            breaker=CircuitBreaker(max_rate=coding.sandbox.max_failure_rate),
+            environment=task_environment(coding),
+        )
+        self._gateway = Gateway(max_bytes=self.agent.request_bytes)
+        self._starting: asyncio.Task[Gateway] | None = None
+
+    async def gateway(self) -> Gateway:
+        """The gateway, started when it is first needed. It ends with the process."""
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._gateway.__aenter__())
+        return await asyncio.shield(self._starting)
+
+    async def close(self) -> None:
+        """End the gateway and the environments."""
+        if self._starting is not None:
+            await self._gateway.__aexit__(None, None, None)
+        await self.grader.__aexit__(None, None, None)
+
+
+_places: dict[str, _Place] = {}
+"""This process's one, by its run's folder. Its rooms end with the process, however that ends."""
+
+
+class GatewayLoop(AgentLoopBase):
+    """verl makes one for each sample."""
+
+    async def run(  # type: ignore[override]
+        self, sampling_params: Sampling, **kwargs: Any
+    ) -> list[AgentLoopOutput]:
+        """Let an agent work on one task.
+
+        Raises:
+            UngradableError: the room or the engine failed, the agent never asked for a reply, or no
+                truthful verdict can be given: verl leaves the sample out.
+        """
+        run_dir = self.config.coding.run_dir
+        if run_dir not in _places:
+            _places[run_dir] = _Place(self.config)
+        try:
+            return await self._run(_places[run_dir], sampling_params, kwargs)
+        except CodingModelError as error:
+            leave_out(Path(run_dir), kwargs, error)
+            raise error.with_traceback(None) from None
+
+    async def _run(
+        self, place: _Place, sampling_params: Sampling, row: Mapping[str, Any]
+    ) -> list[AgentLoopOutput]:
+        problem = place.pool.problem(str(row["reward_model"]["ground_truth"]))
+        policy, codec = _Policy(self, sampling_params, row), _Codec(self)
+
+        def begin(environment: Environment, user: str | int | None) -> Session:
+            return Session(policy, codec, place.limits, environment=environment, user=user)
+
+        agent = GatewayAgent(config=place.agent, gateway=await place.gateway(), begin=begin)
+        verdict = await place.grader.grade_agent(problem, agent, lambda: "")
+        require(verdict, place.accepted)
+        work = _only(agent, problem.id)
+        only_main = place.agent.train is Trained.main
+        found = work.session.recorder.trajectories(1 if only_main else place.agent.conversations)
+        if not found:
+            raise HarborError(
+                f"{problem.id}: the agent ended ({work.ending}) before it had a reply of the model, so "
+                f"that there is nothing to train on: {work.said[-300:] or 'it printed nothing'!r}"
+            )
+        accounts = Accounts(
+            generated=work.session.recorder.n_generated + work.session.n_undelivered,
+            trained=sum(one.trained for one in found),
+            conversations=len(found),
+        )
+        told = _told(work, accounts, found[-1]) | {"verdict": plain_verdict(verdict)}
+        return [
+            policy.output(one, extra={AGENT: told} if one is found[-1] else {AGENT: None})
+            for one in found
+        ]
+
+
+def _only(agent: GatewayAgent, problem_id: str) -> Work:
+    """Raises:
+    DataError: the task has several steps.
+    """
+    if len(agent.works) != 1:
+        raise DataError(f"{problem_id}: its task has several steps, and an episode is of one")
+    return agent.works[0]
+
+
+def _told(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:
+    """What the reward manager and rollouts.jsonl get of an agent's work, as plain data."""
+    return {
+        "ending": str(work.ending),
+        "exit_code": work.exit_code,
+        "said": work.said,
+        "agent_s": work.seconds,
+        "commands": len(work.session.commands),
+        "command_s": sum(work.session.commands),
+        "turns": len(work.session.recorder.turns),
+        "conversations": accounts.conversations,
+        "generated_tokens": accounts.generated,
+        "untrained_tokens": accounts.untrained,
+        "replies": [{"start": start, "end": end} for start, end in main.spans],
+    }
+
+
+class _Policy:
+    """The model that is trained. See `gateway.session.Policy`. One for each sample."""
+
+    def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
+        self._loop: Any = loop
+        self._sampling = sampling
+        self._priority = int(row.get("priority", 0))
+        # As in `conversation.Conversation`.
+        deterministic = loop.rollout_config.full_determinism
+        self._request = f"det-{self._priority}" if deterministic else uuid4().hex
+        self._extra: dict[str, Any] = {}
+        self._generate_s, self._preempted = 0.0, -1
+
+    async def generate(
+        self, prompt: Sequence[int], *, max_tokens: int, stop: Sequence[str]
+    ) -> Generated:
+        """See `gateway.session.Policy.generate`.
+
+        Raises:
+            GenerationError: the rollout gave no answer.
+        """
+        params: dict[str, Any] = {**self._sampling, "max_tokens": max_tokens}
+        if stop:
+            params["stop"] = list(stop)
+        timings: dict[str, float] = {}
+        try:
+            with simple_timer("generate", timings):
+                output = await self._loop.server_manager.generate(
+                    request_id=self._request,
+                    prompt_ids=list(prompt),
+                    sampling_params=params,
+                    priority=self._priority,
+                )
+        except Exception as error:
+            said = " ".join(str(error).split())[-300:]
+            raise GenerationError(
+                f"the rollout gave no answer: {said or type(error).__name__}"
+            ) from error
+        self._generate_s += timings["generate"]
+        self._note(output)
+        ids = tuple(output.token_ids)
+        if not ids:
+            raise GenerationError("the rollout gave an answer without a token: it was aborted")
+        wanted = bool(self._sampling.get("logprobs"))
+        return Generated(
+            ids=ids,
+            log_probs=tuple(output.log_probs) if wanted else None,
+            ended=self._ended(ids, max_tokens, stops=bool(stop)),
+        )
+
+    def _ended(self, ids: Sequence[int], max_tokens: int, *, stops: bool) -> Ended:
+        if ids[-1] == self._loop.tokenizer.eos_token_id:
+            return Ended.model
+        if len(ids) >= max_tokens:
+            return Ended.length
+        return Ended.stop if stops else Ended.model
+
+    def output(self, one: Trajectory, *, extra: Mapping[str, Any]) -> AgentLoopOutput:
+        """Return what verl trains on; `extra` reaches the reward manager as `tool_extra_fields`."""
+        metrics = {"generate_sequences": self._generate_s, "num_preempted": self._preempted}
+        return AgentLoopOutput(
+            prompt_ids=one.prompt,
+            response_ids=one.response,
+            response_mask=one.mask,
+            response_logprobs=one.log_probs,
+            num_turns=2 * len(one.spans),
+            metrics=AgentLoopMetrics(**metrics),
+            extra_fields={**self._extra, "turn_scores": [], "tool_rewards": [], **extra},
+        )
+
+    def _note(self, output: Any) -> None:
+        if output.num_preempted is not None:
+            self._preempted = max(0, self._preempted) + output.num_preempted
+        began_at = self._extra.get("min_global_steps")
+        self._extra |= output.extra_fields
+        if began_at is not None:  # the weights that the first reply was made with
+            self._extra["min_global_steps"] = began_at
+
+
+class _Codec:
+    """The model's chat template, by verl's builder of continuous tokens. See `gateway.session.Codec`."""
+
+    def __init__(self, loop: AgentLoopBase) -> None:
+        self._builder: Any = loop.continuous_token_builder
+        self._tokenizer: Any = loop.tokenizer
+
+    def opening(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> Sequence[int]:
+        """See `gateway.session.Codec.opening`."""
+        try:
+            return self._builder.build_initial_tokens(list(messages), tools=list(tools) or None)
+        except Exception as error:
+            raise _refused(error) from error
+
+    def following(
+        self,
+        messages: Sequence[Message],
+        known: int,
+        tools: Sequence[Mapping[str, Any]],
+        ids: Sequence[int],
+        *,
+        ended: Ended,
+    ) -> Following:
+        """See `gateway.session.Codec.following`."""
+        end = self._tokenizer.eos_token_id
+        is_open = ended is not Ended.model and end is not None
+        before = [*ids, end] if is_open else list(ids)  # a reply that was cut off is closed
+        try:
+            merged = self._builder.merge_context_tokens(
+                list(messages[:known]), list(messages), before, tools=list(tools) or None
+            )
+        except Exception as error:
+            raise _refused(error) from error
+        dropped = max(0, merged.removed_prefix_token_count - is_open)
+        return Following(added=merged.token_ids[len(ids) - dropped :], dropped=dropped)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `gateway.session.Codec.decode`."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+
+def _refused(error: Exception) -> TemplateRefused:
+    said = " ".join(str(error).split())[:300]
+    return TemplateRefused(f"the model's chat template refuses these messages: {said}")

@@ -1,0 +1,121 @@
+"""Agents that train through the gateway, in verl's own trainer: the page's, some of which go wrong."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from coding_model_project.data.problems import write_problems
+from coding_model_project.data.training.rows import rl_rows, write_rows
+from coding_model_project.episodes.bash_messages import Calls
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.run import carry_out
+from coding_model_project.runs.rollouts import read_all_rollouts
+from coding_model_project.runs.ungradable import read_ungradable
+from coding_model_project.synthetic.tinyshell import trace
+from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
+from coding_model_project.synthetic.tinyshell.shell_traces import as_text
+from recipes.harbor.__main__ import RECIPE
+from tests import docs
+from tests.end_to_end.conftest import N_PROBLEMS
+from tests.end_to_end.test_harbor_training import TASKS
+
+pytestmark = [pytest.mark.verl, pytest.mark.e2e, pytest.mark.sandbox, pytest.mark.timeout(600)]
+
+PAGE = docs.ROOT / "docs" / "harbor-agents.md"
+N_SAMPLES = 4 * N_PROBLEMS
+GOES_WRONG = """\
+python=$1
+case $(shuf -i 0-3 -n 1) in
+0) $python my_agent.py; exit 7 ;;
+1) $python my_agent.py; trap '' TERM; setsid sleep 1234 & sleep 1235 ;;
+2) printf '%s' '{"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}' |
+   curl -s -H "Authorization: Bearer $OPENAI_API_KEY" -d @- $OPENAI_BASE_URL/chat/completions
+   exec $python my_agent.py ;;
+*) exec $python my_agent.py ;;
+esac
+"""
+
+
+def taught_model(out: Path) -> None:
+    """A model that has seen these tasks solved by tool calls, a few times."""
+    from coding_model_project.synthetic import tiny_model
+
+    class Shown:
+        def texts(self, rng):
+            return iter(str(trace(task)) for task in TASKS)
+
+        def draw(self, rng, n):
+            shown = [trace(rng.choice(TASKS), calls=Calls.tools) for _ in range(n)]
+            return [as_text(one, Calls.tools.schemas) for one in shown]
+
+    shape = tiny_model.TinyModelConfig(
+        vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=120, batch_size=8,
+        warmup_steps=1, max_positions=1024, tools=True,
+    )  # fmt: skip
+    tiny_model.pretrain(out, Shown(), shape)
+
+
+def steps_of_a_run(path: Path, command: str) -> list[dict]:
+    """Metrics of two steps with an agent whose files are in `path/agent`."""
+    taught_model(path / "model")
+    problems = [write_shell_task(path, task, str(n)) for n, task in enumerate(TASKS)]
+    write_problems(path / "problems.jsonl", problems)
+    write_rows(path / "rows.parquet", rl_rows(problems, PromptStyle.fenced), trains=True)
+    overrides = [
+        "hardware=cpu",
+        f"coding.run_dir={path}/run",
+        "coding.dataset=null",
+        f"coding.problems=[{path}/problems.jsonl]",
+        "coding.min_memory_gb=1",
+        f'coding.agent.command="{command}"',
+        f"coding.agent.folder={path}/agent",
+        "coding.agent.total_s=40",
+        "coding.agent.reply_tokens=48",
+        f"data.train_files={path}/rows.parquet",
+        f"data.val_files={path}/rows.parquet",
+        f"data.train_batch_size={N_PROBLEMS}",
+        "data.max_prompt_length=600",
+        "data.max_response_length=400",
+        f"actor_rollout_ref.model.path={path}/model",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        "actor_rollout_ref.rollout.n=4",
+        "actor_rollout_ref.rollout.max_model_len=1000",
+        "trainer.total_training_steps=2",
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=false",
+        "trainer.save_freq=-1",
+    ]
+    carry_out(RECIPE, compose_recipe("harbor", overrides))
+    lines = map(json.loads, (path / "run" / "metrics.jsonl").read_text().splitlines())
+    return [row["data"] for row in lines if "agent/turns" in row["data"]]
+
+
+def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, in_ray):
+    (block,) = [b for b in docs.blocks(PAGE) if b.text.startswith("# my_agent.py\n")]
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "my_agent.py").write_text(block.text)
+    (tmp_path / "agent" / "agent.sh").write_text(GOES_WRONG)
+    steps = steps_of_a_run(tmp_path, f"bash agent.sh {shlex.quote(sys.executable)}")
+    assert [step["training/global_step"] for step in steps] == [1, 2]
+    assert not list(read_ungradable(tmp_path / "run"))
+    for step in steps:
+        assert step["judge/infra_rate"] == 0.0
+        assert step["agent/untrained_tokens"] == 0
+        assert step["rollout/trained_tokens"] == step["rollout/generated_tokens"] > 0
+        ended = {key: value for key, value in step.items() if "agent/ended_" in key}
+        assert sum(ended.values()) == pytest.approx(1)
+        assert 1 <= step["agent/turns"] <= 5 and 1 <= step["agent/conversations"] < 2
+    samples = list(read_all_rollouts(tmp_path / "run"))
+    assert len(samples) == 2 * N_SAMPLES
+    works = [sample.extra["agent"] for sample in samples]
+    assert {work["ending"] for work in works} >= {"done", "crashed", "time"}
+    assert {work["exit_code"] for work in works if work["ending"] == "crashed"} == {7}
+    assert max(work["conversations"] for work in works) == 2
+    worked = [sample for sample in samples if sample.extra["agent"]["commands"]]
+    assert worked and all("exit code" in sample.completion for sample in worked)

@@ -1,0 +1,272 @@
+"""Agents at the gateway, on real tasks in real rooms: how they end, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coding_model_project.episodes.tool_calls import bash_call
+from coding_model_project.errors import GenerationError, HarborError
+from coding_model_project.harbor.agent_config import AgentConfig, AgentPlace
+from coding_model_project.harbor.agents import AgentTimeoutError
+from coding_model_project.harbor.environment.base import EnvironmentFailed
+from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
+from coding_model_project.harbor.format.task import load_task
+from coding_model_project.harbor.gateway.agents import GatewayAgent
+from coding_model_project.harbor.gateway.serving import Gateway
+from coding_model_project.harbor.gateway.session import Session
+from coding_model_project.harbor.trial import Trials
+from tests.processes import below
+from tests.unit.harbor.folders import folder
+from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
+
+pytestmark = pytest.mark.sandbox
+
+CHECK = """#!/bin/bash
+case "$(cat /app/answer)" in
+0.5) echo 0.5 ;;
+1) echo 1 ;;
+*) echo 0 ;;
+esac > /logs/verifier/reward.txt
+"""
+AGENT = """
+import json, os, sys, urllib.request
+
+def post(path, body):
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + path, json.dumps(body).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]})
+    return json.load(urllib.request.urlopen(request))
+
+TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
+messages = [{"role": "user", "content": open(os.environ["TASK_FILE"]).read()}]
+while True:
+    message = post("/chat/completions", {"messages": messages, "tools": TOOLS})["choices"][0]["message"]
+    messages.append(message)
+    for call in message.get("tool_calls", []):
+        command = json.loads(call["function"]["arguments"])["command"]
+        RUN
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": said})
+    if not message.get("tool_calls"):
+        break
+print("bye")
+"""
+SHELL = 'said = post("/shell", {"command": command})["stdout"]'
+ITSELF = "import subprocess; said = subprocess.getoutput(command)"
+
+
+def trial(tmp_path: Path, config: AgentConfig, *replies, toml=""):
+    """The outcome of a task, the work of the agent, and the policy that it talked to."""
+    task = folder(tmp_path / "task", toml, tests__test_sh=CHECK)
+    (task / "environment" / "Dockerfile").write_text("FROM debian\nWORKDIR /app\n")
+    policy = replies[0] if isinstance(replies[0], Scripted) else Scripted(*replies)
+
+    async def run():
+        agent_folder = Path(config.folder) if config.place is AgentPlace.room else None
+        async with (
+            EmbeddedEnvironments(None, agent_folder) as environments,
+            Gateway(max_bytes=1 << 20) as gateway,
+        ):
+            agent = GatewayAgent(
+                config=config,
+                gateway=gateway,
+                begin=lambda environment, user: Session(
+                    policy, CharCodec(), ROOMY, environment=environment, user=user
+                ),
+            )
+            outcome = await Trials(environments).run(load_task(task), agent)
+            return outcome, agent.works[0]
+
+    outcome, work = asyncio.run(run())
+    return outcome, work, policy
+
+
+def agent_in(tmp_path: Path, run: str) -> Path:
+    home = tmp_path / "agent"
+    home.mkdir(exist_ok=True)
+    (home / "my_agent.py").write_text(AGENT.replace("RUN", run))
+    return home
+
+
+WORKS = [bash_call("echo 0.5 > answer; echo out").text(), "Done."]
+
+
+def test_an_agent_of_this_machine_works_in_the_room_by_the_shell(tmp_path):
+    home = agent_in(tmp_path, SHELL)
+    config = AgentConfig(command=f"{sys.executable} my_agent.py", folder=str(home))
+    outcome, work, policy = trial(tmp_path, config, *WORKS)
+    assert (work.ending, work.said) == ("done", "bye"), work
+    assert outcome.rewards == {"reward": 0.5} and outcome.integrity == "isolated"
+    assert len(work.session.commands) == 1
+    (only,) = work.session.recorder.trajectories(9)
+    assert only.trained == sum(len(made.ids) for made in policy.generated)
+    assert "<tool>out\n\n<assistant>Done." in "".join(map(chr, only.response))
+
+
+def test_an_agent_in_the_room_reaches_the_gateway_and_nothing_else(tmp_path):
+    home = agent_in(tmp_path, ITSELF)
+    reach = "bash -c ': < /dev/tcp/127.0.0.1/22'; touch /opt/agent/x"
+    replies = [bash_call(reach).text(), *WORKS]
+    config = AgentConfig(
+        command="python3 /opt/agent/my_agent.py", folder=str(home), place=AgentPlace.room
+    )
+    outcome, work, _ = trial(tmp_path, config, *replies)
+    assert (work.ending, work.said) == ("done", "bye"), work
+    assert outcome.rewards == {"reward": 0.5}
+    (only,) = work.session.recorder.trajectories(9)
+    said = "".join(map(chr, only.response))
+    assert "Connection refused" in said and "Read-only file system" in said
+
+
+class ByHand:
+    """An agent in Python."""
+
+    name = "by hand"
+
+    def __init__(self, *, base_url, api_key):
+        import openai
+
+        self.client = openai.AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0)
+
+    async def run(self, task, step, environment):
+        reply = await self.client.chat.completions.create(
+            model="policy", messages=[{"role": "user", "content": step.instruction}]
+        )
+        await environment.run_command(reply.choices[0].message.content)
+        await self.client.close()
+
+
+def test_an_agent_in_python_is_made_for_each_sample(tmp_path):
+    config = AgentConfig(factory=f"{__name__}:ByHand")
+    outcome, work, _ = trial(tmp_path, config, "echo 1 > answer")
+    assert work.ending == "done" and outcome.rewards == {"reward": 1.0}
+
+
+def command_lines() -> list[str]:
+    """Of all processes."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            found.append(" ".join(process.cmdline()))
+    return found
+
+
+class Raises:
+    """An agent in Python that ends badly."""
+
+    name = "raises"
+    error: Exception = KeyError("nothing")
+
+    def __init__(self, **_):
+        pass
+
+    async def run(self, task, step, environment):
+        await environment.run_command("echo 1 > answer")
+        raise self.error
+
+
+class RunsOut(Raises):
+    error = AgentTimeoutError("too slow")
+
+
+@pytest.mark.parametrize(("agent", "ending"), [(Raises, "crashed"), (RunsOut, "time")])
+def test_an_exception_of_an_agent_is_an_ending(tmp_path, agent, ending):
+    config = AgentConfig(factory=f"{__name__}:{agent.__name__}")
+    outcome, work, _ = trial(tmp_path, config, "ok")
+    assert work.ending == ending and str(agent.error) in work.said
+    assert outcome.rewards == {"reward": 1.0} and outcome.error is None
+
+
+class Stubborn(Raises):
+    """Ignores that its time is over."""
+
+    async def run(self, task, step, environment):
+        for _ in range(200):
+            with suppress(asyncio.CancelledError, HarborError):
+                await environment.run_command("echo x >> /app/log")
+                await asyncio.sleep(0.05)
+
+
+def test_an_agent_in_python_that_ignores_its_time_has_no_environment_any_more(tmp_path):
+    config = AgentConfig(factory=f"{__name__}:Stubborn", total_s=1)
+    outcome, work, _ = trial(tmp_path, config, "ok")
+    assert work.ending == "time" and outcome.error is None
+    assert outcome.steps[0].agent_s < 5
+
+
+@pytest.mark.parametrize("place", list(AgentPlace))
+def test_a_room_that_is_lost_is_no_ending(tmp_path, place):
+    class Killer(Scripted):
+        async def generate(self, *args, **kwargs):
+            for process in below("keeper"):
+                os.kill(process.pid, signal.SIGKILL)
+            return await super().generate(*args, **kwargs)
+
+    home = agent_in(tmp_path, SHELL if place is AgentPlace.host else ITSELF)
+    python = "python3 /opt/agent/" if place is AgentPlace.room else f"{sys.executable} "
+    config = AgentConfig(command=f"{python}my_agent.py", folder=str(home), place=place)
+    outcome, work, _ = trial(tmp_path, config, Killer(*WORKS))
+    assert isinstance(outcome.error, EnvironmentFailed) and outcome.steps[0].rewards is None
+    assert work.ending is None
+
+
+def test_a_task_that_has_the_gateways_port_is_named(tmp_path):
+    home = agent_in(tmp_path, ITSELF)
+    serve = "python3 -m http.server 8321 --bind 127.0.0.1 & sleep 2"
+    check = f'[environment.healthcheck]\ncommand = "{serve}"\n'
+    config = AgentConfig(command="true", folder=str(home), place=AgentPlace.room)
+    outcome, _, _ = trial(tmp_path, config, "ok", toml=check)
+    assert "port 8321" in str(outcome.error)
+
+
+HANGS = (
+    "trap '' TERM INT; (trap '' TERM; env -i setsid sleep 987 & ) ; "
+    'curl -s -H "Authorization: Bearer $OPENAI_API_KEY" $OPENAI_BASE_URL/models; sleep 986'
+)
+
+
+@pytest.mark.parametrize("place", list(AgentPlace))
+@pytest.mark.parametrize(
+    ("command", "ending", "said"),
+    [
+        ("echo bad >&2; exit 3", "crashed", "bad"),
+        ("kill -SEGV $$", "crashed", ""),
+        ("no-such-program", "crashed", "not found"),
+        (HANGS, "time", ""),
+        ("yes", "time", ""),
+        ("env -i setsid sleep 988 & sleep 0.2; exit 0", "done", ""),
+    ],
+)
+def test_however_an_agent_ends_the_verifier_judges_and_nothing_is_left(
+    tmp_path, place, command, ending, said
+):
+    config = AgentConfig(
+        command=command, place=place, folder=str(agent_in(tmp_path, SHELL)), total_s=4
+    )
+    outcome, work, _ = trial(tmp_path, config, "ok")
+    assert work.ending == ending and said in work.said, work
+    assert outcome.steps[0].verifier_s > 0 and outcome.steps[0].agent_s < 20
+    assert not [name for name in command_lines() if name.startswith(("sleep 98", "yes"))]
+
+
+def test_the_tasks_own_time_applies_too(tmp_path):
+    config = AgentConfig(command="sleep 985", folder=str(tmp_path))
+    outcome, work, _ = trial(tmp_path, config, "ok", toml="[agent]\ntimeout_sec = 1\n")
+    assert work.ending == "time" and type(outcome.error).__name__ == "AgentTimeoutError"
+    assert "sleep 985" not in command_lines()
+
+
+def test_an_engine_that_is_gone_ends_the_agent_and_is_no_ending(tmp_path):
+    home = agent_in(tmp_path, SHELL)
+    command = f"{sys.executable} my_agent.py; sleep 984"
+    config = AgentConfig(command=command, folder=str(home), total_s=60)
+    outcome, work, _ = trial(tmp_path, config, GenerationError("no engine"))
+    assert isinstance(outcome.error, GenerationError) and work.ending is None
+    assert outcome.steps[0].rewards is None and outcome.wall_s < 30

@@ -1,0 +1,166 @@
+"""What the gateway records: the policy's own tokens, each trained on once, in any conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coding_model_project.episodes.tool_calls import bash_call
+from coding_model_project.harbor.gateway.requests import Ask
+from coding_model_project.harbor.gateway.session import Session
+from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
+
+TOOL = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+REPLIES = st.one_of(
+    TEXTS,
+    st.builds(lambda text, command: text + bash_call(command).text(), TEXTS, TEXTS),
+    st.just("<tool_call>{broken"),
+)
+MESSAGES = st.builds(
+    lambda role, content: {"role": role, "content": content},
+    st.sampled_from(["user", "tool", "system"]),
+    TEXTS,
+)
+ACTIONS = st.one_of(
+    st.tuples(st.just("go on"), st.lists(MESSAGES, min_size=1, max_size=3)),
+    st.tuples(st.just("go back"), st.integers(0, 5)),
+    st.tuples(st.just("rewrite"), TEXTS),
+    st.tuples(st.just("again"), st.none()),
+    st.tuples(st.just("forget"), MESSAGES),
+)
+
+
+def echoed(message: dict) -> dict:
+    """A reply as clients send it back: None for no text, keys of arguments in another order."""
+    back = {**message, "content": message["content"] or None, "refusal": None}
+    for call in back.get("tool_calls", ()):
+        call["function"]["arguments"] = json.dumps(
+            dict(reversed(json.loads(call["function"]["arguments"]).items())), indent=1
+        )
+    return back
+
+
+async def converse(session: Session, actions, first) -> int:
+    """A client that does all that clients do; returns how often it asked."""
+    from coding_model_project.harbor.gateway.requests import read_ask
+
+    messages, asked, n = [first], None, 0
+    for kind, what in [("go on", []), *actions]:
+        match kind:
+            case "go on":
+                messages = [*messages, *what]
+            case "go back":
+                messages = messages[: max(1, len(messages) - what)]
+            case "rewrite":
+                messages = [{**messages[0], "content": what}, *messages[1:]]
+            case "forget":
+                messages = [messages[0], what]
+            case "again":
+                messages = asked or messages
+        if messages[-1]["role"] == "assistant":
+            messages = [*messages, {"role": "user", "content": "on"}]
+        asked = messages
+        body = {"messages": messages, "tools": [TOOL]}
+        answer = await session.reply(read_ask(json.dumps(body).encode()))
+        messages = [*messages, echoed(answer.message)]
+        n += 1
+    return n
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(ACTIONS, max_size=8), st.lists(REPLIES, min_size=1, max_size=9), MESSAGES)
+def test_every_generated_token_is_trained_on_once_and_where_the_policy_was_asked(
+    actions, replies, first
+):
+    policy = Scripted(*replies)
+
+    async def run():
+        session = Session(policy, CharCodec(), ROOMY)
+        n = await converse(session, actions, first)
+        return session.recorder, n
+
+    recorder, n = asyncio.run(run())
+    assert len(recorder.turns) == n == len(policy.generated)
+    trajectories = recorder.trajectories(at_most=100)
+    trained = []
+    for one in trajectories:
+        whole = one.prompt + one.response
+        assert len(one.response) == len(one.mask) == len(one.log_probs)
+        for start, end in one.spans:
+            n_prompt = len(one.prompt) + start
+            # The model was asked with just these tokens, and its reply stands after them.
+            at = next(
+                i
+                for i, prompt in enumerate(policy.prompts)
+                if whole[:n_prompt] == prompt
+                and tuple(one.response[start:end]) == policy.generated[i].ids
+            )
+            masks = set(one.mask[start:end])
+            assert masks in ({0}, {1})
+            if masks == {1}:
+                trained.append(policy.generated[at].ids)
+                assert tuple(one.log_probs[start:end]) in {
+                    made.log_probs for made in policy.generated
+                }
+        inside = {at for start, end in one.spans for at in range(start, end)}
+        assert all(m == 0 and p == 0.0 for at, (m, p) in enumerate(
+            zip(one.mask, one.log_probs, strict=True)) if at not in inside)  # fmt: skip
+    assert sorted(trained) == sorted(made.ids for made in policy.generated)
+    assert sum(one.trained for one in trajectories) == recorder.n_generated
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(REPLIES, min_size=1, max_size=6), MESSAGES, st.lists(MESSAGES, min_size=1))
+def test_a_client_that_only_goes_on_has_one_conversation_whose_prompts_only_grow(
+    replies, first, added
+):
+    policy = Scripted(*replies)
+    actions = [("go on", added)] * (len(replies) - 1)
+
+    async def run():
+        session = Session(policy, CharCodec(), ROOMY)
+        await converse(session, actions, first)
+        return session.recorder
+
+    (only,) = asyncio.run(run()).trajectories(at_most=9)
+    assert only.trained == sum(len(made.ids) for made in policy.generated)
+    for before, made, after in zip(
+        policy.prompts, policy.generated, policy.prompts[1:], strict=False
+    ):
+        grown = [*before, *made.ids]
+        assert after[: len(grown)] == grown
+
+
+def test_other_tools_begin_another_conversation_and_the_longest_comes_last():
+    policy = Scripted("a", "bb", "ccc", "dddd")
+    user = {"role": "user", "content": "hi"}
+
+    async def run():
+        session = Session(policy, CharCodec(), ROOMY)
+        first = await session.reply(Ask(messages=(user,)))
+        await session.reply(Ask(messages=(user,), tools=(TOOL,)))
+        await session.reply(Ask(messages=(user, first.message, user)))
+        await session.reply(Ask(messages=(user, first.message, user)))  # a retry: another branch
+        return session.recorder
+
+    found = asyncio.run(run()).trajectories(at_most=9)
+    texts = ["".join(map(chr, one.response)) for one in found]
+    assert texts == ["bb\0", "a\0<user>hi\n<assistant>ccc\0", "a\0<user>hi\n<assistant>dddd\0"]
+    assert [one.trained for one in found] == [3, 4, 7]
+    assert found[1].mask[:2] == [0, 0] and found[2].mask[:2] == [1, 1]
+    assert [one.trained for one in asyncio.run(run_only_main(policy))] == [7]
+
+
+async def run_only_main(policy):
+    policy.replies = ["a", "bb", "ccc", "dddd"]
+    user = {"role": "user", "content": "hi"}
+    session = Session(policy, CharCodec(), ROOMY)
+    first = await session.reply(Ask(messages=(user,)))
+    await session.reply(Ask(messages=(user, first.message, user)))
+    await session.reply(Ask(messages=(user, first.message, user)))
+    await session.reply(Ask(messages=(user, first.message, user)))
+    return session.recorder.trajectories(at_most=1)
