@@ -1,6 +1,7 @@
 """Harbor's own environments in our trials: `coding.harbor.environment=harbor:daytona`.
 
-Any name that `harbor run -e` takes, with that environment's packages and keys. Needs Python 3.12.
+Any name that `harbor run -e` takes, `module:Class` too, with that environment's packages and keys. Needs
+Python 3.12.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class HarborPlaces(Places):
     """Makes environments by Harbor's factory. See `places.Places`.
 
     Args:
-        kind: Harbor's name, such as `daytona`, `modal` or `docker`.
+        kind: Harbor's name, such as `daytona`, `modal` or `docker`, or `module:Class`.
 
     Raises:
-        ConfigError: Harbor is not installed, or has no environment of that name.
+        ConfigError: Harbor is not installed, or there is no environment of that name.
     """
 
     def __init__(self, kind: str) -> None:
@@ -51,13 +52,16 @@ class HarborPlaces(Places):
                 "pip install harbor (Python 3.12 or later)"
             ) from error
         try:
-            self._kind = EnvironmentType(kind)
-        except ValueError as error:
+            if ":" in kind:
+                self._make: Any = EnvironmentFactory.get_environment_class(import_path=kind)
+            else:
+                self._make = EnvironmentFactory.get_environment_class(EnvironmentType(kind))
+        except (ValueError, ImportError, AttributeError, TypeError) as error:
             known = ", ".join(sorted(one.value for one in EnvironmentType))
             raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: not one of Harbor's: {known}"
+                f"coding.harbor.environment=harbor:{kind}: {_line(error)}; name module:Class or one of "
+                f"Harbor's: {known}"
             ) from error
-        self._make: Any = EnvironmentFactory.create_environment
         self.identity = f"harbor/harbor:{kind}"
 
     async def start(self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> Place:
@@ -71,7 +75,6 @@ class HarborPlaces(Places):
         name = f"{folder.parent.name}__{uuid4().hex[:7]}"
         try:
             made = self._make(
-                type=self._kind,
                 environment_dir=folder,
                 environment_name=folder.parent.name,
                 session_id=f"{name}__env",
