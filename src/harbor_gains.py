@@ -1,4 +1,4 @@
-"""What trainings of one setting gained over seeds, written into a page below its line `## Result`.
+"""Write the gains of trainings over seeds into a page, below its line `## Result`.
 
     python src/harbor_gains.py experiment_design/tinyshell.md block=outputs/block tools=outputs/tools
 
@@ -8,7 +8,7 @@ to its last, paired by problem; runs without two validations are named. Exit cod
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,15 +43,29 @@ class Seed:
 
 
 def main() -> int:
-    if len(sys.argv) < 3 or not all("=" in one for one in sys.argv[2:]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    page = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("page", type=Path, help="Write into this page.")
+    parser.add_argument("arms", nargs="+", type=arm, metavar="NAME=FOLDER", help="Read these runs.")
+    arguments = parser.parse_args()
+    page: Path = arguments.page
     head = page.read_text().partition(RESULT)[0].rstrip("\n")
-    arms = [one.partition("=")[::2] for one in sys.argv[2:]]
-    text = "\n".join(line for name, folder in arms for line in section(name, Path(folder)))
+    text = "\n".join(line for name, folder in arguments.arms for line in section(name, folder))
     page.write_text(f"{head}\n\n{RESULT}\n{text}")
     return 0
+
+
+def arm(given: str) -> tuple[str, Path]:
+    """Parse NAME=FOLDER.
+
+    Raises:
+        ValueError: it has no "=".
+    """
+    name, equals, folder = given.partition("=")
+    if not equals:
+        raise ValueError(given)
+    return name, Path(folder)
 
 
 def section(name: str, folder: Path) -> Iterator[str]:
@@ -128,4 +142,4 @@ def seed_of(path: Path) -> Seed | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -29,7 +29,7 @@ FOREIGN = {
     "apt-get": {"--no-install-recommends"},
     "compileall": {"--invalidation-mode"},
     "a post-training task's evaluate.py": {"--model-path"},
-    "vllm serve": {"--max-model-len"},
+    "vllm serve": {"--max-model-len", "--enable-auto-tool-choice", "--tool-call-parser"},
     "docker and podman": {"--shm-size"},
     "git": {"--format"},
     "hf download": {"--repo-type", "--local-dir"},
