@@ -91,6 +91,7 @@ class GraderByProblem:
         environment: TaskEnvironment = IN_ROOMS,
     ) -> None:
         self._execution, self._environment = execution, environment
+        self._harbor = harbor_identity(environment.name)
         self._limiter, self._breaker = limiter, breaker
         self._others: dict[GradedBy, CodeGrader] = {}
         self._stack = AsyncExitStack()
@@ -98,8 +99,7 @@ class GraderByProblem:
     @property
     def identity(self) -> str:
         """All but code and problem that a verdict depends on."""
-        harbor = harbor_identity(self._environment.name)
-        return f"{self._execution.identity}+{harbor}+{math_judge()}"
+        return f"{self._execution.identity}+{self._harbor}+{math_judge()}"
 
     async def __aenter__(self) -> Self:
         return self
