@@ -17,7 +17,7 @@ from coding_model_project.harbor.environment.tree import of_files
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.trial import Trials
 
-pytestmark = [pytest.mark.e2e, pytest.mark.verl]
+pytestmark = [pytest.mark.e2e, pytest.mark.verl, pytest.mark.soak, pytest.mark.timeout(1200)]
 
 N_PROBLEMS = 40
 SUBMITS_BASE = "mkdir -p /app/final_model && cp /models/base/* /app/final_model/\n"

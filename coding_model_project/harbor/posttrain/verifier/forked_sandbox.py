@@ -15,6 +15,8 @@ import sys
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 from coding_model_project.codec import to_json
@@ -23,6 +25,9 @@ from coding_model_project.harbor.posttrain.verifier import forked_runner
 from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded.outcomes import Ended, execution, syntax_error
 from coding_model_project.types import Asserts, Call, Execution, Input, Limits, Program, Stdin
+
+_PACKAGES = Path(__file__).parents[4]
+"""Where this package lies, which an agent's evaluation finds without `PYTHONPATH`."""
 
 _SPARE_S = 60.0
 """How much longer than its limit an input may take before its runner is given up."""
@@ -80,6 +85,7 @@ def _run(
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",
+        env=os.environ | {"PYTHONPATH": f"{_PACKAGES}:{os.environ.get('PYTHONPATH', '')}"},
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -101,6 +107,8 @@ def _run(
             found += (_execution(given, b"", limits) for given in inputs[len(found) :])
         finally:
             process.kill()
+            with suppress(OSError):  # what a runner that has ended did not read
+                process.stdin.close()
     return found
 
 
