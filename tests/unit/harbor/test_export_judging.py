@@ -135,8 +135,11 @@ class Written:
 @pytest.mark.parametrize("form", PROGRAMS)
 def test_programs_earn_what_the_verifier_gives(tmp_path, form):
     given, programs = PROGRAMS[form]
-    found = both_ways(tmp_path, [(given, program) for program in programs])
-    assert [one for one in found if one[1] != one[2]] == []
+    found = both_ways(tmp_path / "all", [(given, program) for program in programs])
+    assert [one for one in found if one[1][0] != one[2][0]] == []  # the rewards
+    # On a busy machine a room may lose sight of what its verifier runs: such are tried again alone.
+    doubted = [(given, program) for program, slow, fast in found if slow != fast]
+    assert [one for one in both_ways(tmp_path / "again", doubted) if one[1] != one[2]] == []
     assert found[0][2][0] == {"reward": 1.0, "pass_rate": 1.0}
 
 

@@ -27,7 +27,8 @@ from tests.processes import below
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("gateway agents")]
+"""In one process: what is left of an agent is looked for on the whole machine."""
 
 CHECK = """#!/bin/bash
 case "$(cat /app/answer)" in

@@ -258,9 +258,10 @@ async def test_a_process_that_is_given_up_ends(monkeypatch):
     monkeypatch.setattr(Slot, "_begin", _trusting(Slot._begin))
     program = "def f(n): return 'a' * (65536 - 3) if n == 0 else n"
     at_work = []
+    before = set(psutil.Process().children(recursive=True))
 
     def stop(number, execution):
-        at_work.append(len(psutil.Process().children(recursive=True)))
+        at_work.append(len(set(psutil.Process().children(recursive=True)) - before))
         return False
 
     async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
