@@ -79,8 +79,7 @@ class Turn:
     """None if there is none, or none that was run."""
     exit_code: int | None = None
     observation: str | None = None
-    """What came of the command, or what is wrong with the call; the model is told of it unless the
-    episode ends here."""
+    """Outcome of the command or fault of the call; the model reads it unless the episode ends here."""
     command_s: float = 0.0
 
 

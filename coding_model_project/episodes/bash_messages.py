@@ -46,7 +46,7 @@ NOT_RUN = "not run: a reply runs its first call only"
 
 
 def opening(instruction: str, calls: Calls = Calls.block) -> list[Message]:
-    """What an episode begins with."""
+    """Return the messages that an episode begins with."""
     return [
         {"role": "system", "content": TOOL_INSTRUCTIONS if calls is Calls.tools else INSTRUCTIONS},
         {"role": "user", "content": instruction.strip()},

@@ -163,7 +163,7 @@ def _value(function: Mapping[str, Any]) -> Any:
 
 
 def _end_of_thought(text: str) -> int:
-    """Where a reply's thought ends, 0 if it has none; a thought that was cut off is all of it.
+    """Return the end of a reply's thought, 0 if it has none; a thought that was cut off is all of it.
 
     Some templates open the thought, so that only its end is in the reply.
     """
@@ -176,7 +176,7 @@ def _end_of_thought(text: str) -> int:
 
 
 def _is_within_call(text: str, at: int) -> bool:
-    """Whether a place lies in a well-formed first call, as in a command that prints `</think>`."""
+    """Return true for a place in a well-formed first call, as in a command that prints `</think>`."""
     opened = text.find(OPEN, 0, at)
     found = _call(text, opened + len(OPEN)) if opened >= 0 else None
     return found is not None and found[1] > at

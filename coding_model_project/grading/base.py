@@ -14,12 +14,12 @@ GRADER_VERSION = "11"
 """Raised by any change that can change a verdict; see "Scores change" in CHANGELOG.md."""
 
 ROOMS = "rooms"
-"""Where Harbor's tasks run by default."""
+"""The default environment of Harbor's tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEnvironment:
-    """Where Harbor's tasks run (`harbor.environment.factory.environments_of`)."""
+    """The environment that Harbor's tasks run in (`harbor.environment.factory.environments_of`)."""
 
     name: str = ROOMS
     containers: int | None = None

@@ -11,7 +11,7 @@ from coding_model_project.config_key import key
 
 
 class AgentPlace(StrEnum):
-    """Where an agent's command runs."""
+    """The place in which an agent's command runs."""
 
     host = "host"
     """On this machine, as a process; it runs the model's commands by the gateway's /v1/shell."""
@@ -20,7 +20,7 @@ class AgentPlace(StrEnum):
 
 
 class AgentEnding(StrEnum):
-    """Why an agent's work is over. Whatever it is, the verifier judges what was done by then."""
+    """The end of an agent's work. After each of them the verifier judges what was done by then."""
 
     done = "done"
     """It ended by itself, with exit code 0."""
@@ -101,5 +101,5 @@ class AgentConfig:
 
     @property
     def on(self) -> bool:
-        """Whether samples are an agent's work."""
+        """True if samples are an agent's work."""
         return self.command is not None or self.factory is not None

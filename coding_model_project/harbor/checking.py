@@ -136,7 +136,7 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
 
 
 def _why(graded: Graded) -> str:
-    """What ended a trial without a valid reward."""
+    """Return the reason for which a trial has no valid reward."""
     outcome = graded.outcome
     errors = [outcome.error, *(step.error for step in outcome.steps)] if outcome else []
     said = next((str(error) for error in errors if error is not None), "")

@@ -137,7 +137,7 @@ class Forger:
     name: str
     script: str
     solves_first: bool = False
-    """Whether the task's own solution runs first, whose files the script replaces."""
+    """True if the task's own solution runs first, whose files the script replaces."""
 
     async def run(self, task: Task, step: Step, environment: Environment) -> None:
         """See `Agent.run`."""

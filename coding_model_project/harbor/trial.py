@@ -88,7 +88,7 @@ class StepOutcome:
     verifier_output: str = ""
     """What the tests printed; the middle of it is left out if it is long."""
     verifier_files: Tree = field(default_factory=Tree)
-    """What it left in /logs/verifier, reward files too; those alone if all is more than `_MOST_KEPT`."""
+    """Files in /logs/verifier, rewards included; only the rewards if all are more than `_MOST_KEPT`."""
     artifacts: Tree = field(default_factory=Tree)
     agent_s: float = 0.0
     verifier_s: float = 0.0
@@ -212,7 +212,7 @@ class Trials:
             await environment.cleanup()
 
     async def judged_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """What the verifier would give, where the environments know it; None if it is to be run."""
+        """Return the rewards that the verifier would give, if environments know them; None to run it."""
         if self._verifier_env or not isinstance(self._environments, JudgesApart):
             return None
         return await self._environments.judge_apart(task, step, artifacts)

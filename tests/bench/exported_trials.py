@@ -34,7 +34,7 @@ from coding_model_project.types import Problem
 from tests.bench.exported import FORMS, problem
 
 MOST_MS = 60.0
-"""What a trial may cost."""
+"""The most that a trial may cost."""
 
 
 def problems(n: int) -> list[Problem]:

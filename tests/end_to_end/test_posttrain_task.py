@@ -83,7 +83,7 @@ def reward_of(outcome, said):
 
 @pytest.fixture(scope="module")
 def base_score(task):
-    """What the base model earns, submitted as it is."""
+    """The reward of the base model, submitted as it is."""
     outcome, files, said = attempt(task, Script(SUBMITS_BASE))
     assert files["disallowed_model_judgement.txt"].startswith("only allowed use detected")
     return reward_of(outcome, said)

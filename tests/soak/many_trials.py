@@ -97,7 +97,7 @@ def answer(prompt: str, seed: int) -> str:
 
 
 def leftovers(token: str, before: set[str], mounted: set[str]) -> list[str]:
-    """What was left on this machine."""
+    """Return what was left on this machine."""
     found = []
     if ours := carriers(token):
         found.append(f"processes: {ours}")

@@ -188,7 +188,7 @@ class Image:
     notes: tuple[str, ...]
     """What of its definition was passed over."""
     packages: bool = False
-    """Whether rooms of it have the modules installed for this project (`image.PACKAGES_LABEL`)."""
+    """True if rooms of it have the modules installed for this project (`image.PACKAGES_LABEL`)."""
 
 
 @runtime_checkable
@@ -196,7 +196,7 @@ class JudgesApart(Protocol):
     """Environments that know the verifiers of some tasks, and give their rewards without running them."""
 
     async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """What a verifier in an environment of its own would give; None if it is to be run.
+        """Return the rewards that a verifier in an environment of its own would give; None to run it.
 
         Args:
             artifacts: all that the verifier would get of the agent's.

@@ -84,7 +84,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     """What was passed over, and why that does little harm."""
     packages: bool = False
-    """Whether the image has the modules installed for this project."""
+    """True if the image has the modules installed for this project."""
 
 
 def plan(folder: Path, docker_image: str | None = None, *, own_root: bool = False) -> Plan:

@@ -178,7 +178,7 @@ class _HarborPlace:
 
 
 async def _workdir(made: Any) -> str:
-    """Where its commands run by themselves."""
+    """Return the folder in which its commands run by default."""
     ended = await made.exec("pwd")
     return (ended.stdout or "/").strip()
 

@@ -45,11 +45,11 @@ _UNPACK = 'mkdir -p "$1" && tar -xmf "$0" -C "$1"'
 
 
 class Place(Protocol):
-    """Where one trial's commands run. Used by one caller at a time."""
+    """The environment of one trial. Used by one caller at a time."""
 
     @property
     def workdir(self) -> str:
-        """Where commands run that name no other folder."""
+        """The folder in which commands run by default."""
         ...
 
     async def run_command(
@@ -104,7 +104,7 @@ class Places(ABC):
     """Makes places for trials; the base class of your own. See `base.Environments`."""
 
     identity: str
-    """What verdicts say of where they come from: "harbor/" and a name."""
+    """The `sandbox` of verdicts: "harbor/" and a name."""
 
     @abstractmethod
     async def start(self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> Place:
@@ -269,7 +269,7 @@ class _Completed:
         )
 
     async def _sh(self, script: str, *arguments: str) -> str:
-        """What a script prints.
+        """Run a script and return its output.
 
         Raises:
             EnvironmentFailed: it failed, which it does in no sound place.

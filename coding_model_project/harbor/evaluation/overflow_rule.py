@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class OverflowRule(StrEnum):
-    """What a trial counts as that the model's context ended."""
+    """The outcome counted for a trial that ran out of the model's context."""
 
     judge = "judge"
     """By its verifier's reward, as any other."""

@@ -70,7 +70,7 @@ _KEPT = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What the verifier would have given."""
+    """The rewards that the verifier would have given."""
 
     rewards: dict[str, float]
     said: str
@@ -219,7 +219,7 @@ def _only_computes(source: str) -> bool:
 
 
 def _state(task: Task) -> object:
-    """What changes with the files that `_exported` reads."""
+    """Return a value that changes with the files that `_exported` reads."""
     files = [task.path / "tests" / name for name in sorted(_TESTS)]
     files += [task.path / "tests", task.environment_dir, task.environment_dir / "Dockerfile"]
     found = [path.stat() for path in files]

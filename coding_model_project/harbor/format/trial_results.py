@@ -135,7 +135,7 @@ class TrialResult:
 
     @property
     def task_key(self) -> str:
-        """What tells the task from all others of a job, two data sets' tasks of one name too."""
+        """A key for the task, unique in a job even if two data sets have tasks of one name."""
         return f"{self.source} {self.task_name} {sorted(self.task_id.items())}"
 
     @property

@@ -31,7 +31,7 @@ from coding_model_project.harbor.gateway.session import Session
 from coding_model_project.harbor.rooms.rooms import Room
 
 ROOM_PORT = 8321
-"""Where the gateway is in a room, on its loopback."""
+"""The gateway's port on the loopback of a room."""
 
 _TASK_FILE = "TASK.md"
 _IN_ROOM = f"/tmp/agent/{_TASK_FILE}"
@@ -49,7 +49,7 @@ class Factory(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """What an agent did."""
+    """The work of an agent on a step."""
 
     session: Session
     ending: AgentEnding | None = None

@@ -27,7 +27,7 @@ _SAID = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How an agent ended."""
+    """The end of an agent's process."""
 
     code: int
     """128 and the signal's number if one ended it."""

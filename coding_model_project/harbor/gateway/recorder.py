@@ -18,7 +18,7 @@ from coding_model_project.harbor.gateway.requests import Ask, Message, digests
 
 
 class Ended(StrEnum):
-    """Why a reply is over."""
+    """The end of a reply."""
 
     model = "model"
     """The model ended it."""
@@ -68,13 +68,13 @@ class Turn:
 
     @property
     def n_opening(self) -> int:
-        """How many tokens the conversation opened with."""
+        """The number of tokens that the conversation opened with."""
         return len(self.path()[0].added)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a request continues what was recorded."""
+    """The point at which a request continues a recorded conversation."""
 
     after: Turn | None
     """None where it begins a conversation."""
@@ -94,11 +94,11 @@ class Trajectory:
     """1 for each token that was generated in a turn that no other trajectory trains on."""
     log_probs: list[float] | None
     spans: list[tuple[int, int]]
-    """Where each reply lies in the response, also one that another trajectory trains on."""
+    """Start and end of each reply in the response, also of one that another trajectory trains on."""
 
     @property
     def trained(self) -> int:
-        """How many tokens are trained on."""
+        """The number of tokens that are trained on."""
         return sum(self.mask)
 
 
@@ -152,7 +152,7 @@ class Recorder:
 
     @property
     def n_generated(self) -> int:
-        """How many tokens were generated in all."""
+        """The number of all generated tokens."""
         return sum(len(turn.generated.ids) for turn in self.turns)
 
 

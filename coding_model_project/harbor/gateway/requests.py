@@ -64,12 +64,12 @@ class Ask:
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
     calls_tools: bool = True
-    """Whether tool calls in the reply are taken for such (`tool_choice` is not "none")."""
+    """True if tool calls in the reply are parsed (`tool_choice` is not "none")."""
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     stream: bool = False
     include_usage: bool = False
-    """Whether a stream ends with a chunk of its usage."""
+    """True if a stream ends with a chunk of its usage."""
 
 
 def read_ask(body: bytes) -> Ask:

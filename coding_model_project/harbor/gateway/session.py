@@ -66,7 +66,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """What comes between a reply and the next."""
+    """The tokens between a reply and the next."""
 
     added: Sequence[int]
     dropped: int = 0
@@ -144,7 +144,7 @@ class Session:
         self.key = secrets.token_urlsafe(_KEY_BYTES)
         self.recorder = Recorder()
         self.failure: CodingModelError | None = None
-        """What of the infrastructure failed; nothing is known about the agent then."""
+        """An infrastructure failure; nothing is known about the agent then."""
         self.failed = asyncio.Event()
         self.refused: Limit | None = None
         """The limit that the last request came to."""
@@ -161,7 +161,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests are still answered."""
+        """True while requests are answered."""
         return self._open and self.failure is None
 
     async def close(self) -> None:
@@ -292,7 +292,7 @@ class Session:
             raise RequestError(str(error), code="template", param="messages") from error
 
     def _room(self, n: int, after: Turn | None) -> int:
-        """How many tokens a reply to so many may have.
+        """Return the most tokens that a reply to so many may have.
 
         Raises:
             RequestError: not one.

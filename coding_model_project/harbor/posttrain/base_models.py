@@ -21,7 +21,7 @@ class BaseModel:
     template: str
     """The file of its chat template, below templates/."""
     engine: str
-    """What generates in an evaluation: `vllm` or `transformers`."""
+    """The back end that generates in an evaluation: `vllm` or `transformers`."""
     gpus: int
     cpus: int
     memory_mb: int

@@ -24,7 +24,7 @@ class Benchmark:
     """Data sets that the agent is given, as far as they are at hand."""
     max_tokens: int
     judged: str
-    """How an answer is judged, for the instruction."""
+    """The rule by which an answer is judged, in words for the instruction."""
 
 
 BENCHMARKS = {

@@ -32,7 +32,7 @@ PACKAGES = "packages"
 """Of the base: the modules installed for this project, for the rooms that ask for them."""
 
 AGENT = "opt/agent"
-"""Where a room has the folder of the agents that work in rooms, read-only."""
+"""A room's read-only folder with the files of the agents that work in rooms."""
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _OWN = ("dev", "etc", "proc", "run", "sys", "tmp")
@@ -126,7 +126,7 @@ class Base:
     packages_at: str | None = None
     """Folder of a room's interpreter in whose place it may have this project's installed modules."""
     agent: bool = False
-    """Whether rooms have an agent's folder."""
+    """True if rooms have an agent's folder."""
 
 
 def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> Base:

@@ -44,7 +44,7 @@ class Kept:
     watch: forked.Watch
     """Of the one that takes requests."""
     run_since: float = 0.0
-    """When the first of the inputs came that were asked for together."""
+    """The time at which the first of the inputs came that were asked for together."""
     is_new: bool = True
 
     @classmethod

@@ -87,7 +87,7 @@ def syntax_error(reason: str) -> Execution:
 
 
 class Skipped(StrEnum):
-    """Why an input was not answered that was asked for after others."""
+    """The reason for which an input that was asked for after others was not answered."""
 
     lost = "lost"
     """One before it is to run on its own, and so is this."""

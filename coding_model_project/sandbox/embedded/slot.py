@@ -255,7 +255,7 @@ class Slot:
         return ended
 
     def _ended(self, limits: Limits) -> Ended | Skipped:
-        """What became of the next input that was asked for."""
+        """Return the outcome of the next input that was asked for."""
         head, body = self._receive(limits.wall_s + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")

@@ -61,7 +61,7 @@ class Accounts:
     generated: int
     trained: int
     conversations: int
-    """That are trained on."""
+    """The number of conversations that are trained on."""
 
     @property
     def untrained(self) -> int:
@@ -69,7 +69,7 @@ class Accounts:
 
 
 class _Place:
-    """What the agents of a worker share: problems, rooms on this machine, and the gateway."""
+    """Problems, rooms on this machine and the gateway, which the agents of a worker share."""
 
     def __init__(self, config: DictConfig) -> None:
         coding = coding_of(config)
@@ -175,7 +175,7 @@ def _only(agent: GatewayAgent, problem_id: str) -> Work:
 
 
 def _told(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:
-    """What the reward manager and rollouts.jsonl get of an agent's work, as plain data."""
+    """Return an agent's work as plain data, for the reward manager and rollouts.jsonl."""
     return {
         "ending": str(work.ending),
         "exit_code": work.exit_code,

@@ -225,7 +225,7 @@ def bash_info(ending: str, replies: Sequence[Mapping[str, Any]]) -> dict[str, fl
 
 
 def agent_info(work: Mapping[str, Any]) -> dict[str, float]:
-    """What `sample_info` does not know of an agent's work, for `step_metrics.agent_metrics`."""
+    """Return the figures of an agent's work for `step_metrics.agent_metrics`."""
     counts = ("turns", "commands", "conversations", "agent_s", "untrained_tokens")
     return {
         **{f"agent_{name.removeprefix('agent_')}": float(work[name]) for name in counts},

@@ -1,4 +1,4 @@
-"""What the gateway records: the policy's own tokens, each trained on once, in any conversation."""
+"""The gateway's records: the policy's own tokens, each trained on once, in any conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose weights these are: further training passes, everything else does not."""
+"""Lineage of weights: further training passes, everything else does not."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Where Harbor's tasks run: names, numbers, engines and rewards that a training refuses at its start."""
+"""Environments of Harbor's tasks: names, numbers and engines that a training refuses at its start."""
 
 import pytest
 from omegaconf import OmegaConf

@@ -197,7 +197,7 @@ def f(x):
 
 @pytest.mark.sandbox
 async def test_a_process_is_forked_before_anything_is_known_of_later_inputs(monkeypatch):
-    """Which inputs are apart says that their answers occur in those before."""
+    """A mark says of an input that its answer occurs in those before."""
     monkeypatch.setattr(Slot, "_begin", _trusting(Slot._begin))
     inputs = [call(n, apart=n % 2 == 0) for n in range(20)]
     async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:

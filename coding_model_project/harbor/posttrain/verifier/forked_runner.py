@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _refused(source: bytes) -> str | None:
-    """Why the source does not compile; None if it does."""
+    """Return the reason for which the source does not compile; None if it does."""
     try:
         compile(source, inner.PROGRAM_FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

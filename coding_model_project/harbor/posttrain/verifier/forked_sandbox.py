@@ -27,10 +27,10 @@ from coding_model_project.sandbox.embedded.outcomes import Ended, execution, syn
 from coding_model_project.types import Asserts, Call, Execution, Input, Limits, Program, Stdin
 
 _PACKAGES = Path(__file__).parents[4]
-"""Where this package lies, which an agent's evaluation finds without `PYTHONPATH`."""
+"""The folder of this package, which an agent's evaluation finds without `PYTHONPATH`."""
 
 _SPARE_S = 60.0
-"""How much longer than its limit an input may take before its runner is given up."""
+"""Seconds beyond its limit that an input may take before its runner is killed."""
 
 
 class ForkedSandbox:
@@ -131,7 +131,7 @@ def _asked(given: Input) -> dict[str, Any]:
 
 
 def _execution(given: Input, line: bytes, limits: Limits) -> Execution:
-    """What became of an input; a runner that ended was ended by the program, which is its failure."""
+    """Return the execution of an input. Only the program can have ended its runner: that is a failure."""
     said = json.loads(line) if line else {"exit": -9, "stderr": "the program ended its judge"}
     if "refused" in said:
         return syntax_error(said["refused"])

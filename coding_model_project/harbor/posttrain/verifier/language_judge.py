@@ -47,7 +47,7 @@ Answer with one JSON object and nothing else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where the judge is."""
+    """The address of the judge."""
 
     url: str
     model: str

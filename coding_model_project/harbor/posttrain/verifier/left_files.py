@@ -123,7 +123,7 @@ def _text(content: bytes) -> str:
 
 
 def _is_weights(path: Path) -> bool:
-    """Whether a file is safetensors all through: a header, and exactly the bytes that it describes."""
+    """Return true for a file that is safetensors all through: a header and the bytes it describes."""
     try:
         size = path.stat().st_size
         header = json.loads(_header(path))

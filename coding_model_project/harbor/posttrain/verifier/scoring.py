@@ -20,7 +20,7 @@ _FORKED = "coding_model_project.harbor.posttrain.verifier.forked_sandbox:ForkedS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How a benchmark is put to a model."""
+    """The way in which a benchmark is put to a model."""
 
     prompt: str
     max_tokens: int
@@ -84,7 +84,7 @@ def _backend(config: EvaluationConfig, model: str, engine: str) -> Backend:
 
 
 def _can_make_memory_files() -> bool:
-    """Whether the embedded sandbox can start; a room allows no memory files."""
+    """Return true if the embedded sandbox can start; a room allows no memory files."""
     try:
         os.close(os.memfd_create("probe"))
     except OSError:

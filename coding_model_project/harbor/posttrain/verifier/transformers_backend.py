@@ -11,7 +11,7 @@ from coding_model_project.errors import ConfigError, GenerationError, PromptErro
 from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 
 _GATHER_S = 0.02
-"""How long the first request of a batch waits for others."""
+"""Seconds that the first request of a batch waits for others."""
 
 
 class TransformersBackend:

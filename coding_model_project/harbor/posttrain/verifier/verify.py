@@ -1,4 +1,4 @@
-"""What a post-training task's test.sh runs: judges first, then scores, then the reward.
+"""The program of a post-training task's test.sh: judges first, then scores, then the reward.
 
     verify TESTS LOGS
 
