@@ -100,6 +100,16 @@ Where = Annotated[
         "own), or in environments of `package.module:Factory`.",
     ),
 ]
+Benchmarks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--benchmark",
+        "--benchmarks",
+        metavar="NAME[=PATH]",
+        help="Use the tasks of this folder, or of the folder of that name in the data directory, with "
+        "totals of their own; repeatable, names also by commas.",
+    ),
+]
 Rootfs = Annotated[
     Path | None,
     typer.Option(help="Use this root file system, a folder or tar file, not this machine's."),

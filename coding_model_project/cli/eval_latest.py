@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Datasets
+from coding_model_project.cli.common import Benchmarks, Datasets
 from coding_model_project.errors import ConfigError
 
 HELP = """Serve the last checkpoint of a run, evaluate it, and stop the server.
@@ -36,15 +36,7 @@ def latest(
         list[Path] | None,
         typer.Option(metavar="TASK_DIR", help="Let it attempt these Harbor tasks; repeatable."),
     ] = None,
-    benchmark: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--benchmark",
-            "--benchmarks",
-            metavar="NAME[=PATH]",
-            help="Let it attempt the tasks of this benchmark, as `harbor eval` does; repeatable.",
-        ),
-    ] = None,
+    benchmark: Benchmarks = None,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import AsJson, DataDir, Rootfs, Where, cores
+from coding_model_project.cli.common import AsJson, Benchmarks, DataDir, Rootfs, Where, cores
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
@@ -40,16 +40,7 @@ def evaluate(
         list[Path] | None,
         typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders that hold them."),
     ] = None,
-    benchmark: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--benchmark",
-            "--benchmarks",
-            metavar="NAME[=PATH]",
-            help="Use the tasks of this folder, or of the folder of that name in the data "
-            "directory, with totals of their own; repeatable, names also by commas.",
-        ),
-    ] = None,
+    benchmark: Benchmarks = None,
     data_dir: DataDir = None,
     limit: Annotated[
         int | None,

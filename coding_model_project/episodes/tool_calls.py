@@ -50,7 +50,7 @@ class ToolCall:
 
     name: str
     arguments: str
-    """JSON text as the model wrote it. It may be invalid, or no object: see `bash_command`."""
+    """JSON text. It may be invalid, or no object: see `bash_command`."""
 
     def openai(self, id: str) -> dict[str, Any]:
         """Return it as an entry of a message's `tool_calls`."""
@@ -185,48 +185,16 @@ def _is_within_call(text: str, at: int) -> bool:
 def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
     """A call's object from there on, and where its closing mark ends."""
     try:
-        fields, at = _object(text, _skip(text, at))
-    except (ValueError, StopIteration, RecursionError, IndexError):
+        fields, at = _decoder.raw_decode(text, _skip(text, at))
+    except (ValueError, RecursionError):
         return None
     at = _skip(text, at)
-    name, arguments = fields.get("name"), fields.get("arguments", ({}, "{}"))
-    if not text.startswith(CLOSE, at) or name is None or not isinstance(name[0], str):
+    name = fields.get("name") if isinstance(fields, dict) else None
+    if not isinstance(name, str) or not name.strip() or not text.startswith(CLOSE, at):
         return None
-    if not name[0].strip():
-        return None
-    value, written = arguments
-    call = ToolCall(name=name[0], arguments=value if isinstance(value, str) else written)
-    return call, at + len(CLOSE)
-
-
-def _object(text: str, at: int) -> tuple[dict[str, tuple[Any, str]], int]:
-    """The fields of the object that begins there, each as a value and as text, and its end.
-
-    Raises:
-        ValueError, StopIteration, RecursionError, IndexError: there is none.
-    """
-    fields: dict[str, tuple[Any, str]] = {}
-    if text[at] != "{":
-        raise ValueError("not an object")
-    at = _skip(text, at + 1)
-    while text[at] != "}":
-        if text[at] != '"':
-            raise ValueError("not a key")
-        key, at = _decoder.raw_decode(text, at)
-        at = _skip(text, at)
-        if text[at] != ":":
-            raise ValueError("no value")
-        start = _skip(text, at + 1)
-        value, at = _decoder.raw_decode(text, start)
-        fields[key] = (value, text[start:at])
-        at = _skip(text, at)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-            if text[at] == "}":
-                raise ValueError("a comma too many")
-        elif text[at] != "}":
-            raise ValueError("not closed")
-    return fields, at + 1
+    arguments = fields.get("arguments", {})
+    written = arguments if isinstance(arguments, str) else _json(arguments)
+    return ToolCall(name=name, arguments=written), at + len(CLOSE)
 
 
 def _skip(text: str, at: int) -> int:
@@ -239,7 +207,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _json(value: str) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

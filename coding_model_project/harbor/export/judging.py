@@ -35,7 +35,7 @@ from coding_model_project.harbor.export.inner import PROGRAM_FILE
 from coding_model_project.harbor.export.verifier import ADDRESS_MB, CPU_GRACE, PROGRAM_BYTES
 from coding_model_project.harbor.format.task import Step, Task
 from coding_model_project.harbor.rooms.rooms import PATH
-from coding_model_project.sandbox.base import Sandbox, StopWhen
+from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
     Asserts,
@@ -133,15 +133,13 @@ class ExportedJudge:
             python = shutil.which("python3", path=PATH) or _own_python()
             if self._grader is None and not self._broken and python is not None:
                 try:
-                    sandbox = EmbeddedSandbox(python=python)
+                    sandbox = _WithItsFile(python=python)
                     await self._stack.enter_async_context(sandbox)
                 except (ConfigError, UngradableError):
                     self._broken = True
                 else:
                     limiter = Limiter(len(os.sched_getaffinity(0)))
-                    self._grader = ExecutionGrader(
-                        _WithItsFile(sandbox), stop_early=False, limiter=limiter
-                    )
+                    self._grader = ExecutionGrader(sandbox, stop_early=False, limiter=limiter)
         return self._grader
 
     def _look_up(self, task: Task, step: Step) -> _Known | None:
@@ -158,20 +156,8 @@ class ExportedJudge:
         return known[1]
 
 
-class _WithItsFile:
-    """A sandbox in which a program finds its own file, as in an exported task."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-
-    @property
-    def identity(self) -> str:
-        return self._sandbox.identity
-
-    async def __aenter__(self) -> _WithItsFile:
-        return self
-
-    async def __aexit__(self, *_: object) -> None: ...
+class _WithItsFile(EmbeddedSandbox):
+    """The embedded sandbox, in which a program finds its own file, as in an exported task."""
 
     async def run(
         self,
@@ -184,7 +170,7 @@ class _WithItsFile:
         """See `Sandbox.run`."""
         files = {PROGRAM_FILE: program.source.encode()}
         own = Program(source=program.source, language=program.language, files=files)
-        return await self._sandbox.run(own, inputs, limits, stop_when=stop_when)
+        return await super().run(own, inputs, limits, stop_when=stop_when)
 
 
 def _own_python() -> str | None:

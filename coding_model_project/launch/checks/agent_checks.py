@@ -8,12 +8,10 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from coding_model_project.configs.schema import CodingConfig
-from coding_model_project.data.problems import read_problems
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
 from coding_model_project.harbor.agent_config import AgentPlace, Trained
 from coding_model_project.launch.checks import repair_checks
-from coding_model_project.types import GradedBy
 
 _NUMBERS = (
     *("turns", "reply_tokens", "total_s", "command_s", "output_bytes", "conversations"),
@@ -79,18 +77,3 @@ def check_values(config: DictConfig) -> None:
             f"algorithm.adv_estimator={estimator}: verl gives several conversations of a sample one "
             "advantage with grpo only; set coding.agent.train=main"
         )
-
-
-def check_problems(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: a problem is not one for an agent.
-    """
-    if not has_agent(config):
-        return
-    for path in config.coding.problems:
-        for problem in read_problems(path):
-            if problem.task is None:
-                raise ConfigError(
-                    f"{path}: {problem.id} names no Harbor task (grader: {GradedBy.harbor}), and the "
-                    "agents of coding.agent work on nothing else"
-                )

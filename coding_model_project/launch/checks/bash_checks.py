@@ -7,12 +7,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from coding_model_project.data.problems import read_problems
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import repair_checks
 from coding_model_project.launch.checks.agent_checks import has_agent
-from coding_model_project.types import GradedBy
 
 
 def has_bash(config: DictConfig) -> bool:
@@ -78,18 +76,3 @@ def _template(folder: Path) -> str | None:
         template = json.loads(file.read_text()).get("chat_template")
         return None if template is None else json.dumps(template)
     return None
-
-
-def check_problems(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: a problem is not one of the bash agent's.
-    """
-    if not has_bash(config):
-        return
-    for path in config.coding.problems:
-        for problem in read_problems(path):
-            if problem.task is None:
-                raise ConfigError(
-                    f"{path}: {problem.id} names no Harbor task (grader: {GradedBy.harbor}), and the "
-                    "bash agent of coding.bash works on nothing else"
-                )

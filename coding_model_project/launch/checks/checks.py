@@ -152,8 +152,6 @@ def check_grpo(config: DictConfig) -> None:
     problems = problem_checks.readable(config.coding.problems)
     check_values(config)
     repair_checks.check_problems(config)
-    agent_checks.check_problems(config)
-    bash_checks.check_problems(config)
     bash_checks.check_template(config)
     harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")

@@ -14,7 +14,9 @@ from coding_model_project.harbor.environment.base import ENGINES, EnvironmentFai
 from coding_model_project.harbor.environment.factory import environments_of
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.integrity import Accepted
-from coding_model_project.types import Problem
+from coding_model_project.launch.checks.agent_checks import has_agent
+from coding_model_project.launch.checks.bash_checks import has_bash
+from coding_model_project.types import GradedBy, Problem
 
 
 def check_values(config: DictConfig) -> None:
@@ -35,8 +37,10 @@ def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
     """Make sure that tasks can run where they are to run, and that their rewards may be trained on.
 
     Raises:
-        ConfigError: no engine answers, or no task's reward would be used.
+        ConfigError: a problem has no task for who works on tasks only, no engine answers, or no task's
+            reward would be used.
     """
+    _check_named(config, problems)
     where, accepted = config.coding.harbor.environment, config.coding.harbor.integrity
     tasks = [problem for problem in problems if problem.task is not None]
     if not tasks or where == ROOMS:
@@ -59,6 +63,24 @@ def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
         )
     if accepted == Accepted.any:
         print(f"note: {said}; coding.harbor.integrity=any trains on them", flush=True)
+
+
+def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
+    """Raises:
+    ConfigError: samples are work on tasks, and a problem names none.
+    """
+    if has_agent(config):
+        worker = "the agents of coding.agent work"
+    elif has_bash(config):
+        worker = "the bash agent of coding.bash works"
+    else:
+        return
+    other = next((problem for problem in problems if problem.task is None), None)
+    if other is not None:
+        raise ConfigError(
+            f"coding.problems: {other.id} names no Harbor task (grader: {GradedBy.harbor}), and {worker} "
+            "on nothing else"
+        )
 
 
 def _check_engine(program: str) -> None:

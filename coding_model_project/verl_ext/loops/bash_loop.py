@@ -27,7 +27,6 @@ from coding_model_project.episodes.bash import ContextOverflow, Episode, Limits,
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.episodes.tool_calls import parse
 from coding_model_project.errors import (
-    CodingModelError,
     DataError,
     GenerationError,
     HarborError,
@@ -38,11 +37,12 @@ from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import require
 from coding_model_project.launch.checks.bash_checks import reply_tokens
-from coding_model_project.verl_ext.loops.conversation import Answer, Conversation, Sampling
+from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
+from coding_model_project.verl_ext.loops.rollout import Sampling
 from coding_model_project.verl_ext.rewards.judging import (
     EPISODE,
     JudgePool,
-    leave_out,
+    leaving_out,
     plain_verdict,
 )
 
@@ -99,11 +99,8 @@ class BashLoop(AgentLoopBase):
         run_dir = self.config.coding.run_dir
         if run_dir not in _places:
             _places[run_dir] = _Place(self.config)
-        try:
+        with leaving_out(Path(run_dir), kwargs):
             return await self._run(_places[run_dir], sampling_params, kwargs)
-        except CodingModelError as error:
-            leave_out(Path(run_dir), kwargs, error)
-            raise error.with_traceback(None) from None
 
     async def _run(
         self, place: _Place, sampling_params: Sampling, row: Mapping[str, Any]

@@ -11,20 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
-from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
-    AgentLoopMetrics,
     AgentLoopOutput,
 )
-from verl.utils.profiler import simple_timer
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import Message
-
-Sampling = dict[str, Any]
-"""As verl gives it to `AgentLoopBase.run`."""
+from coding_model_project.verl_ext.loops.rollout import Rollout, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +40,18 @@ class Answer:
 class Conversation:
     """A prompt and the response to it so far. Made by `begin`.
 
-    `metrics` are verl's timings; `extra` is what the rollout says of its weights.
+    `metrics` are verl's timings.
     """
 
     def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
         self._loop: Any = loop
-        self._sampling = sampling
-        self._priority = int(row.get("priority", 0))
-        # As in verl's single turn: there the order of requests is part of what is drawn. The same for
-        # all answers: the server that has the prefix in its cache answers again.
-        deterministic = loop.rollout_config.full_determinism
-        self._request = f"det-{self._priority}" if deterministic else uuid4().hex
+        self._rollout = Rollout(loop, sampling, row)
+        self.metrics = self._rollout.metrics
         self._messages: list[Message] = []
         self._tools: list[dict[str, Any]] | None = None
         self._ids: list[int] = []
         self._mask: list[int] = []
-        self._logprobs: list[float] | None = [] if sampling.get("logprobs") else None
-        self.metrics: dict[str, Any] = {"num_preempted": -1}
-        self._extra: dict[str, Any] = {}
+        self._logprobs: list[float] | None = [] if self._rollout.gives_log_probs else None
 
     @classmethod
     async def begin(
@@ -104,14 +93,7 @@ class Conversation:
 
     async def answer(self, max_tokens: int) -> Answer:
         """Let the model answer."""
-        with simple_timer("generate_sequences", self.metrics):
-            output = await self._loop.server_manager.generate(
-                request_id=self._request,
-                prompt_ids=self._ids,
-                sampling_params=self._sampling | {"max_tokens": max_tokens},
-                priority=self._priority,
-            )
-        self._note(output)
+        output = await self._rollout.generate(self._ids, max_tokens=max_tokens)
         start = len(self._mask)
         merged, self._mask, self._logprobs = await self._loop.ct_merge_assistant_token(
             self._ids,
@@ -142,21 +124,11 @@ class Conversation:
     def output(self, num_turns: int, **extra: Any) -> AgentLoopOutput:
         """What verl trains on; `extra` reaches the reward manager as `tool_extra_fields`."""
         n_prompt = len(self._ids) - len(self._mask)
-        return AgentLoopOutput(
-            prompt_ids=self._ids[:n_prompt],
-            response_ids=self._ids[n_prompt:],
-            response_mask=self._mask,
-            response_logprobs=self._logprobs,
+        return self._rollout.output(
+            prompt=self._ids[:n_prompt],
+            response=self._ids[n_prompt:],
+            mask=self._mask,
+            log_probs=self._logprobs,
             num_turns=num_turns,
-            metrics=AgentLoopMetrics(**self.metrics),
-            extra_fields=self._extra | {"turn_scores": [], "tool_rewards": []} | extra,
+            extra=extra,
         )
-
-    def _note(self, output: Any) -> None:
-        if output.num_preempted is not None:
-            before = max(0, self.metrics["num_preempted"])
-            self.metrics["num_preempted"] = before + output.num_preempted
-        began_at = self._extra.get("min_global_steps")
-        self._extra |= output.extra_fields
-        if began_at is not None:  # the weights that the first answer was made with
-            self._extra["min_global_steps"] = began_at

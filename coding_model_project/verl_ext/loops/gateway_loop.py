@@ -12,19 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
-    AgentLoopMetrics,
     AgentLoopOutput,
 )
-from verl.utils.profiler import simple_timer
 
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.errors import (
-    CodingModelError,
     DataError,
     GenerationError,
     HarborError,
@@ -45,11 +41,11 @@ from coding_model_project.harbor.gateway.session import (
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import require
 from coding_model_project.launch.checks.agent_checks import task_environment
-from coding_model_project.verl_ext.loops.conversation import Sampling
+from coding_model_project.verl_ext.loops.rollout import Rollout, Sampling
 from coding_model_project.verl_ext.rewards.judging import (
     AGENT,
     JudgePool,
-    leave_out,
+    leaving_out,
     plain_verdict,
 )
 
@@ -127,11 +123,8 @@ class GatewayLoop(AgentLoopBase):
         run_dir = self.config.coding.run_dir
         if run_dir not in _places:
             _places[run_dir] = _Place(self.config)
-        try:
+        with leaving_out(Path(run_dir), kwargs):
             return await self._run(_places[run_dir], sampling_params, kwargs)
-        except CodingModelError as error:
-            leave_out(Path(run_dir), kwargs, error)
-            raise error.with_traceback(None) from None
 
     async def _run(
         self, place: _Place, sampling_params: Sampling, row: Mapping[str, Any]
@@ -195,14 +188,9 @@ class _Policy:
     """The model that is trained. See `gateway.session.Policy`. One for each sample."""
 
     def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
-        self._loop: Any = loop
-        self._sampling = sampling
-        self._priority = int(row.get("priority", 0))
-        # As in `conversation.Conversation`.
-        deterministic = loop.rollout_config.full_determinism
-        self._request = f"det-{self._priority}" if deterministic else uuid4().hex
-        self._extra: dict[str, Any] = {}
-        self._generate_s, self._preempted = 0.0, -1
+        tokenizer: Any = loop.tokenizer
+        self._end = tokenizer.eos_token_id
+        self._rollout = Rollout(loop, sampling, row)
 
     async def generate(
         self, prompt: Sequence[int], *, max_tokens: int, stop: Sequence[str]
@@ -212,62 +200,40 @@ class _Policy:
         Raises:
             GenerationError: the rollout gave no answer.
         """
-        params: dict[str, Any] = {**self._sampling, "max_tokens": max_tokens}
-        if stop:
-            params["stop"] = list(stop)
-        timings: dict[str, float] = {}
+        params = {"max_tokens": max_tokens} | ({"stop": list(stop)} if stop else {})
         try:
-            with simple_timer("generate", timings):
-                output = await self._loop.server_manager.generate(
-                    request_id=self._request,
-                    prompt_ids=list(prompt),
-                    sampling_params=params,
-                    priority=self._priority,
-                )
+            output = await self._rollout.generate(prompt, **params)
         except Exception as error:
             said = " ".join(str(error).split())[-300:]
             raise GenerationError(
                 f"the rollout gave no answer: {said or type(error).__name__}"
             ) from error
-        self._generate_s += timings["generate"]
-        self._note(output)
         ids = tuple(output.token_ids)
         if not ids:
             raise GenerationError("the rollout gave an answer without a token: it was aborted")
-        wanted = bool(self._sampling.get("logprobs"))
         return Generated(
             ids=ids,
-            log_probs=tuple(output.log_probs) if wanted else None,
+            log_probs=tuple(output.log_probs) if self._rollout.gives_log_probs else None,
             ended=self._ended(ids, max_tokens, stops=bool(stop)),
         )
 
     def _ended(self, ids: Sequence[int], max_tokens: int, *, stops: bool) -> Ended:
-        if ids[-1] == self._loop.tokenizer.eos_token_id:
+        if ids[-1] == self._end:
             return Ended.model
         if len(ids) >= max_tokens:
             return Ended.length
         return Ended.stop if stops else Ended.model
 
     def output(self, one: Trajectory, *, extra: Mapping[str, Any]) -> AgentLoopOutput:
-        """Return what verl trains on; `extra` reaches the reward manager as `tool_extra_fields`."""
-        metrics = {"generate_sequences": self._generate_s, "num_preempted": self._preempted}
-        return AgentLoopOutput(
-            prompt_ids=one.prompt,
-            response_ids=one.response,
-            response_mask=one.mask,
-            response_logprobs=one.log_probs,
+        """See `Rollout.output`."""
+        return self._rollout.output(
+            prompt=one.prompt,
+            response=one.response,
+            mask=one.mask,
+            log_probs=one.log_probs,
             num_turns=2 * len(one.spans),
-            metrics=AgentLoopMetrics(**metrics),
-            extra_fields={**self._extra, "turn_scores": [], "tool_rewards": [], **extra},
+            extra=extra,
         )
-
-    def _note(self, output: Any) -> None:
-        if output.num_preempted is not None:
-            self._preempted = max(0, self._preempted) + output.num_preempted
-        began_at = self._extra.get("min_global_steps")
-        self._extra |= output.extra_fields
-        if began_at is not None:  # the weights that the first reply was made with
-            self._extra["min_global_steps"] = began_at
 
 
 class _Codec:

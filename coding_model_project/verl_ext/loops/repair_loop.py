@@ -18,11 +18,11 @@ from verl.utils.profiler import simple_timer
 
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.repair import Seen, attempts
-from coding_model_project.errors import CodingModelError
 from coding_model_project.grading.prompts import Message
 from coding_model_project.launch.checks.repair_checks import attempt_tokens
-from coding_model_project.verl_ext.loops.conversation import Answer, Conversation, Sampling
-from coding_model_project.verl_ext.rewards.judging import ATTEMPTS, leave_out
+from coding_model_project.verl_ext.loops.conversation import Answer, Conversation
+from coding_model_project.verl_ext.loops.rollout import Sampling
+from coding_model_project.verl_ext.rewards.judging import ATTEMPTS, leaving_out
 from coding_model_project.verl_ext.rewards.public_judge import PublicJudge
 
 _judges: dict[str, PublicJudge] = {}
@@ -39,11 +39,8 @@ class RepairLoop(AgentLoopBase):
             UngradableError: its public tests cannot be judged: verl leaves the sample out.
         """
         problem_id = str(kwargs["reward_model"]["ground_truth"])
-        try:
+        with leaving_out(Path(self.config.coding.run_dir), kwargs):
             return await self._run(sampling_params, problem_id, kwargs)
-        except CodingModelError as error:
-            leave_out(Path(self.config.coding.run_dir), kwargs, error)
-            raise error.with_traceback(None) from None
 
     async def _run(
         self, sampling_params: Sampling, problem_id: str, row: Mapping[str, Any]

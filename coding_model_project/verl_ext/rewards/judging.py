@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -88,18 +88,27 @@ def verdict_of(plain: Mapping[str, Any]) -> Verdict:
     return Verdict(**{**plain, "results": results})
 
 
-def leave_out(run_dir: Path, row: Mapping[str, Any], error: CodingModelError) -> None:
-    """Note in the run's ungradable.jsonl why a sample is in no batch.
+@contextmanager
+def leaving_out(run_dir: Path, row: Mapping[str, Any]) -> Iterator[None]:
+    """Note in the run's ungradable.jsonl why a sample is in no batch, if what is done here fails.
 
     Args:
         row: of verl's batch, as an agent loop and a reward manager get it.
+
+    Raises:
+        CodingModelError: what failed, for which verl leaves the sample out. It has no traceback: verl
+            prints one for each sample, and where it came from is in the message.
     """
-    lost = Ungradable(
-        step=int(row["global_steps"]),
-        problem=str(row["reward_model"]["ground_truth"]),
-        sample=f"{row['uid']}_{row['session_id']}",
-        error=type(error).__name__,
-        reason=reason_of(error),
-        at=time.time(),
-    )
-    note(run_dir, lost)
+    try:
+        yield
+    except CodingModelError as error:
+        lost = Ungradable(
+            step=int(row["global_steps"]),
+            problem=str(row["reward_model"]["ground_truth"]),
+            sample=f"{row['uid']}_{row['session_id']}",
+            error=type(error).__name__,
+            reason=reason_of(error),
+            at=time.time(),
+        )
+        note(run_dir, lost)
+        raise error.with_traceback(None) from None

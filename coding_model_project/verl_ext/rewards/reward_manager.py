@@ -20,7 +20,6 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from coding_model_project.configs.typed import coding_of
 from coding_model_project.episodes.bash import Ending
 from coding_model_project.episodes.repair_config import RepairReward
-from coding_model_project.errors import CodingModelError
 from coding_model_project.grading.brief import brief
 from coding_model_project.grading.rewards import REWARDS, discounted
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
@@ -32,7 +31,7 @@ from coding_model_project.verl_ext.rewards.judging import (
     ATTEMPTS,
     EPISODE,
     JudgePool,
-    leave_out,
+    leaving_out,
     verdict_of,
 )
 
@@ -87,12 +86,8 @@ class CodeRewardManager(RewardManagerBase):
         """
         generated_at = time.time()
         item = cast(Any, data[-1:])[0]  # the last of several outputs
-        try:
+        with leaving_out(self._run_dir, item.non_tensor_batch):
             return await self._judged(item, generated_at)
-        except CodingModelError as error:
-            leave_out(self._run_dir, item.non_tensor_batch, error)
-            # verl prints a traceback for each such sample: where it came from is in the message.
-            raise error.with_traceback(None) from None
 
     async def _judged(self, item: Any, generated_at: float) -> dict[str, Any]:
         about = item.non_tensor_batch

@@ -38,7 +38,7 @@ A_LS = ToolCall(name="bash", arguments='{"command": "ls"}')
         (f'{OPEN}{{"name": "bash", "arguments": "{{\\"command\\": \\"ls\\"}}"}}{CLOSE}', None,
          [A_LS]),
         (f'{OPEN}{{"name": "bash", "arguments": [1,  2]}}{CLOSE}', None,
-         [ToolCall(name="bash", arguments="[1,  2]")]),
+         [ToolCall(name="bash", arguments="[1, 2]")]),
         (f"<think>{LS}</think>\nDone.", f"<think>{LS}</think>\nDone.", []),
         (f"{LS} or so</think>{LS}", f"{LS} or so</think>", [A_LS]),
         (f"<think>{LS}", f"<think>{LS}", []),

@@ -3,7 +3,9 @@
 import pytest
 from omegaconf import OmegaConf
 
+from coding_model_project.episodes.bash_config import BashConfig
 from coding_model_project.errors import ConfigError
+from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.integrity import HarborConfig
 from coding_model_project.launch.checks import harbor_checks
 from coding_model_project.types import Problem
@@ -14,7 +16,10 @@ IMAGE = "FROM python:3.12-slim\nCOPY test.sh /tests/\n"
 
 
 def config(**harbor):
-    return OmegaConf.create({"coding": {"harbor": OmegaConf.structured(HarborConfig(**harbor))}})
+    parts = {"harbor": HarborConfig(**harbor), "agent": AgentConfig(), "bash": BashConfig()}
+    return OmegaConf.create(
+        {"coding": {name: OmegaConf.structured(part) for name, part in parts.items()}}
+    )
 
 
 def tasks(path, *tomls):

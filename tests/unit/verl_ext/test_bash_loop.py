@@ -226,10 +226,10 @@ def test_a_template_without_tools_is_refused_for_tool_calls(config, tmp_path):
 
 
 def test_problems_without_a_task_are_refused(config):
-    from coding_model_project.launch.checks import bash_checks
+    from coding_model_project.launch.checks import harbor_checks
     from tests.unit.verl_ext.test_repair_loop import PROBLEM as WITH_TESTS
 
-    run = config()
-    write_problems(run.coding.problems[0], [WITH_TESTS])
-    with pytest.raises(ConfigError, match="mine/1 names no Harbor task"):
-        bash_checks.check_problems(run)
+    with pytest.raises(ConfigError, match=r"mine/1 names no Harbor task.*the bash agent"):
+        harbor_checks.check_problems(config(), [WITH_TESTS])
+    with pytest.raises(ConfigError, match=r"mine/1 names no Harbor task.*coding.agent"):
+        harbor_checks.check_problems(config("coding.agent.command=true"), [WITH_TESTS])
