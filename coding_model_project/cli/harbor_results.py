@@ -14,7 +14,7 @@ from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.format.trial_results import TrialResult
-    from coding_model_project.harbor.trial import TrialOutcome
+    from coding_model_project.harbor.trial_outcome import TrialOutcome
 
 
 class Job:

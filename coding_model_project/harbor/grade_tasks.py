@@ -15,7 +15,8 @@ from coding_model_project.harbor.format.reward_rules import Rewards, main_reward
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused
 from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.trial import TrialOutcome, Trials
+from coding_model_project.harbor.trial import Trials
+from coding_model_project.harbor.trial_outcome import TrialOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,8 @@ from coding_model_project.harbor.failures import VerifierError, VerifierTimeoutE
 from coding_model_project.harbor.format.reward_rules import MAIN_KEY
 from coding_model_project.harbor.format.task import Task, load_task
 from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.trial import TrialOutcome, Trials
+from coding_model_project.harbor.trial import Trials
+from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 
 COMPARISON = "harbor"

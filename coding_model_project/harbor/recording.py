@@ -31,7 +31,7 @@ from coding_model_project.harbor.format.trial_results import (
     write_trial,
 )
 from coding_model_project.harbor.integrity import Integrity
-from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
 
 _ROOMS = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnvironment"}
 

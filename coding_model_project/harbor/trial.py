@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -34,10 +34,7 @@ from coding_model_project.harbor.environment.base import (
 )
 from coding_model_project.harbor.environment.tree import Tree, of_files
 from coding_model_project.harbor.failures import (
-    FailureCause,
     VerifierTimeoutError,
-    exception_type,
-    failure_cause,
 )
 from coding_model_project.harbor.format.reward_rules import (
     JSON_FILE,
@@ -46,7 +43,6 @@ from coding_model_project.harbor.format.reward_rules import (
     check_range,
     combined,
     read_rewards,
-    reward_valid,
     unmet,
 )
 from coding_model_project.harbor.format.task import Step, Task, resolve_env
@@ -56,7 +52,7 @@ from coding_model_project.harbor.format.task_config import (
     Healthcheck,
     NetworkMode,
 )
-from coding_model_project.harbor.integrity import Integrity
+from coding_model_project.harbor.trial_outcome import MOST_KEPT, StepOutcome, TrialOutcome
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
@@ -64,8 +60,6 @@ if TYPE_CHECKING:
 TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
 _VERIFIED_ALL_THE_SAME = (AgentTimeoutError, NonZeroAgentExitCodeError)
 _SAID = 300
-_MOST_KEPT = 4 << 20
-"""Bytes of /logs/verifier that an outcome keeps."""
 
 
 class HealthcheckError(HarborError):
@@ -74,70 +68,6 @@ class HealthcheckError(HarborError):
 
 class EnvironmentStartTimeoutError(HarborError):
     """The environment was not there in time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutcome:
-    """What became of one step."""
-
-    name: str | None
-    rewards: Rewards | None = None
-    error: Exception | None = None
-    doubts: tuple[str, ...] = ()
-    """Why the rewards may be the agent's own doing (`Environment.doubts`)."""
-    verifier_output: str = ""
-    """What the tests printed; the middle of it is left out if it is long."""
-    verifier_files: Tree = field(default_factory=Tree)
-    """Files in /logs/verifier, rewards included; only the rewards if all are more than `_MOST_KEPT`."""
-    artifacts: Tree = field(default_factory=Tree)
-    agent_s: float = 0.0
-    verifier_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialOutcome:
-    """What became of one attempt at a task."""
-
-    task: Task
-    rewards: Rewards | None
-    error: Exception | None
-    """What ended the trial. Of a task with steps, what ended one is in the step alone."""
-    steps: tuple[StepOutcome, ...]
-    notes: tuple[str, ...] = ()
-    """What of the environment's definition was passed over."""
-    wall_s: float = 0.0
-
-    @property
-    def integrity(self) -> Integrity:
-        """`in_process` if a verifier of any step ran the agent's code, or cannot be shown not to have."""
-        return Integrity.of(self.doubts)
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Of all steps."""
-        return tuple(dict.fromkeys(doubt for step in self.steps for doubt in step.doubts))
-
-    @property
-    def exception(self) -> str | None:
-        """Harbor's name for what ended the trial."""
-        return None if self.error is None else exception_type(self.error)
-
-    @property
-    def failure_cause(self) -> FailureCause | None:
-        """Who or what ended the trial, or the first step that something ended."""
-        names = self._exceptions()
-        return failure_cause(names[0]) if names else None
-
-    @property
-    def reward_valid(self) -> bool:
-        """Whether the rewards measure the agent, and not an outage."""
-        return reward_valid(self.rewards, self._exceptions())
-
-    def _exceptions(self) -> list[str]:
-        errors = [self.error] if self.error is not None else []
-        if self.task.has_steps:
-            errors += [step.error for step in self.steps if step.error is not None]
-        return [exception_type(error) for error in errors]
 
 
 class Trials:
@@ -427,7 +357,7 @@ class _Attempt:
 async def _left(environment: Environment) -> Tree:
     """The verifier's files; of very many or large ones those with a reward alone."""
     try:
-        return await environment.read_tree(VERIFIER_LOGS, _MOST_KEPT)
+        return await environment.read_tree(VERIFIER_LOGS, MOST_KEPT)
     except OSError:
         return await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
 

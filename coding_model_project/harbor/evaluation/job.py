@@ -45,7 +45,8 @@ from coding_model_project.harbor.format.trial_results import (
     read_trials,
 )
 from coding_model_project.harbor.recording import Recorder, Worked
-from coding_model_project.harbor.trial import TrialOutcome, Trials
+from coding_model_project.harbor.trial import Trials
+from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.progress import Advance
 
 OUTAGES = (FailureCause.sandbox_failed, FailureCause.model_provider_failed)

@@ -9,7 +9,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.failures import FailureCause
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.grade_tasks import Graded, Totals, grade
-from coding_model_project.harbor.trial import TrialOutcome
+from coding_model_project.harbor.trial_outcome import TrialOutcome
 from tests.unit.harbor.folders import folder
 from tests.unit.harbor.rooms import run_in_environments
 

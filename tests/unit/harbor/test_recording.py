@@ -9,7 +9,7 @@ from coding_model_project.harbor.failures import VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
 from coding_model_project.harbor.format.trial_results import read_trials
 from coding_model_project.harbor.recording import Recorder
-from coding_model_project.harbor.trial import StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import StepOutcome, TrialOutcome
 from tests.unit.harbor.folders import folder
 
 

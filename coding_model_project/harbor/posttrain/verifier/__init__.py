@@ -8,5 +8,4 @@ contamination.py  does any of it hold a test problem
 language_judge.py the same question to a language model, if one is configured
 scoring.py        a model's score by our evaluation
 forked_sandbox.py forked_runner.py   programs where the embedded sandbox cannot run
-transformers_backend.py              generation on CPU
 """

@@ -75,7 +75,7 @@ def score(
 
 def _backend(config: EvaluationConfig, model: str, engine: str) -> Backend:
     if engine == "transformers":
-        from coding_model_project.harbor.posttrain.verifier.transformers_backend import (
+        from coding_model_project.evaluation.backends.transformers_backend import (
             TransformersBackend,
         )
 
