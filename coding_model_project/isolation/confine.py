@@ -73,6 +73,12 @@ READABLE = (
 """All of the host's files that a test may see, read-only."""
 
 
+_BELOW_SCRATCH = [
+    path.relative_to(SCRATCH) for path in map(Path, READABLE) if path.is_relative_to(SCRATCH)
+]
+"""An environment that lies there: its modules would be hidden from programs that import them late."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
     """What a zygote works out once for all its tests."""
@@ -265,8 +271,24 @@ def steps(
 def scratch(room: Room) -> list[linux.SystemCall]:
     """A folder of the process's own, to work in, with room for its files (tier namespaces)."""
     flags = linux.MS_NOSUID | linux.MS_NODEV
-    size = f"size={_SCRATCH_BYTES + room.n_bytes},nr_inodes={_SCRATCH_FILES + room.n_entries}"
-    return [linux.mount("tmp", SCRATCH, "tmpfs", flags, size), linux.change_directory(SCRATCH)]
+    n_entries = _SCRATCH_FILES + room.n_entries + len(_folders_below_scratch())
+    size = f"size={_SCRATCH_BYTES + room.n_bytes},nr_inodes={n_entries}"
+    return [
+        linux.change_directory(SCRATCH),  # the folder that is covered next, from which to bind
+        linux.mount("tmp", SCRATCH, "tmpfs", flags, size),
+        *(linux.make_directory(f"{SCRATCH}/{folder}") for folder in _folders_below_scratch()),
+        *(
+            linux.mount(str(path), f"{SCRATCH}/{path}", "", linux.MS_BIND | linux.MS_REC)
+            for path in _BELOW_SCRATCH
+        ),
+        linux.change_directory(SCRATCH),
+    ]
+
+
+def _folders_below_scratch() -> list[Path]:
+    """The folders of `_BELOW_SCRATCH` and those above them, these first."""
+    above = {folder for path in _BELOW_SCRATCH for folder in (path, *path.parents)} - {Path()}
+    return sorted(above)
 
 
 def write_files(files: Mapping[str, bytes]) -> None:

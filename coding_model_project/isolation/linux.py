@@ -127,6 +127,11 @@ def change_directory(path: str) -> SystemCall:
     return SystemCall.ready("chdir", path)
 
 
+def make_directory(path: str) -> SystemCall:
+    """A folder that others may read; the ones above it are there."""
+    return SystemCall.ready("mkdirat", _AT_FDCWD, path, 0o755)
+
+
 def execute(fd: int, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     """Become the program in a file: returns only by raising OSError."""
     argv, envp = (

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from coding_model_project.errors import DataError
+from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.extras import extra
 from coding_model_project.grading.base import GRADER_VERSION, math_judge
 from coding_model_project.grading.brief import shown_value
@@ -167,12 +167,38 @@ class MathGrader:
         return executions[0]
 
     async def _started(self) -> Retries:
+        """Raises:
+        SandboxError: the sandbox does not start, or math-verify does not work in it.
+        """
         async with self._starting:
             if self._retries is None:
                 sandbox = self._make_sandbox()
                 await self._stack.enter_async_context(sandbox)
-                self._retries = Retries(sandbox, Limiter(_AT_ONCE), self._breaker)
+                retries = Retries(sandbox, Limiter(_AT_ONCE), self._breaker)
+                try:
+                    await _check(retries)
+                except BaseException:
+                    await self._stack.aclose()
+                    raise
+                self._retries = retries
         return self._retries
+
+
+async def _check(retries: Retries) -> None:
+    """Make sure that math-verify works in its sandbox, before it finds every answer wrong.
+
+    It takes all that it cannot parse for unequal: a module that it imports late and does not find, too.
+
+    Raises:
+        SandboxError: it does not.
+    """
+    call = Call("equal", (r"\frac{4}{8}", "1/2", True))
+    (ran,), _ = await retries.run(Program(source=_program()), [call], LIMITS, None)
+    if ran.status is not Status.finished or ran.value is not True:
+        said = " ".join(ran.stderr_tail.split())[-300:] or ran.value
+        raise SandboxError(
+            f"math-verify finds 4/8 unequal to 1/2, {ran.status} in its sandbox: {said}"
+        )
 
 
 def same_text_or_number(gold: str, found: FinalAnswer) -> bool | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.errors import DataError
+from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.grading.maths.final_answer import (
     MAX_CHARACTERS,
     AnswerRule,
@@ -14,7 +14,8 @@ from coding_model_project.grading.maths.final_answer import (
     final_answer,
 )
 from coding_model_project.grading.maths.grader import MathGrader, same_text_or_number
-from coding_model_project.types import ErrorType, Problem, Verdict
+from coding_model_project.types import ErrorType, Execution, Problem, Status, Verdict
+from tests.fakes import FakeSandbox
 
 
 def problem(answer: str) -> Problem:
@@ -116,6 +117,18 @@ def test_a_verdict_names_answer_rule_and_judge():
 def test_a_problem_without_an_answer_is_unusable():
     with pytest.raises(DataError, match="no answer to compare with"):
         judged(" ", "#### 1")
+
+
+def test_a_math_verify_that_does_not_work_is_no_wrong_answer():
+    """It finds all unequal that it cannot parse, so that every answer would be wrong."""
+    broken = FakeSandbox(lambda *_: Execution(status=Status.finished, value=False))
+
+    async def body():
+        async with MathGrader(make_sandbox=lambda: broken) as grader:
+            await grader.grade_code(problem("1/2"), r"\boxed{0.5 + 0}")
+
+    with pytest.raises(SandboxError, match="4/8 unequal to 1/2"):
+        asyncio.run(body())
 
 
 @pytest.mark.sandbox

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
+import venv
 from pathlib import Path
 
 import psutil
@@ -275,6 +277,27 @@ async def test_preloaded_modules_are_there(tier):
     ) as sandbox:
         source = "import sys\nprint('wave' in sys.modules)"
         assert await outputs(sandbox, Program(source=source), "") == ["True\n"]
+
+
+async def test_an_environment_below_tmp_is_there_and_nothing_else_of_that_folder(tier):
+    """A program's own /tmp covers it: a module that is imported late would be missing."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        venv.create(f"{folder}/env", with_pip=False, symlinks=True)
+        (site,) = Path(folder).glob("env/lib/python3*/site-packages")
+        (site / "late.py").write_text("found = 42")
+        Path(folder, "secret").write_text("a")
+        source, expected = "import late\nprint(late.found)\n", "42\n"
+        if tier is not Tier.rlimit:  # which closes no files
+            for opened in (f"'{folder}/secret'", "late.__file__, 'w'"):
+                source += f"try: print(open({opened}))\nexcept OSError: print('no')\n"
+                expected += "no\n"
+        made = EmbeddedSandbox(
+            workers=1, min_tier="rlimit", tier=tier, python=f"{folder}/env/bin/python"
+        )
+        async with made as sandbox:
+            for inputs in ([Stdin("")], [Stdin("")] * 2):  # by either way of forking
+                found = await sandbox.run(Program(source=source), inputs, LIMITS)
+                assert [one.stdout for one in found] == [expected] * len(inputs)
 
 
 async def test_what_it_cannot_run_is_refused(sandbox):
