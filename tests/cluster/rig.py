@@ -1,0 +1,443 @@
+"""Several machines on one: nodes in namespaces of the kernel, on a switch, each with a Ray of its own.
+
+    with Rig(nodes=2) as rig:                          # root on Linux; `why_not()` says why it cannot be
+        rig.start_ray()                                # node 0 is the head, at rig.address
+        done = rig.nodes[0].run(["python", "-m", "recipes.grpo", ...], timeout_s=600)
+        done.returncode, done.output                   # both streams, as one text
+        rig.nodes[1].kill()                            # the power goes off: no process says goodbye
+        rig.nodes[1].boot(); rig.nodes[1].start_ray()  # and on again: its private folders are empty
+
+A node has its own host name (node0, node1, …), address (10.77.0.1, …), processes, /tmp, /dev/shm and
+folder `rig.private`: one path, with other content on each node. `rig.shared` is one folder that all nodes
+and the host see, at one path. All nodes also see what lies elsewhere on the host, such as the checkout
+and its .venv. Commands get the environment of a login, not that of the tests, with the checkout on
+PYTHONPATH and the rig's token for Ray.
+
+`node.start(command)` does not wait: it gives a `Started`, with `signal`, `wait` and `output`.
+`node.link(up=False)` pulls the cable. `node.share(on=False)` unmounts the shared folder: its path is an
+empty folder of the node then. `node.host_path(path)` is where the host sees a file of the node.
+`Rig(pinned=True)` keeps each node, with all that runs on it, to one core. `rig.outside` is one more
+machine on the switch, without Ray.
+
+Nothing outlives the rig, not even one that is killed with SIGKILL: each node ends when the pipe that this
+process holds is closed, and the kernel removes its processes, mounts and links with it.
+
+    python -m tests.cluster.rig     starts two nodes and Ray, prints what Ray sees, and ends them
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Self
+
+import psutil
+
+from tests.cluster.node_init import SERVER
+
+CHECKOUT = Path(__file__).parents[2]
+PORT = 6379
+_NET = "10.77.0"
+_NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
+_TOOLS = ("ip", "mount", "nsenter", "unshare")
+_START_S = 30.0
+_RAY_S = 180.0
+_OBJECTS_BYTES = 200_000_000
+
+
+def why_not() -> str | None:
+    """Return why this machine cannot hold a rig; None if it can. For `pytest.mark.skipif`."""
+    if os.geteuid() != 0:
+        return "a rig of nodes needs root"
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        return f"a rig of nodes needs the commands {', '.join(missing)} (iproute2, util-linux)"
+    link = "ip link add rig0 type bridge && ip link add rig1 type veth peer name rig2"
+    tried = subprocess.run(
+        ["unshare", *_NAMESPACES, "--fork", "--mount-proc", "sh", "-c", link],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f"no namespaces here: {tried.stderr.strip()}" if tried.returncode else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a command on a node ended."""
+
+    returncode: int
+    """As `subprocess.Popen.returncode`: negative for a signal."""
+    output: str
+    """Both streams."""
+
+
+class Started:
+    """A command that runs on a node."""
+
+    def __init__(self, entered: subprocess.Popen[bytes], log: Path) -> None:
+        self._entered = entered
+        self.log = log
+
+    @property
+    def process(self) -> psutil.Process:
+        """The command's own process, seen from the host.
+
+        Raises:
+            psutil.NoSuchProcess: it has ended.
+        """
+        children = psutil.Process(self._entered.pid).children()
+        if not children:
+            raise psutil.NoSuchProcess(self._entered.pid)
+        return children[0]
+
+    @property
+    def running(self) -> bool:
+        return self._entered.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command, and to nothing that it started."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.process.send_signal(number)
+
+    def wait(self, timeout_s: float) -> Done:
+        """Wait for the end.
+
+        Raises:
+            TimeoutError: it has not ended; it is killed then. The message has the end of its output.
+        """
+        try:
+            code = self._entered.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL)
+            self._entered.wait()
+            raise TimeoutError(f"not done after {timeout_s:.0f} s: {self.output[-2000:]}") from None
+        return Done(returncode=code, output=self.output)
+
+
+class Node:
+    """A machine of the rig."""
+
+    def __init__(self, rig: Rig, number: int, core: int | None) -> None:
+        self._rig = rig
+        self._number = number
+        self._core = core
+        self._unshared: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+        self.host = f"node{number}" if number < 200 else "outside"
+        self.address = f"{_NET}.{number + 1}"
+
+    @property
+    def up(self) -> bool:
+        return self._unshared is not None and self._unshared.poll() is None
+
+    def boot(self) -> None:
+        """Make the node, without Ray; of one that was killed nothing is left."""
+        rig = self._rig
+        self._unshared, self._pid = _unshare(
+            self.host, rig.root, str(rig.shared), *map(str, rig.kept), core=self._core
+        )
+        self._link_up()
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = CHECKOUT,
+    ) -> Done:
+        """Run a command on the node; "python" is this environment's.
+
+        Raises:
+            TimeoutError: as `Started.wait`.
+        """
+        return self.start(command, env=env, cwd=cwd).wait(timeout_s)
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = CHECKOUT,
+        log: Path | None = None,
+    ) -> Started:
+        """Start a command on the node.
+
+        Args:
+            env: beside PATH, HOME, LANG and PYTHONPATH, which it has.
+            log: on the host; for its output.
+        """
+        log = log or self._rig.new_log()
+        with log.open("wb") as file:
+            return Started(
+                self._enter(command, {**self._rig.environment, **(env or {})}, cwd, file), log
+            )
+
+    def start_ray(
+        self,
+        *,
+        cpus: int = 8,
+        gpus: int = 1,
+        env: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        """Start Ray: a head on node 0, elsewhere one that joins it.
+
+        Args:
+            cpus: logical; verl's small actors each ask for one.
+            gpus: logical; the training ranks that the node may have under the CPU profile.
+            options: further ones of `ray start`.
+
+        Raises:
+            RuntimeError: it did not start; the message is its output.
+        """
+        where = (
+            ["--head", f"--port={PORT}"]
+            if self._number == 0
+            else [f"--address={self._rig.address}"]
+        )
+        dashboard = (
+            []
+            if self._number or any("dashboard" in o for o in options)
+            else ["--include-dashboard=false"]
+        )
+        command = ["ray", "start", *where, f"--node-ip-address={self.address}", *dashboard]
+        command += [f"--num-cpus={cpus}", f"--num-gpus={gpus}", "--disable-usage-stats"]
+        command += [f"--object-store-memory={_OBJECTS_BYTES}", *options]
+        done = self.run(command, timeout_s=_RAY_S, env=env)
+        if done.returncode:
+            raise RuntimeError(f"{self.host}: ray start failed: {done.output}")
+
+    def stop_ray(self) -> None:
+        """End Ray on the node, as `ray stop --force`."""
+        self.run(["ray", "stop", "--force"], timeout_s=_RAY_S)
+
+    def processes(self, word: str = "") -> list[psutil.Process]:
+        """Return the node's processes with `word` in their command line, oldest first."""
+        found = []
+        for process in psutil.Process(self._pid).children(recursive=True) if self.up else ():
+            with contextlib.suppress(psutil.Error):
+                if word in " ".join(process.cmdline()):
+                    found.append(process)
+        entered = [p for p in self._entered() if p not in found and word in " ".join(p.cmdline())]
+        return sorted(found + entered, key=lambda process: process.create_time())
+
+    def kill(self) -> None:
+        """Turn the power off: all of its processes end at once, and its link with them."""
+        if self._unshared is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        self._unshared.wait()
+        _close(self._unshared)
+
+    def link(self, *, up: bool) -> None:
+        """Plug the network cable in, or pull it."""
+        state = "up" if up else "down"
+        _ip("link", "set", self.host, state, inside=self._rig.switch_pid)
+
+    def share(self, *, on: bool) -> None:
+        """Mount the shared folder on the node, or unmount it; files that are open stay open."""
+        shared = str(self._rig.shared)
+        command = ["mount", "--bind", str(self._rig.root / SERVER), shared]
+        _run(
+            [
+                "nsenter",
+                f"--target={self._pid}",
+                "--mount",
+                "--pid",
+                *(command if on else ["umount", "-l", shared]),
+            ]
+        )
+
+    def host_path(self, path: Path) -> Path:
+        """Return where the host sees a file of the node."""
+        return Path(f"/proc/{self._pid}/root{path}")
+
+    def _entered(self) -> list[psutil.Process]:
+        """The commands that `start` brought into the node: their parents are outside of it."""
+        space = _namespace(self._pid)
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.pid != self._pid and space and _namespace(process.pid) == space:
+                    found.append(process)
+        return found
+
+    def _enter(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: Path, output: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        pinned = [] if self._core is None else ["taskset", "--cpu-list", str(self._core)]
+        inside = [
+            "nsenter",
+            f"--target={self._pid}",
+            *_NAMESPACES,
+            f"--wd={cwd}",
+            *pinned,
+            *command,
+        ]
+        return subprocess.Popen(
+            inside, env=dict(env), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+
+    def _link_up(self) -> None:
+        switch, host = self._rig.switch_pid, self.host
+        _ip(
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            str(self._pid),
+            "type",
+            "veth",
+            "peer",
+            "name",
+            host,
+            "netns",
+            str(switch),
+        )
+        _ip("link", "set", host, "master", "switch", "up", inside=switch)
+        _ip("address", "add", f"{self.address}/24", "dev", "eth0", inside=self._pid)
+        _ip("link", "set", "eth0", "up", inside=self._pid)
+
+
+class Rig:
+    """Nodes on a switch; a context manager."""
+
+    def __init__(self, nodes: int = 2, *, pinned: bool = False, keep: Sequence[Path] = ()) -> None:
+        """
+        Args:
+            pinned: each node is kept to one core, node N to core N.
+            keep: folders of the host's /tmp that nodes see, beside the checkout; data, for instance.
+        """
+        self.root = Path(tempfile.mkdtemp(prefix="rig-", dir="/tmp"))
+        self.shared = self.root / "shared"
+        self.private = self.root / "private"
+        self._logs = self.root / "logs"
+        self.address = f"{_NET}.1:{PORT}"
+        cores = sorted(os.sched_getaffinity(0))
+        self.nodes = [
+            Node(self, n, cores[n % len(cores)] if pinned else None) for n in range(nodes)
+        ]
+        self.outside = Node(self, 200, None)
+        wanted = [CHECKOUT, Path(sys.prefix), Path(sys.prefix).resolve(), *keep]
+        self.kept = [path for path in wanted if path.is_relative_to("/tmp")]
+        self.environment = {
+            "PATH": f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(self.private),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(CHECKOUT),
+            # Ray 2.60 asks for a token where one was ever made; this rig's is its own.
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        }
+        self._switch: subprocess.Popen[bytes] | None = None
+        self.switch_pid = 0
+
+    def __enter__(self) -> Self:
+        for folder in (self.shared, self._logs):
+            folder.mkdir()
+        self._switch, self.switch_pid = _unshare("switch", self.root, "-", core=None)
+        _ip("link", "add", "switch", "type", "bridge", inside=self.switch_pid)
+        _ip("link", "set", "switch", "up", inside=self.switch_pid)
+        for node in (*self.nodes, self.outside):
+            node.boot()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in (*self.nodes, self.outside):
+            node.kill()
+        if self._switch is not None:
+            _close(self._switch)
+            self._switch.wait()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def start_ray(
+        self, *, cpus: int = 8, gpus: int = 1, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Start Ray on all nodes that are up; see `Node.start_ray`."""
+        for node in self.nodes:
+            if node.up:
+                node.start_ray(cpus=cpus, gpus=gpus, env=env)
+
+    def new_log(self) -> Path:
+        """Return a path for a command's output."""
+        return self._logs / f"{time.time_ns()}.log"
+
+
+def _unshare(
+    host: str, root: Path, *arguments: str, core: int | None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a node's first process; return `unshare` and that process's id on the host.
+
+    Raises:
+        RuntimeError: it did not start; why.
+    """
+    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+    init = [sys.executable, "-S", str(Path(__file__).with_name("node_init.py")), host, str(root)]
+    log = root / "logs" / f"{host}.log"
+    with log.open("ab") as errors:
+        unshared = subprocess.Popen(
+            [
+                *(*pinned, "unshare", *_NAMESPACES),
+                *("--fork", "--kill-child", "--mount-proc", *init, *arguments),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,  # Ctrl-C is for the test, which then ends its nodes
+        )
+    assert unshared.stdout is not None
+    if unshared.stdout.readline() != b"ready\n":
+        raise RuntimeError(f"{host} did not start: {log.read_text().strip()}")
+    return unshared, psutil.Process(unshared.pid).children()[0].pid
+
+
+def _close(unshared: subprocess.Popen[bytes]) -> None:
+    for pipe in (unshared.stdin, unshared.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def _ip(*arguments: str, inside: int = 0) -> None:
+    into = ["nsenter", f"--net=/proc/{inside}/ns/net"] if inside else []
+    _run([*into, "ip", *arguments])
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def _main() -> None:
+    if reason := why_not():
+        raise SystemExit(reason)
+    with Rig() as rig:
+        rig.start_ray()
+        print(rig.nodes[1].run(["ray", "status"], timeout_s=60).output)
+
+
+if __name__ == "__main__":
+    _main()
