@@ -4,6 +4,7 @@
     ├── ConfigError        wrong usage: a key, path or combination the user can correct   exit 2
     ├── CheckpointError    a checkpoint could not be recorded, uploaded or restored       exit 3
     ├── TrainingError      a process of a training failed or died                         exit 3
+    ├── ClusterError       nodes of a Ray cluster are out of reach, unlike, or gone       exit 3
     ├── GenerationError    a model's engine or server does not answer, after retries      exit 3
     ├── StorageError       what was to be kept could not be written: a full disk          exit 3
     ├── DownloadError      the hub of data sets does not answer, or the network is down   exit 3
@@ -42,6 +43,10 @@ class CheckpointError(CodingModelError):
 
 class TrainingError(CodingModelError):
     """A process of a training failed or died. The message is the one that says why."""
+
+
+class ClusterError(CodingModelError):
+    """Nodes of a Ray cluster cannot do their part. Names the node, and what makes it fit."""
 
 
 class GenerationError(CodingModelError):

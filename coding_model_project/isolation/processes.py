@@ -33,6 +33,24 @@ def start_sentinel() -> None:
     """Give this process and all it starts from now on a token and a TMPDIR, and start the sentinel."""
     token = secrets.token_hex(8)
     folder = _temporary_files(token)
+    _watch(token, folder)
+    os.environ[TOKEN] = token
+
+
+def stand_in(token: str, folder: str) -> None:
+    """Do for a run's processes on another node what its main process cannot do from afar.
+
+    What carries the token here ends with this process.
+
+    Args:
+        folder: for temporary files of those processes, the same path on all nodes; "" for none.
+    """
+    if folder:
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    _watch(token, folder)
+
+
+def _watch(token: str, folder: str) -> None:
     subprocess.Popen(
         [sys.executable, "-S", __file__, str(os.getpid()), token, folder],
         stdin=subprocess.DEVNULL,
@@ -41,7 +59,6 @@ def start_sentinel() -> None:
         env={name: value for name, value in os.environ.items() if name != TOKEN},
         close_fds=True,
     )
-    os.environ[TOKEN] = token
 
 
 def _temporary_files(token: str) -> str:

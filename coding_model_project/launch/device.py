@@ -34,6 +34,7 @@ QUIET_ENVIRONMENT = {
 
 _OTHER_ENGINES = ("torchtitan", "veomni", "automodel", "mindspeed", "megatron")
 """Engines that verl warns about in every process when they are not installed."""
+_EXPECTED_WARNINGS = [f"{name} engine is not available" for name in _OTHER_ENGINES]
 
 
 def count_gpus() -> int:
@@ -51,19 +52,23 @@ def default_hardware() -> str:
     return "cpu" if gpus == 0 else "gpu_8x" if gpus >= 8 else "gpu_1x"
 
 
-def prepare_environment(device: str) -> None:
-    """Set what verl, vLLM and Ray read from the environment. A variable already set is left alone."""
+def environment_of(device: str) -> dict[str, str]:
+    """Return what verl, vLLM and Ray are to find in the environment of a training's processes."""
     environment = dict(QUIET_ENVIRONMENT)
     if device == "cpu":
         environment |= CPU_ENVIRONMENT
         environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
         # TransferQueue's own 8 is warned about at each of a step's 1,000 messages.
         environment["TQ_NUM_THREADS"] = str(min(8, psutil.cpu_count(logical=False) or 1))
-    expected = [f"{name} engine is not available" for name in _OTHER_ENGINES]
-    environment["PYTHONWARNINGS"] = ",".join(f"ignore:{message}" for message in expected)
-    for name, value in environment.items():
+    environment["PYTHONWARNINGS"] = ",".join(f"ignore:{message}" for message in _EXPECTED_WARNINGS)
+    return environment
+
+
+def prepare_environment(device: str) -> None:
+    """Set `environment_of` a device here. A variable already set is left alone."""
+    for name, value in environment_of(device).items():
         os.environ.setdefault(name, value)
-    for message in expected:  # this process has read PYTHONWARNINGS already
+    for message in _EXPECTED_WARNINGS:  # this process has read PYTHONWARNINGS already
         warnings.filterwarnings("ignore", message=message)
 
 

@@ -24,8 +24,8 @@ from coding_model_project.evaluation.backends.generation import (
     refuse_unknown_variables,
 )
 from coding_model_project.launch.device import count_gpus
+from coding_model_project.verl_ext.cluster.session import start_ray
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
-from coding_model_project.verl_ext.trainers.grpo import start_ray
 
 _ON_CPU = (
     "actor_rollout_ref.rollout.enforce_eager=true",

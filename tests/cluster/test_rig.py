@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cluster import rig as rigs
+from tests.processes import command_line
 from tests.waiting import wait_for
 
 pytestmark = [
@@ -89,12 +90,5 @@ def test_a_killed_rig_leaves_nothing(tmp_path: Path):
     wait_for(lambda: not _with_argument(root))
 
 
-def _with_argument(text: str) -> list[str]:
-    found = []
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and text.encode() in Path(f"/proc/{entry}/cmdline").read_bytes():
-                found.append(entry)
-        except OSError:
-            continue
-    return found
+def _with_argument(text: str) -> list[psutil.Process]:
+    return [process for process in psutil.process_iter() if text in command_line(process)]

@@ -67,7 +67,8 @@ def in_ray(cpu_platform):
     import ray
 
     from coding_model_project.verl_ext.cluster import forkserver
-    from coding_model_project.verl_ext.trainers.grpo import plain, start_ray
+    from coding_model_project.verl_ext.cluster.session import start_ray
+    from coding_model_project.verl_ext.trainers.grpo import plain
 
     if not ray.is_initialized():
         python = _ray.enter_context(forkserver.running())
@@ -94,7 +95,11 @@ def _id(key: str):
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory) -> World:
-    root = tmp_path_factory.mktemp("world")
+    return make_world(tmp_path_factory.mktemp("world"))
+
+
+def make_world(root: Path) -> World:
+    """Write problems, rows and models into a folder."""
     problems = [problem(number) for number in range(N_PROBLEMS)]
     write_problems(root / "problems.jsonl", problems)
     write_rows(root / "grpo.parquet", rl_rows(problems, PromptStyle.bare), trains=True)

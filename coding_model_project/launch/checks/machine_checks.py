@@ -8,6 +8,7 @@ import os
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.launch.joining import joined_ray
 
 _UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 _CPUS = "ray_kwargs.ray_init.num_cpus"
@@ -26,7 +27,7 @@ def check_cpus(config: DictConfig) -> None:
     Raises:
         ConfigError: they are too few; says how many are needed, and by which keys.
     """
-    if config.trainer.device != "cuda" or _joins_cluster(config):
+    if config.trainer.device != "cuda" or joined_ray(config):
         return
     counted = OmegaConf.select(config, _CPUS) or os.cpu_count() or 1
     units = OmegaConf.select(config, _UNITS)
@@ -51,7 +52,7 @@ def check_attention(config: DictConfig, model_key: str) -> None:
     Raises:
         ConfigError: flash-attn is missing and no other attention is chosen.
     """
-    if config.trainer.device != "cuda" or _joins_cluster(config):
+    if config.trainer.device != "cuda" or joined_ray(config):
         return
     if OmegaConf.select(config, f"{model_key}.{_ATTENTION}") not in (None, "flash_attention_2"):
         return
@@ -60,8 +61,3 @@ def check_attention(config: DictConfig, model_key: str) -> None:
             "verl trains with flash-attn by default, which is not installed: build it as "
             f"requirements/gpu.txt says, or set +{model_key}.{_ATTENTION}=sdpa"
         )
-
-
-def _joins_cluster(config: DictConfig) -> bool:
-    asked = OmegaConf.select(config, "ray_kwargs.ray_init.address")
-    return bool(asked or os.environ.get("RAY_ADDRESS"))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -23,8 +21,9 @@ from coding_model_project.launch.checks.checks import check_grpo
 from coding_model_project.launch.checks.machine_checks import check_attention, check_cpus
 from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.launch.device import log_into
+from coding_model_project.launch.joining import check_head, joined_ray
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
-from coding_model_project.verl_ext.cluster import forkserver
+from coding_model_project.verl_ext.cluster import forkserver, session
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 LOOPS = Path(__file__).parents[1] / "loops" / "agent_loops.yaml"
@@ -44,13 +43,16 @@ def train(config: DictConfig) -> None:
         ConfigError: batches that do not work out, or a machine that cannot run it, before Ray starts; or
             verl refuses the configuration.
         SandboxError: the service that is to judge is not there; before Ray starts.
+        ClusterError: the Ray that is joined does not answer, or its nodes cannot do their part.
         TrainingError: a worker died, a weight sync failed, or the judge is out of order.
     """
-    with forkserver.running() if _forks_workers(config) else contextlib.nullcontext() as python:
+    with forkserver.running() if _forks_workers(config) else nullcontext() as python:
         check_grpo(config)
         check_cpus(config)
         check_attention(config, "actor_rollout_ref.model")
         check_service(coding_of(config).sandbox)
+        if not _in_session():
+            check_head(config)
         _train(plain(config), python)
 
 
@@ -69,8 +71,7 @@ def _forks_workers(config: DictConfig) -> bool:
 
     Not with an accelerator: what is imported may touch the device, which was not tried.
     """
-    elsewhere = config.ray_kwargs.ray_init.get("address") or os.environ.get("RAY_ADDRESS")
-    return config.trainer.device == "cpu" and not elsewhere and not _in_session()
+    return config.trainer.device == "cpu" and not joined_ray(config) and not _in_session()
 
 
 def _in_session() -> bool:
@@ -89,21 +90,25 @@ def _train(config: DictConfig, python: str | None) -> None:
     _choose_loop(config)
     run = RunFolder(Path(config.coding.run_dir))
     fatal = run.log_dir(len(run.attempts())) / FATAL
-    joined = _in_session()
+    ours = not _in_session()
     if python is None:
         _check_by_verl(config)
-        if not joined:
-            start_ray(config)
+        if ours:
+            session.start_ray(config)
     else:
-        _set_determinism(config)
-        _init_ray(config, _with_python(_asked_environment(config), python))
+        session.start_for_forks(config, python)
 
     import ray
     from ray.exceptions import RayError
 
+    from coding_model_project.verl_ext.cluster.nodes import Node, lost, on_all_nodes
+
+    nodes: Sequence[Node] = ()
     try:
         if python is None:
-            _run_trainer(config)
+            joins = ours and joined_ray(config)
+            with on_all_nodes(config) if joins else nullcontext(()) as nodes:
+                _run_trainer(config)
         else:
             in_worker: Any = ray.remote(num_cpus=0, max_retries=0)(_check_and_run)
             ray.get(in_worker.remote(config))
@@ -112,16 +117,17 @@ def _train(config: DictConfig, python: str | None) -> None:
         cause = getattr(error, "cause", None)
         if isinstance(cause, ConfigError):
             raise ConfigError(str(cause)) from error
-        raise TrainingError(_reason(fatal, error) + full_disk(run.path)) from error
+        reason = _reason(fatal, error) + lost(nodes)
+        raise TrainingError(reason + full_disk(run.path)) from error
     finally:
-        if not joined:
+        if ours:
             ray.shutdown()
 
 
 def _check_and_run(config: DictConfig) -> None:
     """Do what `_train` leaves to a worker of its session."""
     _check_by_verl(config)
-    _run_trainer(config, {"env_vars": _environment(config)["env_vars"]})
+    _run_trainer(config, {"env_vars": session.environment(config)["env_vars"]})
 
 
 def _check_by_verl(config: DictConfig) -> None:
@@ -158,71 +164,30 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
     import ray
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 
+    from coding_model_project.verl_ext.cluster.nodes import here
+
     runner: Any = TaskRunnerV1
     plain_runner = runner.__ray_metadata__.modified_class  # the class under @ray.remote
 
     class CodingTaskRunner(plain_runner):
         def run(self, config: DictConfig) -> None:
             # Registers the trainer that `ppo_trainer.v1.trainer_mode=coding_sync` names.
+            from coding_model_project.verl_ext.rewards.placement import place_judges
             from coding_model_project.verl_ext.trainers import ppo_trainer  # noqa: F401
             from coding_model_project.verl_ext.trainers.loggers import prepare_loggers
 
             # Ray's workers have the environment of its first start, maybe another run's.
             log_into(Path(config.coding.run_dir))
             prepare_loggers(config)
+            place_judges()
             super().run(config)
 
     remote: Any = ray.remote(CodingTaskRunner)
-    run_ppo(config, remote.options(runtime_env=environment) if environment else remote)
-
-
-def start_ray(config: DictConfig, python: str | None = None) -> None:
-    """Start or join Ray as verl would.
-
-    Args:
-        config: as `plain` gives it.
-        python: what workers are run with (`forkserver.running`); None for this interpreter.
-    """
-    _init_ray(config, _with_python(_environment(config), python))
-
-
-def _with_python(environment: Mapping[str, Any], python: str | None) -> dict[str, Any]:
-    """Return an environment whose workers are run with `python`, if it does not say with what."""
-    return {**environment, "py_executable": environment.get("py_executable") or python}
-
-
-def _environment(config: DictConfig) -> dict[str, Any]:
-    """Return the runtime environment that verl has Ray's workers in, with what the user asks for."""
-    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
-
-    _set_determinism(config)  # which verl passes on
-    environment = OmegaConf.create(get_ppo_ray_runtime_env(config))
-    environment.setdefault("env_vars", {})["TRANSFER_QUEUE_ENABLE"] = "1"
-    merged = OmegaConf.merge(environment, _asked_environment(config))
-    return cast("dict[str, Any]", OmegaConf.to_container(merged))
-
-
-def _asked_environment(config: DictConfig) -> dict[str, Any]:
-    options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
-    return options.get("runtime_env") or {}
-
-
-def _set_determinism(config: DictConfig) -> None:
-    """Set what a run with `full_determinism` has in its environment before Ray starts its workers."""
-    rollout = config.actor_rollout_ref.rollout
-    if rollout.full_determinism:
-        os.environ["VERL_FULL_DETERMINISM"] = "1"
-        os.environ["PYTHONHASHSEED"] = str(rollout.seed)
-
-
-def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
-    """Start or join Ray, but keep this process's own answer to SIGTERM: Ray sets its own."""
-    import ray
-
-    options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
-    handler = signal.getsignal(signal.SIGTERM)
-    ray.init(**options | {"runtime_env": dict(environment)})
-    signal.signal(signal.SIGTERM, handler)
+    # Metrics, the stop file and checkpoints are on the disk of the node that the run was started on.
+    options: dict[str, Any] = {"scheduling_strategy": here()}
+    if environment:
+        options["runtime_env"] = environment
+    run_ppo(config, remote.options(**options))
 
 
 def _reason(fatal: Path, error: Any) -> str:
