@@ -71,13 +71,13 @@ def on_all_nodes(config: DictConfig) -> Iterator[Sequence[Node]]:
     _check_number(config, nodes)
     own = ray.get_runtime_context().get_node_id()
     _check_each(config, nodes, own)
-    guard = ray.remote(num_cpus=0)(_Guard)
+    actor: Any = ray.remote(num_cpus=0)(_Guard)
     token, folder = os.environ.get(processes.TOKEN), os.environ.get("TMPDIR", "")
     away = [node for node in nodes if token and node.id != own]
-    guards = [guard.options(scheduling_strategy=_on(node)).remote(token, folder) for node in away]
+    guards = [actor.options(scheduling_strategy=_on(node)).remote(token, folder) for node in away]
     for node, guard in zip(away, guards, strict=True):
         _answer(node, guard.__ray_ready__.remote())
-    yield nodes
+    yield nodes  # guards live as long as this frame refers to them
 
 
 def lost(nodes: Sequence[Node]) -> str:

@@ -1,0 +1,69 @@
+"""Every fault of several nodes, done to real trainings: `make cluster`.
+
+    python -m tests.cluster [FAULT...]
+
+Two nodes in namespaces of this machine train by GRPO with the CPU profile. The last line is JSON:
+{"nodes", "faults": {name: whether all went as it must}, "ok"}. Exit codes: 0, 1 if something did not, 2
+where there can be no such nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+
+from tests.cluster.rig import Rig, why_not
+from tests.cluster.run_faults import Faults
+from tests.cluster.start_faults import AT_THE_START
+
+
+def main() -> int:
+    if reason := why_not():
+        print(f"error: {reason}", file=sys.stderr)
+        return 2
+    asked = sys.argv[1:]
+    results: dict[str, bool] = {}
+    with Rig(nodes=2) as rig:
+        at_start = {name: _of(fault, rig) for name, fault in AT_THE_START.items()}
+        faults = at_start | dict(Faults(rig).in_order)
+        if unknown := sorted(set(asked) - set(faults)):
+            print(
+                f"error: no fault {', '.join(unknown)}; there are {', '.join(faults)}",
+                file=sys.stderr,
+            )
+            return 2
+        ray_runs = False
+        for name in asked or faults:
+            if name not in at_start and not ray_runs:
+                for node in rig.nodes:
+                    node.stop_ray()
+                rig.start_ray()
+                ray_runs = True
+            results[name] = _done(name, faults)
+        nodes = len(rig.nodes)
+    ok = all(results.values())
+    print(json.dumps({"nodes": nodes, "faults": results, "ok": ok}))
+    return 0 if ok else 1
+
+
+def _of(fault: Callable[[Rig], bool], rig: Rig) -> Callable[[], bool]:
+    return lambda: fault(rig)
+
+
+def _done(name: str, faults: Mapping[str, Callable[[], bool]]) -> bool:
+    print(f"{name}", flush=True)
+    began = time.monotonic()
+    try:
+        ok = faults[name]()
+    except (RuntimeError, TimeoutError, OSError, IndexError):
+        traceback.print_exc()
+        ok = False
+    print(f"  {'as it must be' if ok else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
+    return ok
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
