@@ -88,7 +88,7 @@ def _train(config: DictConfig, python: str | None) -> None:
     """
     _choose_loop(config)
     run = RunFolder(Path(config.coding.run_dir))
-    fatal = run.log_dir(len(run.attempts())) / FATAL
+    fatal = run.log_dir(run.last_number) / FATAL
     joined = _in_session()
     if python is None:
         _check_by_verl(config)

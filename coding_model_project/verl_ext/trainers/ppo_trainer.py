@@ -75,7 +75,7 @@ class CodingTrainer(PPOTrainerSync):
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
         self._run = RunFolder(Path(config.coding.run_dir))
-        self._log_dir = self._run.log_dir(len(self._run.attempts()))
+        self._log_dir = self._run.log_dir(self._run.last_number)
         self._samples = SampleLog(config)
         self._validated: tuple[list[str], list[str], list[float]] = ([], [], [])
         self._sampler: OnlineSampler | None = None
