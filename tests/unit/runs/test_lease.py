@@ -6,10 +6,8 @@ Hosts are processes in namespaces of their own: process ids, host name and, wher
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,20 +18,10 @@ from coding_model_project.runs import lease
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.lease import LEASE_S, Heartbeat, Observer, Pulse, beat
 from coding_model_project.runs.starting import _write_attempt
+from tests.hosts import host, needs_namespaces
 from tests.unit.runs.test_folder import start
 
-ON_A_HOST = [
-    *("unshare", "--fork", "--pid", "--kill-child", "--mount-proc", "--uts", "--mount"),
-    *("sh", "-c"),
-]
-
-pytestmark = [
-    pytest.mark.sandbox,
-    pytest.mark.skipif(
-        subprocess.run([*ON_A_HOST, "true"], capture_output=True, check=False).returncode != 0,
-        reason="no namespaces here",
-    ),
-]
+pytestmark = [pytest.mark.sandbox, needs_namespaces]
 
 PRELUDE = """
 import sys, time
@@ -53,19 +41,8 @@ with Heartbeat(attempt.log_dir, beat_s=0.1):
 """
 
 
-@contextmanager
-def host(name: str, code: str, path: Path):
-    """A program on a host of its own, by its Popen."""
-    program = PRELUDE + textwrap.dedent(code)
-    command = [*ON_A_HOST, 'hostname "$0" && exec "$@"', name, sys.executable, "-c", program]
-    process = subprocess.Popen(
-        [*command, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def attempt_on(name, code, path):
+    return host(name, PRELUDE + textwrap.dedent(code), path)
 
 
 def started(process: subprocess.Popen[str]) -> None:
@@ -86,7 +63,7 @@ def short_lease(monkeypatch):
 @pytest.mark.parametrize("hours", [-1, 24])
 def test_a_live_attempt_elsewhere_is_refused_whatever_its_clock_says(tmp_path, short_lease, hours):
     clock = f"now = time.time; time.time = lambda: now() + {hours} * 3600\n"
-    with host("node-b", clock + TRAIN, tmp_path) as process:
+    with attempt_on("node-b", clock + TRAIN, tmp_path) as process:
         started(process)
         said = []
         with pytest.raises(ConfigError) as caught:
@@ -99,7 +76,7 @@ def test_a_live_attempt_elsewhere_is_refused_whatever_its_clock_says(tmp_path, s
 
 
 def test_a_dead_host_is_taken_over_by_the_same_command(tmp_path, short_lease):
-    with host("node-b", TRAIN, tmp_path) as process:
+    with attempt_on("node-b", TRAIN, tmp_path) as process:
         started(process)
         os.kill(child(process), signal.SIGKILL)
         process.wait()
@@ -111,7 +88,7 @@ def test_a_dead_host_is_taken_over_by_the_same_command(tmp_path, short_lease):
 
 
 def test_of_two_that_take_over_at_once_one_does(tmp_path):
-    with host("node-b", TRAIN, tmp_path) as process:
+    with attempt_on("node-b", TRAIN, tmp_path) as process:
         started(process)
     code = """
         try:
@@ -122,7 +99,10 @@ def test_of_two_that_take_over_at_once_one_does(tmp_path):
         except CodingModelError as error:
             print(error)
     """
-    with host("node-c", code, tmp_path) as first, host("node-d", code, tmp_path) as second:
+    with (
+        attempt_on("node-c", code, tmp_path) as first,
+        attempt_on("node-d", code, tmp_path) as second,
+    ):
         number, refused = sorted(process.stdout.readline() for process in (first, second))
     assert number == "2\n"
     assert "another process has just started attempt 2" in refused or "is running" in refused
@@ -136,7 +116,7 @@ def test_one_that_comes_back_finds_its_run_taken_over_and_ends(tmp_path, short_l
             print(error)
             sys.exit(error.exit_code)
     """
-    with host("node-b", code.replace("        \n", ""), tmp_path) as process:
+    with attempt_on("node-b", code.replace("        \n", ""), tmp_path) as process:
         started(process)
         os.kill(child(process), signal.SIGSTOP)
         assert start(tmp_path).number == 2
@@ -152,17 +132,17 @@ def test_a_full_disk_does_not_stop_the_heart(tmp_path):
         import subprocess
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(path)], check=True)
         attempt = start(path)
-        with Heartbeat(attempt.log_dir, beat_s=0.1), (path / "big").open("wb") as file:
+        with Heartbeat(attempt.log_dir, beat_s=0.1), (path / "big").open("wb", buffering=0) as file:
             try:
                 while True:
-                    file.write(bytes(4096)), file.flush()
+                    file.write(bytes(4096))
             except OSError:
                 before = (attempt.log_dir / "heartbeat").read_bytes()
                 time.sleep(0.5)
                 print((attempt.log_dir / "heartbeat").read_bytes() != before)
                 file.truncate(0)
     """
-    with host("node-b", code, tmp_path) as process:
+    with attempt_on("node-b", code, tmp_path) as process:
         out, err = process.communicate(timeout=20)
     assert out == "True\n", err
 
