@@ -25,6 +25,7 @@ from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.launch.device import log_into
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver
+from coding_model_project.verl_ext.cluster.nodes import check_nodes, full_disks
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 LOOPS = Path(__file__).parents[1] / "loops" / "agent_loops.yaml"
@@ -103,6 +104,7 @@ def _train(config: DictConfig, python: str | None) -> None:
 
     try:
         if python is None:
+            check_nodes(config)
             _run_trainer(config)
         else:
             in_worker: Any = ray.remote(num_cpus=0, max_retries=0)(_check_and_run)
@@ -112,7 +114,8 @@ def _train(config: DictConfig, python: str | None) -> None:
         cause = getattr(error, "cause", None)
         if isinstance(cause, ConfigError):
             raise ConfigError(str(cause)) from error
-        raise TrainingError(_reason(fatal, error) + full_disk(run.path)) from error
+        full = full_disk(run.path) or full_disks()
+        raise TrainingError(_reason(fatal, error) + full) from error
     finally:
         if not joined:
             ray.shutdown()
