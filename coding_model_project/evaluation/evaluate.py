@@ -38,13 +38,13 @@ from coding_model_project.grading.observation import can_repair
 from coding_model_project.runs.folder import (
     RunFolder,
     State,
-    end_attempt,
     sole_writer,
-    start_attempt,
     write_json,
 )
 from coding_model_project.runs.inputs import inputs_of
+from coding_model_project.runs.lease import Heartbeat
 from coding_model_project.runs.refusal import refuse_changes
+from coding_model_project.runs.starting import end_attempt, start_attempt
 
 RECIPE = "baseline"
 Say = Callable[[str], None]
@@ -106,7 +106,8 @@ def evaluate(
             say=say,
         )
         try:
-            metrics = asyncio.run(_evaluate(settings, datasets, backend, say))
+            with Heartbeat(run.log_dir(attempt.number)):
+                metrics = asyncio.run(_evaluate(settings, datasets, backend, say))
         except BaseException as error:
             end_attempt(run.path, attempt, error)
             raise

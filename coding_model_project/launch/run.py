@@ -37,13 +37,13 @@ from coding_model_project.runs.console import output_copied_to, quiet_requests
 from coding_model_project.runs.folder import (
     RunFolder,
     State,
-    end_attempt,
     refuse_unusable,
-    start_attempt,
 )
 from coding_model_project.runs.inputs import Inputs, inputs_of
+from coding_model_project.runs.lease import Heartbeat
 from coding_model_project.runs.provenance import command_line
 from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
+from coding_model_project.runs.starting import end_attempt, start_attempt
 from coding_model_project.runs.stopping import StopSignal
 from coding_model_project.runs.summary import write_summary
 from coding_model_project.synthetic import prepare
@@ -173,7 +173,7 @@ def _attempt(
     log_dir = run.log_dir(attempt.number)
     copied = output_copied_to(log_dir / "console.log") if command else contextlib.nullcontext()
     try:
-        with copied:
+        with copied, Heartbeat(log_dir):
             yield log_dir
         write_summary(run)
     except BaseException as error:

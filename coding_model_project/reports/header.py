@@ -102,7 +102,7 @@ def _duration(run: RunFolder) -> str:
 
 def _last_sign(run: RunFolder) -> float:
     """When something was last written by a run that did not say when it ended."""
-    files = [run.metrics, run.path / "rollouts.jsonl", run.log_dir(len(run.attempts()))]
+    files = [run.metrics, run.path / "rollouts.jsonl", run.log_dir(run.last_number)]
     return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 
 

@@ -2,7 +2,8 @@
 
 verl writes `checkpoints/global_step_N/` and resumes from the step its tracker file names, whatever
 state that folder is in. Here a checkpoint is complete once it has a manifest, which is written last,
-and whole if its files are still what the manifest says.
+and whole if its files are still what the manifest says. Each rank saves a shard of its own, maybe on
+another node: a manifest without the shards of all ranks counts as none.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import json
 import os
 import re
 import shutil
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,10 +23,13 @@ from pathlib import Path, PurePosixPath
 
 from coding_model_project.errors import CheckpointError
 from coding_model_project.runs.folder import write_text
+from coding_model_project.runs.lease import STALE_S
 
 MANIFEST = "manifest.json"
 TRACKER = "latest_checkpointed_iteration.txt"
 FOLDER = re.compile(r"global_step_(\d+)")
+_SHARD = re.compile(r"(?P<kind>.*_world_size_(?P<ranks>\d+)_rank_)(?P<rank>\d+)(?P<ending>\..+)")
+"""As verl's FSDP engines name what each rank saves, below the checkpoint's folder."""
 
 Say = Callable[[str], None]
 
@@ -69,7 +74,21 @@ class Manifest:
             raise ValueError("content changed")
         if not files or any({"/", ".."} & set(PurePosixPath(path).parts) for path in files):
             raise ValueError("names no file, or one outside of the checkpoint")
+        if missing := missing_shards(files):
+            raise ValueError(f"lacks {missing[0]}: not all ranks' shards are there")
         return manifest
+
+
+def missing_shards(paths: Iterable[str]) -> list[str]:
+    """Return the shards that the names of the others call for: ranks 0 to N-1 of each `world_size_N`."""
+    found = [match for match in map(_SHARD.fullmatch, paths) if match]
+    there = {match[0] for match in found}
+    wanted = {
+        f"{match['kind']}{rank}{match['ending']}"
+        for match in found
+        for rank in range(int(match["ranks"]))
+    }
+    return sorted(wanted - there)
 
 
 def step_of(folder: Path) -> int:
@@ -92,14 +111,36 @@ def checkpoints_in(checkpoints: Path) -> list[Path]:
     return sorted(found, key=step_of, reverse=True)
 
 
-def write_manifest(folder: Path) -> Manifest:
+def write_manifest(
+    folder: Path, *, roles: Sequence[str] = (), patience_s: float = STALE_S + 10
+) -> Manifest:
     """Record all files of a checkpoint that has been written; from here on it is complete.
 
+    Args:
+        roles: folders of it that must hold something.
+        patience_s: how long to wait for shards of other nodes: an NFS client's listing may be old.
+
     Raises:
-        CheckpointError: a file cannot be read, or the manifest not be written.
+        CheckpointError: a rank's shard is not here, or a file cannot be read or written.
     """
     ours = {folder / MANIFEST, folder / f"{MANIFEST}.partial"}
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path not in ours)
+    until = time.monotonic() + patience_s
+    while True:
+        paths = sorted(path for path in folder.rglob("*") if path.is_file() and path not in ours)
+        names = [path.relative_to(folder).as_posix() for path in paths]
+        missing = missing_shards(names) + [
+            f"{role}/*" for role in roles if not any(name.startswith(f"{role}/") for name in names)
+        ]
+        if not missing or time.monotonic() >= until:
+            break
+        time.sleep(1)
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
+        raise CheckpointError(
+            f"{folder}: {missing[0]}{more} is not on {socket.gethostname()}: its rank saved it on "
+            "another node's disk, and the checkpoint is not complete; set coding.run_dir to a folder "
+            "that all nodes share"
+        )
     try:
         with _hashing() as pool:
             records = pool.map(_record, paths)

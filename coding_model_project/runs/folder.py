@@ -8,7 +8,7 @@ evaluations.jsonl      scores of its checkpoints, if they were watched (`evaluat
 rollouts.jsonl         a line per judged sample (`rollouts`)
 traces/                where a step's time went, to open in Perfetto (`step_traces`)
 checkpoints/           verl's, each with a manifest (`checkpoints`)
-logs/attempt_N/        console.log, and attempt.json: when it started, how it ended
+logs/attempt_N/        console.log; attempt.json: when it started, how it ended; heartbeat (`lease`)
 summary.json           written once the run is finished
 """
 
@@ -20,71 +20,19 @@ import fcntl
 import json
 import os
 import shutil
-import socket
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-from omegaconf import DictConfig
-
-from coding_model_project.errors import INTERRUPTED, ConfigError, StorageError
-from coding_model_project.runs import provenance
-from coding_model_project.runs.inputs import Inputs, changes
-from coding_model_project.runs.refusal import (
-    comparable,
-    forget,
-    has_made_something,
-    refuse_changes,
-    settings_changed,
-)
+from coding_model_project.errors import ConfigError, StorageError
+from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
+from coding_model_project.runs.inputs import Inputs
 
 FATAL = "fatal.txt"
 """In an attempt's log folder: the one line that says why a run was stopped from within."""
 _FULL_BYTES = 8 * 2**20
-
-
-class State(StrEnum):
-    """How a run stands, by its last attempt."""
-
-    running = "running"
-    finished = "finished"
-    interrupted = "interrupted"
-    """It was asked to stop; the same command resumes it."""
-    failed = "failed"
-    """It ended with an error."""
-    killed = "killed"
-    """It ended without a word: kill -9, out of memory, a lost machine."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One start of a run. A run that is resumed has several."""
-
-    number: int
-    pid: int
-    pid_started: float
-    """The process's start in seconds since the epoch: process ids come again."""
-    host: str
-    started: float
-    ended: float | None = None
-    exit_code: int | None = None
-    error: str | None = None
-    """In one line, what ended it."""
-
-    @property
-    def state(self) -> State:
-        if self.exit_code is not None:
-            return {0: State.finished, INTERRUPTED: State.interrupted}.get(
-                self.exit_code, State.failed
-            )
-        # Another host's processes cannot be seen from here: believe the file.
-        alive = self.host != socket.gethostname() or _is_process(self.pid, self.pid_started)
-        return State.running if alive else State.killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +75,16 @@ class RunFolder:
     def attempts(self) -> list[Attempt]:
         """All attempts so far, in order."""
         files = sorted(
-            self.path.glob("logs/attempt_*/attempt.json"),
+            self.path.glob(f"logs/attempt_*/{ATTEMPT}"),
             key=lambda file: int(file.parent.name.removeprefix("attempt_")),
         )
-        return [Attempt(**json.loads(file.read_text())) for file in files]
+        return [Attempt(**json.loads(file.read_text()), log_dir=file.parent) for file in files]
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last attempt; 0 before the first. Numbers may have gaps."""
+        attempts = self.attempts()
+        return attempts[-1].number if attempts else 0
 
     @property
     def state(self) -> State:
@@ -186,98 +140,6 @@ def runs_at(path: Path) -> list[RunFolder]:
     if found := find_runs(path):
         return found
     raise ConfigError(f"{path}: not a run's folder (it has no run.json), and no run is below it")
-
-
-def start_attempt(
-    path: Path,
-    config: DictConfig,
-    *,
-    inputs: Inputs,
-    recipe: str,
-    command: list[str],
-    force: bool,
-    say: Callable[[str], None] = lambda _: None,
-) -> Attempt:
-    """Make or reopen a run's folder and note that an attempt begins.
-
-    Attempts that made nothing do not bind the next one: with other settings it starts the run anew.
-
-    Args:
-        config: saved resolved, and compared with the one the run was started with.
-        inputs: data and model as they are now; noted, and compared with those it was started with.
-        force: go on although something has changed; the new replaces the old.
-        say: told that the run starts anew.
-
-    Raises:
-        ConfigError: configuration or inputs have changed (with the difference), or the run is running.
-    """
-    run = RunFolder(path)
-    attempts = run.attempts()
-    if attempts and attempts[-1].state is State.running:
-        last = attempts[-1]
-        raise ConfigError(
-            f"coding.run_dir={path}: the run is running (process {last.pid} on {last.host}); "
-            "choose another folder"
-        )
-    if not force:
-        refuse_changes(run, config, inputs)
-    anew = _starts_anew(run, attempts, config, inputs)
-    if anew:
-        say(
-            f"{path}: the last attempt {_how(attempts[-1])} and made nothing; starting anew ({anew})"
-        )
-        forget(run)
-        shutil.rmtree(run.path / "patches", ignore_errors=True)
-    for folder in (run.path, run.checkpoints, run.traces):
-        folder.mkdir(parents=True, exist_ok=True)
-    if anew or not run.run_json.exists():
-        origin = provenance.collect(recipe, command, seeds=provenance.seeds(config))
-        write_json(run.run_json, origin | {"inputs": inputs})
-        provenance.write_patches(run.path / "patches")
-    elif run.inputs() != inputs:
-        write_json(run.run_json, run.provenance() | {"inputs": inputs})
-    write_text(run.config, comparable(config))
-    run.summary.unlink(missing_ok=True)
-    me = psutil.Process()
-    attempt = Attempt(
-        number=len(attempts) + 1,
-        pid=me.pid,
-        pid_started=me.create_time(),
-        host=socket.gethostname(),
-        started=time.time(),
-    )
-    _write_attempt(run, attempt)
-    return attempt
-
-
-def end_attempt(path: Path, attempt: Attempt, error: BaseException | None = None) -> None:
-    """Note how an attempt ended. A full disk must not hide why: what cannot be written is left out."""
-    if error is None:
-        code, reason = 0, None
-    elif isinstance(error, KeyboardInterrupt):
-        code, reason = INTERRUPTED, None
-    else:
-        code = getattr(error, "exit_code", 1)
-        reason = " ".join(str(error).split()) or type(error).__name__
-    ended = replace(attempt, ended=time.time(), exit_code=code, error=reason)
-    with contextlib.suppress(OSError):
-        _write_attempt(RunFolder(path), ended)
-
-
-def _starts_anew(
-    run: RunFolder, attempts: Sequence[Attempt], config: DictConfig, inputs: Inputs
-) -> str:
-    """Return what has changed since attempts that made nothing; empty if the run goes on."""
-    if not attempts or not run.run_json.exists() or has_made_something(run):
-        return ""
-    changed = [*settings_changed(run, config), *changes(run.inputs(), inputs)]
-    return "; ".join(changed)
-
-
-def _how(attempt: Attempt) -> str:
-    """How an attempt ended, in a few words."""
-    ways = {State.interrupted: "was interrupted", State.killed: "was killed"}
-    return ways.get(attempt.state, attempt.state.value)
 
 
 def refuse_unusable(key: str, folder: str) -> None:
@@ -346,17 +208,3 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file whole or not at all."""
     write_text(path, json.dumps(content, indent=2) + "\n")
-
-
-def _write_attempt(run: RunFolder, attempt: Attempt) -> None:
-    folder = run.log_dir(attempt.number)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "attempt.json", asdict(attempt))
-
-
-def _is_process(pid: int, started: float) -> bool:
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started) < 2 and process.status() != "zombie"
-    except psutil.NoSuchProcess:
-        return False

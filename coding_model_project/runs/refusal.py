@@ -20,7 +20,7 @@ _SAMPLES = (
     "results.jsonl",
     "run_info.json",
     "rollouts*.jsonl*",
-    "ungradable.jsonl",
+    "ungradable*.jsonl",
     "traces/*.json*",
 )
 """What an attempt may leave of its samples, in a run's folder."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
@@ -12,7 +14,7 @@ from typing import Any
 
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.data.problems import read_problems
-from coding_model_project.errors import CodingModelError, DataError
+from coding_model_project.errors import CodingModelError, DataError, SandboxError
 from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.runs.ungradable import Ungradable, note, reason_of
@@ -34,9 +36,14 @@ class JudgePool:
     """The problems of `coding.problems` by id, and the judge, started when it is first needed."""
 
     def __init__(self, coding: CodingConfig) -> None:
+        """Read the problems.
+
+        Raises:
+            DataError: this node lacks a file, or it is malformed.
+        """
         self._coding = coding
         self._problems = {
-            problem.id: problem for path in coding.problems for problem in read_problems(path)
+            problem.id: problem for path in coding.problems for problem in _read_here(path)
         }
         self._stack = AsyncExitStack()
         self._starting: asyncio.Task[Graders] | None = None
@@ -71,6 +78,21 @@ class JudgePool:
             raise
 
 
+def _read_here(path: str) -> tuple[Problem, ...]:
+    """Read a file of problems on this node.
+
+    Raises:
+        DataError: names the node and the file.
+    """
+    try:
+        return read_problems(path)
+    except (DataError, OSError) as error:
+        raise DataError(
+            f"coding.problems={path}: node {socket.gethostname()} cannot read it ({error}); put it "
+            "where every node can"
+        ) from error
+
+
 def plain_verdict(verdict: Verdict) -> dict[str, Any]:
     """A verdict as plain data, to travel with a sample."""
     results = [
@@ -102,13 +124,32 @@ def leaving_out(run_dir: Path, row: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except CodingModelError as error:
-        lost = Ungradable(
-            step=int(row["global_steps"]),
-            problem=str(row["reward_model"]["ground_truth"]),
-            sample=f"{row['uid']}_{row['session_id']}",
-            error=type(error).__name__,
-            reason=reason_of(error),
-            at=time.time(),
-        )
-        note(run_dir, lost)
+        _note(run_dir, row, error)
         raise error.with_traceback(None) from None
+    except OSError as error:  # such as a full disk of this node, below the judge
+        failed = SandboxError(f"node {socket.gethostname()}: {error}")
+        _note(run_dir, row, failed)
+        raise failed from error
+
+
+def _note(run_dir: Path, row: Mapping[str, Any], error: CodingModelError) -> None:
+    """Note a sample that is left out; where that fails the reason is at least in the log."""
+    host = socket.gethostname()
+    lost = Ungradable(
+        step=int(row["global_steps"]),
+        problem=str(row["reward_model"]["ground_truth"]),
+        sample=f"{row['uid']}_{row['session_id']}",
+        error=type(error).__name__,
+        reason=reason_of(error),
+        at=time.time(),
+        host=host,
+    )
+    try:
+        note(run_dir, lost)
+    except OSError as unwritten:
+        print(  # noqa: T201
+            f"{run_dir}: node {host} could not note in ungradable.jsonl ({unwritten.strerror}) that a "
+            f"sample of {lost.problem} is left out: {lost.error}: {lost.reason}",
+            file=sys.stderr,
+            flush=True,
+        )

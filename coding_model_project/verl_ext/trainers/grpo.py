@@ -24,6 +24,7 @@ from coding_model_project.launch.device import log_into
 from coding_model_project.launch.joining import check_head, joined_ray
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver, session
+from coding_model_project.verl_ext.cluster.nodes import full_disks
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 LOOPS = Path(__file__).parents[1] / "loops" / "agent_loops.yaml"
@@ -89,7 +90,7 @@ def _train(config: DictConfig, python: str | None) -> None:
     """
     _choose_loop(config)
     run = RunFolder(Path(config.coding.run_dir))
-    fatal = run.log_dir(len(run.attempts())) / FATAL
+    fatal = run.log_dir(run.last_number) / FATAL
     ours = not _in_session()
     if python is None:
         _check_by_verl(config)
@@ -101,13 +102,13 @@ def _train(config: DictConfig, python: str | None) -> None:
     import ray
     from ray.exceptions import RayError
 
-    from coding_model_project.verl_ext.cluster.nodes import Node, lost, on_all_nodes
+    from coding_model_project.verl_ext.cluster.membership import Node, in_cluster, lost
 
     nodes: Sequence[Node] = ()
     try:
         if python is None:
             joins = ours and joined_ray(config)
-            with on_all_nodes(config) if joins else nullcontext(()) as nodes:
+            with in_cluster(config) if joins else nullcontext(()) as nodes:
                 _run_trainer(config)
         else:
             in_worker: Any = ray.remote(num_cpus=0, max_retries=0)(_check_and_run)
@@ -117,8 +118,8 @@ def _train(config: DictConfig, python: str | None) -> None:
         cause = getattr(error, "cause", None)
         if isinstance(cause, ConfigError):
             raise ConfigError(str(cause)) from error
-        reason = _reason(fatal, error) + lost(nodes)
-        raise TrainingError(reason + full_disk(run.path)) from error
+        remarks = lost(nodes) or full_disk(run.path) or full_disks()
+        raise TrainingError(_reason(fatal, error) + remarks) from error
     finally:
         if ours:
             ray.shutdown()
@@ -164,7 +165,7 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
     import ray
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 
-    from coding_model_project.verl_ext.cluster.nodes import here
+    from coding_model_project.verl_ext.cluster.membership import here
 
     runner: Any = TaskRunnerV1
     plain_runner = runner.__ray_metadata__.modified_class  # the class under @ray.remote

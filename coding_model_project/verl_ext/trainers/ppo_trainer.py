@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,7 @@ from coding_model_project.verl_ext.trainers.verl_checkpoints import CodingCheckp
 _POLL_S = 0.05
 _PING_EVERY_S = 10.0
 _PING_TIMEOUT_S = 5.0
+_FATAL_TIMEOUT_S = 10.0
 _SAMPLE_FIELDS = [
     *("prompts", "responses", "response_mask", "rm_scores", "advantages", "extra_fields")
 ]
@@ -75,7 +77,7 @@ class CodingTrainer(PPOTrainerSync):
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
         self._run = RunFolder(Path(config.coding.run_dir))
-        self._log_dir = self._run.log_dir(len(self._run.attempts()))
+        self._log_dir = self._run.log_dir(self._run.last_number)
         self._samples = SampleLog(config)
         self._validated: tuple[list[str], list[str], list[float]] = ([], [], [])
         self._sampler: OnlineSampler | None = None
@@ -305,9 +307,16 @@ class CodingTrainer(PPOTrainerSync):
             timer.cancel()
 
     def _fatal(self, reason: str) -> None:
-        """End this process from any thread; the driver reports the reason and cleans up."""
-        (self._log_dir / FATAL).write_text(reason + "\n")
-        os._exit(3)
+        """End this process from any thread, whatever the disk does; the driver reports and cleans up."""
+        hung = threading.Timer(_FATAL_TIMEOUT_S, os._exit, [3])  # a file system may never answer
+        hung.daemon = True
+        hung.start()
+        try:
+            (self._log_dir / FATAL).write_text(reason + "\n")
+        except OSError as error:  # the console then has the reason
+            print(f"{self._log_dir}: {error.strerror}; {reason}", file=sys.stderr, flush=True)  # noqa: T201
+        finally:
+            os._exit(3)
 
 
 def _trained(batch: Any) -> list[str]:

@@ -130,7 +130,7 @@ def _stop_when_asked(trainer: Any, config: DictConfig) -> None:
     from torch import distributed
 
     run = RunFolder(Path(config.coding.run_dir))
-    log_dir = run.log_dir(len(run.attempts()))
+    log_dir = run.log_dir(run.last_number)
     train_batch = trainer.training_client.train_batch
 
     def train_batch_then_look(*args: Any, **kwargs: Any) -> Any:

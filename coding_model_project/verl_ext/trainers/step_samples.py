@@ -110,7 +110,7 @@ class SampleLog:
     def __init__(self, config: DictConfig) -> None:
         run = RunFolder(Path(config.coding.run_dir))
         self._keys = config.coding.rollouts
-        self._attempt = len(run.attempts())
+        self._attempt = run.last_number
         self._traces = run.traces
         self._writer = RolloutWriter(run.path)
 

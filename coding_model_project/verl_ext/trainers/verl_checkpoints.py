@@ -6,7 +6,7 @@ SFT: verl has no such hook; `wrap_save` adds one to its checkpoint handler.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +46,19 @@ class SavedCheckpoints:
                 if (folder / MANIFEST).exists():
                     self._uploader.submit(folder)
 
-    def saved(self, folder: Path) -> None:
+    def saved(self, folder: Path, roles: Sequence[str] = ()) -> None:
         """A checkpoint is written: merge LoRA in its export, record it, tidy up after verl, and upload.
 
+        Args:
+            roles: as `write_manifest`.
+
         Raises:
-            CheckpointError: it could not be recorded. A failed upload is said, and raised by `finish`.
+            CheckpointError: it could not be recorded, or not all ranks' shards are on this node's disk.
+                A failed upload is said, and raised by `finish`.
         """
         folder = folder.absolute()
         merge_exports(folder)
-        write_manifest(folder)
+        write_manifest(folder, roles=roles)
         remove_shells(folder.parent)
         if self._uploader is not None:
             self._uploader.submit(folder)
@@ -92,7 +96,7 @@ class CodingCheckpoints(CheckpointCallback):
         async_save: bool = False,
         **kwargs: Any,
     ) -> None:
-        self._saved.saved(Path(checkpoint_dir))
+        self._saved.saved(Path(checkpoint_dir), ["actor"])
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
         """As `SavedCheckpoints.finish`."""

@@ -5,7 +5,8 @@ import os
 import pytest
 
 import coding_model_project.cli as cli
-from coding_model_project.runs.folder import RunFolder, end_attempt
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.starting import end_attempt
 from tests.unit.runs.test_folder import start
 
 

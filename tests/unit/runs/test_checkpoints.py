@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -275,6 +277,75 @@ def test_verl_resumes_from_what_was_chosen(cpu_platform, tmp_path, said):
     change(good)
     newest_good(tmp_path, said)
     assert find_latest_ckpt_path(str(tmp_path)) is None
+
+
+# The shards of all ranks
+
+KINDS = ("model", "optim", "extra_state")
+
+
+def sharded(folder, ranks, world_size=2):
+    """A checkpoint as verl's FSDP engine saves it on the disk that some of its ranks have."""
+    for rank in ranks:
+        for kind in KINDS:
+            file = folder / "actor" / f"{kind}_world_size_{world_size}_rank_{rank}.pt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(f"{kind} {rank}".encode())
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "data.pt").write_bytes(b"d")
+    return folder
+
+
+def test_a_manifest_holds_the_shards_of_all_ranks(tmp_path):
+    folder = sharded(tmp_path / "global_step_2", range(10), world_size=10)
+    assert len(write_manifest(folder).files) == 31
+    assert verify(folder) == []
+
+
+def test_one_nodes_shards_are_no_checkpoint(tmp_path):
+    folder = sharded(tmp_path / "global_step_2", [0])
+    with pytest.raises(CheckpointError) as caught:
+        write_manifest(folder, patience_s=0)
+    assert str(caught.value) == (
+        f"{folder}: actor/extra_state_world_size_2_rank_1.pt (and 2 more) is not on "
+        f"{socket.gethostname()}: its rank saved it on another node's disk, and the checkpoint is not "
+        "complete; set coding.run_dir to a folder that all nodes share"
+    )
+    assert not (folder / MANIFEST).exists()
+
+
+def test_a_node_without_a_rank_has_no_checkpoint(tmp_path):
+    folder = sharded(tmp_path / "global_step_2", [])
+    with pytest.raises(CheckpointError, match=r"actor/\* is not on"):
+        write_manifest(folder, roles=["actor"], patience_s=0)
+
+
+def test_shards_that_a_shared_folder_shows_late_are_waited_for(tmp_path):
+    folder = sharded(tmp_path / "global_step_2", [0])
+    late = threading.Timer(0.5, sharded, [folder, [1]])
+    late.start()
+    assert len(write_manifest(folder).files) == 7
+    late.join()
+
+
+def test_a_manifest_of_one_nodes_shards_is_never_whole(tmp_path, said, store):
+    """Versions before this one wrote such manifests, and uploaded them."""
+    good = sharded(tmp_path / "global_step_1", [0, 1])
+    write_manifest(good)
+    folder = sharded(tmp_path / "global_step_2", [0, 1])
+    whole = write_manifest(folder)
+    files = {path: record for path, record in whole.files.items() if "rank_1" not in path}
+    partial = replace(whole, files=files).text()
+    (folder / MANIFEST).write_text(partial)
+    assert verify(folder) == [
+        "manifest.json: lacks actor/extra_state_world_size_2_rank_1.pt: not all ranks' shards are there"
+    ]
+    fsspec.filesystem("remote").pipe_file(
+        "/bucket/run/global_step_2/manifest.json", partial.encode()
+    )
+    assert store.steps() == []
+    assert prepare_resume(tmp_path, store, said) == good
+    assert "checkpoint global_step_2 is damaged (manifest.json: lacks actor/extra" in said[0]
 
 
 # Elsewhere

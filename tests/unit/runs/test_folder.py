@@ -17,14 +17,13 @@ from coding_model_project.runs.console import output_copied_to
 from coding_model_project.runs.folder import (
     RunFolder,
     State,
-    _write_attempt,
-    end_attempt,
     find_runs,
     refuse_unusable,
-    start_attempt,
 )
 from coding_model_project.runs.inputs import inputs_of
+from coding_model_project.runs.lease import OBSERVER
 from coding_model_project.runs.refusal import refuse_other_inputs
+from coding_model_project.runs.starting import _write_attempt, end_attempt, start_attempt
 from coding_model_project.runs.stopping import StopSignal, stop_requested
 from coding_model_project.runs.summary import summarise
 from tests.synthetic_runs import write_run
@@ -36,7 +35,7 @@ def config(**coding):
     return OmegaConf.create({"coding": values, "trainer": trainer})
 
 
-def start(path, *, force=False, inputs=None, say=lambda _: None, **coding):
+def start(path, *, force=False, inputs=None, say=lambda _: None, observer=OBSERVER, **coding):
     return start_attempt(
         path,
         config(**coding),
@@ -45,6 +44,7 @@ def start(path, *, force=False, inputs=None, say=lambda _: None, **coding):
         command=["python"],
         force=force,
         say=say,
+        observer=observer,
     )
 
 
@@ -85,7 +85,7 @@ def test_a_process_that_is_gone_was_killed(tmp_path):
 
 def test_a_process_id_that_came_again_is_not_the_run(tmp_path):
     attempt = start(tmp_path)
-    _write_attempt(RunFolder(tmp_path), replace(attempt, pid_started=attempt.pid_started - 100))
+    _write_attempt(RunFolder(tmp_path), replace(attempt, pid_ticks=attempt.pid_ticks - 100))
     assert RunFolder(tmp_path).state is State.killed
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from coding_model_project.errors import SandboxError
+import re
+import socket
+
+import pytest
+
+from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.runs.ungradable import (
     Ungradable,
     last_reason,
+    lost_problems,
     note,
     read_ungradable,
     reason_of,
 )
+from coding_model_project.verl_ext.rewards.judging import JudgePool, leaving_out
+from tests.hosts import host, needs_namespaces
+from tests.unit.runs.test_folder import start
 
 
 def test_every_row_and_the_last_reason(tmp_path):
@@ -32,3 +41,122 @@ def test_every_row_and_the_last_reason(tmp_path):
     assert list(read_ungradable(tmp_path)) == rows
     assert last_reason(tmp_path).startswith("SandboxError: down 2!")
     assert len(last_reason(tmp_path)) < 600
+
+
+NOTE = """
+import socket, sys, time
+from pathlib import Path
+from coding_model_project.runs.ungradable import Ungradable, note
+for number in range(200):
+    note(Path(sys.argv[1]), Ungradable(
+        step=1, problem=f"p/{number}", sample=f"{socket.gethostname()}_{number}", error="SandboxError",
+        reason="down" * 100, at=time.time(), host=socket.gethostname(),
+    ))
+"""
+
+
+@pytest.mark.sandbox
+@needs_namespaces
+def test_rows_of_several_nodes_are_read_as_one(tmp_path):
+    start(tmp_path)  # here, so that rows of this machine have the plain name
+    lost(tmp_path, step=2, host=socket.gethostname())
+    with host("node-b", NOTE, tmp_path) as b, host("node-c", NOTE, tmp_path) as c:
+        assert [process.communicate()[1] for process in (b, c)] == ["", ""]
+    names = sorted(path.name for path in tmp_path.glob("ungradable*"))
+    assert [re.sub(r"-\w{8}\.", "-MACHINE.", name) for name in names] == [
+        "ungradable.jsonl",
+        "ungradable.node-b-MACHINE.jsonl",
+        "ungradable.node-c-MACHINE.jsonl",
+    ]
+    rows = list(read_ungradable(tmp_path))
+    assert len(rows) == 401
+    assert len(lost_problems(tmp_path, step=1)) == 400
+    assert lost_problems(tmp_path, step=2) == ["a/1"]
+    assert re.fullmatch(r"SandboxError on node-[bc]: (down)+", last_reason(tmp_path))
+
+
+def lost(folder, *, step=1, host=""):
+    row = Ungradable(
+        step=step,
+        problem="a/1",
+        sample="uid_0",
+        error="SandboxError",
+        reason="x" * 400,
+        at=1.0,
+        host=host,
+    )
+    note(folder, row)
+    return row
+
+
+FULL = """
+import subprocess, sys
+from pathlib import Path
+from tests.unit.runs.test_ungradable import lost, read_ungradable
+path = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(path)], check=True)
+rows = [lost(path)]
+big = (path / "big").open("wb", buffering=0)
+try:
+    while True:
+        big.write(bytes(4096))
+except OSError:
+    pass
+try:
+    while True:
+        rows.append(lost(path))
+except OSError as error:
+    print(error.strerror)
+big.truncate(0)
+rows.append(lost(path))
+print(list(read_ungradable(path)) == rows)
+"""
+
+
+@pytest.mark.sandbox
+@needs_namespaces
+def test_a_full_disk_costs_the_row_that_did_not_fit_and_no_other(tmp_path):
+    with host("node-b", FULL, tmp_path) as process:
+        out, err = process.communicate()
+    assert out.splitlines() == ["No space left on device", "True"], err
+
+
+ROW = {
+    "global_steps": 3,
+    "reward_model": {"ground_truth": "a/1"},
+    "uid": "u",
+    "session_id": 0,
+}
+
+
+def test_what_cannot_be_noted_does_not_hide_why(tmp_path, capsys):
+    (tmp_path / "ungradable.jsonl").mkdir()  # which no user may open for writing
+    with pytest.raises(SandboxError, match="the judge is down"), leaving_out(tmp_path, ROW):
+        raise SandboxError("the judge is down")
+    said = capsys.readouterr().err
+    assert (
+        f"node {socket.gethostname()} could not note in ungradable.jsonl (Is a directory)" in said
+    )
+    assert said.endswith("a sample of a/1 is left out: SandboxError: the judge is down\n")
+
+
+def test_a_full_disk_below_the_judge_is_noted_with_its_node(tmp_path):
+    with pytest.raises(SandboxError, match="No space left"), leaving_out(tmp_path, ROW):
+        raise OSError(28, "No space left on device", "/tmp/x")
+    (row,) = read_ungradable(tmp_path)
+    assert (
+        row.reason == f"node {socket.gethostname()}: [Errno 28] No space left on device: '/tmp/x'"
+    )
+    assert row.host == socket.gethostname()
+
+
+def test_a_node_without_the_problems_is_named(tmp_path):
+    from coding_model_project.configs.schema import CodingConfig
+
+    path = str(tmp_path / "problems.jsonl")
+    with pytest.raises(DataError) as caught:
+        JudgePool(CodingConfig(problems=[path]))
+    assert str(caught.value) == (
+        f"coding.problems={path}: node {socket.gethostname()} cannot read it ({path}: no such file of "
+        "problems); put it where every node can"
+    )

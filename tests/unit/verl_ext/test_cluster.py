@@ -1,84 +1,96 @@
-"""What a run asks of the nodes of a Ray that it joins."""
+"""What a run asks of the Ray that it joins, and what it sends there."""
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import ClusterError, ConfigError
-from coding_model_project.verl_ext.cluster import probe
 
 pytestmark = pytest.mark.verl  # the package imports Ray
 
-
-@pytest.fixture
-def look(tmp_path):
-    """What this host says of itself, as if it were two nodes."""
-    (tmp_path / "mark").touch()
-    return probe.look_function()(str(tmp_path / "mark"), [str(tmp_path / "problems.jsonl")])
+HEAD = "10.0.0.1:6379"
 
 
-@pytest.fixture
-def config(tmp_path):
+def config(**trainer: Any) -> Any:
     return OmegaConf.create(
         {
-            "coding": {
-                "run_dir": str(tmp_path),
-                "problems": [str(tmp_path / "problems.jsonl")],
-                "min_memory_gb": 0.1,
-            },
-            "actor_rollout_ref": {"model": {"path": "owner/name"}},
+            "coding": {"min_memory_gb": 48},
+            "trainer": {"nnodes": 2, "n_gpus_per_node": 1, "device": "cpu"} | trainer,
+            "ray_kwargs": {"ray_init": {"address": HEAD, "num_cpus": 16}},
+            "actor_rollout_ref": {"rollout": {"full_determinism": False}},
         }
     )
 
 
-def compare(config, seen, mine):
-    probe.compare(config, "node node1 (10.0.0.2)", seen, mine, probe.wanted_paths(config))
+def node(number: int, gpus: float):
+    from coding_model_project.verl_ext.cluster.membership import Node
+
+    return Node(id=str(number), host=f"node{number}", address=f"10.0.0.{number}", gpus=gpus)
 
 
-def test_equal_nodes_pass(config, look):
-    compare(config, look | {"missing": []}, look)
+def test_too_few_nodes_are_refused_with_what_each_has():
+    from coding_model_project.verl_ext.cluster.membership import _check_number
+
+    _check_number(config(), [node(1, 1), node(2, 1)])
+    message = r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1, node2 .* has 0; run `ray start"
+    with pytest.raises(ClusterError, match=message):
+        _check_number(config(), [node(1, 1), node(2, 0)])
 
 
-@pytest.mark.parametrize("name", ["verl", "vllm", "torch", "Python", "coding_model_project"])
-def test_another_version_names_node_package_and_both_versions(name, config, look):
-    seen = look | {"versions": look["versions"] | {name: "9.9"}}
-    with pytest.raises(ClusterError, match=rf"node1 \(10\.0\.0\.2\): {name} is 9\.9 there and "):
-        compare(config, seen, look)
+def test_a_node_with_too_little_memory_is_named_with_the_key():
+    from coding_model_project.verl_ext.cluster.membership import _check_memory
+
+    _check_memory(config(), node(2, 1), 50.0)
+    with pytest.raises(ConfigError, match=r"node2 \(10\.0\.0\.2\): coding\.min_memory_gb=48: 3\.0"):
+        _check_memory(config(), node(2, 1), 3.0)
 
 
-@pytest.mark.parametrize(("off_s", "word"), [(3600, "ahead of"), (-3600, "behind")])
-def test_a_clock_off_by_an_hour_is_refused(off_s, word, config, look):
-    seen = look | {"clock": time.time() + off_s}
-    with pytest.raises(ClusterError, match=f"its clock is 3[56].. s {word} this node's"):
-        compare(config, seen, look)
+def test_a_joined_ray_gets_this_process_environment_and_none_of_the_sizes(monkeypatch):
+    import ray
+
+    from coding_model_project.isolation.processes import TOKEN
+    from coding_model_project.launch.device import prepare_environment
+    from coding_model_project.verl_ext.cluster.session import start_ray
+
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(ray, "init", lambda **options: given.update(options))
+    monkeypatch.setenv(TOKEN, "abc")
+    monkeypatch.setenv("TMPDIR", "/tmp/run-abc")
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.setenv("WANDB_API_KEY", "secret")
+    prepare_environment("cpu")
+    start_ray(config())
+    assert given["address"] == HEAD
+    assert "num_cpus" not in given
+    variables = given["runtime_env"]["env_vars"]
+    assert variables[TOKEN] == "abc"
+    assert variables["TMPDIR"] == "/tmp/run-abc"
+    assert {"VERL_PLATFORM", "TORCH_COMPILE_DISABLE", "VLLM_CPU_KVCACHE_SPACE"} <= variables.keys()
+    assert "secret" not in variables.values()
 
 
-def test_a_slow_answer_is_no_clock_that_is_off(config, look):
-    mine = look | {"clock": time.time() - 300}  # asked then
-    compare(config, look | {"missing": [], "clock": time.time() - 200}, mine)
+def test_a_token_that_a_head_refuses_is_one_line(monkeypatch):
+    import ray
 
+    from coding_model_project.verl_ext.cluster.session import start_ray
 
-def test_a_folder_that_is_not_shared_and_a_file_that_is_not_there_name_their_keys(config, look):
-    with pytest.raises(ConfigError, match=r"coding\.run_dir=.* is not the same folder there"):
-        compare(config, look | {"shared": False}, look)
-    with pytest.raises(ConfigError, match=r"coding\.problems: no .*problems\.jsonl there"):
-        compare(config, look, look)
+    def refuse(**_: Any) -> None:
+        raise RuntimeError("InvalidAuthToken: Authentication token is missing\nor incorrect")
 
-
-def test_too_little_memory_names_the_key(config, look):
-    with pytest.raises(ConfigError, match=r"coding\.min_memory_gb=0\.1: 0\.0 GB"):
-        compare(config, look | {"missing": [], "available_gb": 0.01}, look)
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(ClusterError, match=rf"^Ray at {HEAD} refuses .*RAY_AUTH_TOKEN"):
+        start_ray(config())
 
 
 def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead():
     from coding_model_project.verl_ext.rewards.placement import judging_nodes
 
-    def node(name, alive=True, **resources):
+    def ray_node(name: str, alive: bool = True, **resources: float) -> dict[str, Any]:
         return {"NodeID": name, "Alive": alive, "Resources": resources}
 
-    head, dead = node("head", CPU=4.0), node("dead", alive=False, CPU=4.0, GPU=8.0)
-    trains, other = node("a", CPU=4.0, GPU=8.0), node("b", CPU=4.0, GPU=8.0)
-    assert judging_nodes([head, dead, trains, other, node("none")]) == ["a", "b", "head"]
+    head, dead = ray_node("head", CPU=4.0), ray_node("dead", alive=False, CPU=4.0, GPU=8.0)
+    one, other = ray_node("a", CPU=4.0, GPU=8.0), ray_node("b", CPU=4.0, GPU=8.0)
+    assert judging_nodes([head, dead, one, other, ray_node("none")]) == ["a", "b", "head"]

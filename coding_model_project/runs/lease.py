@@ -1,0 +1,196 @@
+"""The heartbeat of an attempt, by which other machines tell whether it still runs.
+
+While an attempt runs, its process overwrites the file `heartbeat` in its log folder every 10 s. Another
+machine that shares the folder holds the attempt for dead once the file has stayed the same for 90 s of
+its own clock, and may then take the run over. Times of two machines are never compared, so clocks may
+differ. The file is overwritten in place and opened anew for each look: an NFS client then asks the
+server, and a full disk has nothing to refuse.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+from coding_model_project.errors import TrainingError
+
+HEARTBEAT = "heartbeat"
+BEAT_S = 10.0
+STALE_S = 60.0
+"""How long an NFS client may show an old listing or old attributes (its options acdirmax, acregmax)."""
+LEASE_S = STALE_S + 3 * BEAT_S
+_CLOCKS_DIFFER_S = 3600.0
+_CHANGES_OF_A_LIVE_ONE = 2
+"""One change may be a cache that ran out, and the beat older than it looks."""
+
+
+@cache
+def machine() -> str:
+    """Return what tells a running kernel and process namespace from all others: pids mean the same in it.
+
+    Host names do not: containers share them, and a host keeps its name when it reboots.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return socket.gethostname()
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when a process of this machine started, in clock ticks since boot; None if it is gone.
+
+    Unlike a time of day this stays the same when the clock is set.
+    """
+    try:
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in "ZX" else int(rest[18])
+
+
+def beat(log_dir: Path, count: int) -> None:
+    """Overwrite the heartbeat of the attempt with this log folder.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    line = f"{count:010d} {time.time():013.0f}\n".encode()
+    file = os.open(log_dir / HEARTBEAT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(file, line, 0)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+class Heartbeat:
+    """Beats from a thread while it is entered, and ends this process's work once a later attempt exists.
+
+    A machine that was suspended, or cut off from the folder for longer than the lease, finds its run
+    taken over when it comes back: the main thread is then interrupted, and leaving raises why.
+    """
+
+    def __init__(self, log_dir: Path, *, beat_s: float = BEAT_S) -> None:
+        """
+        Args:
+            log_dir: of the attempt.
+        """
+        self._log_dir = log_dir
+        self._beat_s = beat_s
+        self._stop = threading.Event()
+        self._lost = False
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        if self._lost:
+            raise TrainingError(self._why()) from error
+
+    def _run(self) -> None:
+        count = 0
+        while not self._stop.wait(self._beat_s):
+            count += 1
+            # A full or absent disk is the run's to report; here the next beat tries again.
+            with suppress(OSError):
+                beat(self._log_dir, count)
+            if has_successor(self._log_dir):
+                self._lost = True
+                print(f"{self._why()}: ending", file=sys.stderr, flush=True)  # noqa: T201
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                return
+
+    def _why(self) -> str:
+        return (
+            f"{self._log_dir}: a later attempt has taken this run over, since this one gave no sign of "
+            f"life for {LEASE_S:.0f} s"
+        )
+
+
+def has_successor(log_dir: Path) -> bool:
+    """Return true if an attempt has been started after the one with this log folder."""
+    name, _, number = log_dir.name.rpartition("_")
+    return log_dir.with_name(f"{name}_{int(number) + 1}").exists()
+
+
+class Pulse(Enum):
+    """What is known of an attempt on another machine."""
+
+    absent = auto()
+    """It has no heartbeat: a version of this package before there was one started it."""
+    unknown = auto()
+    """It has not been watched for long enough."""
+    beating = auto()
+    stopped = auto()
+
+
+@dataclass(slots=True)
+class _Sight:
+    content: bytes
+    since: float
+    changes: int = 0
+
+
+@dataclass(slots=True)
+class Observer:
+    """Watches heartbeats by its own clock, for as long as it lives."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _sights: dict[Path, _Sight] = field(default_factory=dict)
+
+    def look(self, log_dir: Path) -> Pulse:
+        """Look once."""
+        try:
+            content = (log_dir / HEARTBEAT).read_bytes()
+        except FileNotFoundError:
+            return Pulse.absent
+        now = self.clock()
+        sight = self._sights.setdefault(log_dir, _Sight(content, now))
+        if sight.content != content:
+            sight.content, sight.since, sight.changes = content, now, sight.changes + 1
+        if now - sight.since >= LEASE_S:
+            return Pulse.stopped
+        return Pulse.beating if sight.changes >= _CHANGES_OF_A_LIVE_ONE else Pulse.unknown
+
+    def watch(self, log_dir: Path) -> Pulse:
+        """Look until something is known, at most for about the lease."""
+        while (pulse := self.look(log_dir)) is Pulse.unknown:
+            self.sleep(1.0)
+        return pulse
+
+    def age_s(self, log_dir: Path) -> float:
+        """Return the seconds since the last beat that was seen."""
+        return self.clock() - self._sights[log_dir].since
+
+    def seems_alive(self, log_dir: Path) -> bool:
+        """Return a guess for what only shows a run: true unless it stopped, or long before this look."""
+        pulse = self.look(log_dir)
+        if pulse is not Pulse.unknown:
+            return pulse is not Pulse.stopped
+        written = self._sights[log_dir].content.split()[-1:]
+        old = written and time.time() - float(written[0]) > LEASE_S + _CLOCKS_DIFFER_S
+        return not old
+
+
+OBSERVER = Observer()
+"""This process's."""

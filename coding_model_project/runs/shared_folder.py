@@ -1,0 +1,216 @@
+"""Whether the nodes of a run see the same files: what each is asked, and what its answer means.
+
+The driver puts a token into the run's folder; each node looks for it, leaves a file of its own beside it,
+and compares the other files that the run names. How a node is reached is known in `verl_ext.cluster`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from coding_model_project.errors import ConfigError, StorageError
+from coding_model_project.runs.folder import full_disk
+from coding_model_project.runs.inputs import fingerprint
+from coding_model_project.runs.lease import STALE_S
+
+_PACKAGES = ("coding_model_project", "verl", "vllm", "torch", "transformers", "ray")
+_PROBE = ".nodes-"
+_CLOCKS_DIFFER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a node is to look at."""
+
+    run_dir: str
+    token: str
+    files: Mapping[str, str]
+    """Fingerprint on the driver's node by `key=path`."""
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a node found."""
+
+    host: str
+    problems: tuple[str, ...]
+    """One line each, without the node's name."""
+    full_disk: str
+    """Empty unless the disk for temporary files is full."""
+    clock: float
+    """The node's time, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """In place of an answer that did not come."""
+
+    why: str
+    """Names the node."""
+
+
+@contextmanager
+def question(run_dir: Path, files: Mapping[str, Path]) -> Iterator[Question]:
+    """Put a token into the run's folder until leaving.
+
+    Args:
+        files: other files that every node needs, by the configuration's key and path.
+    """
+    token = secrets.token_hex(8)
+    probe = run_dir / f"{_PROBE}{token}"
+    probe.mkdir()
+    try:
+        (probe / "driver").write_text(token)
+        yield Question(
+            run_dir=str(run_dir),
+            token=token,
+            files={name: look_of(path) for name, path in files.items()},
+            versions=versions(),
+        )
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(probe)
+
+
+def look_of(path: Path) -> str:
+    """Return what tells a file's content; of a folder, its files' names and sizes."""
+    if path.is_dir():
+        sizes = sorted(
+            (file.name, file.stat().st_size) for file in path.glob("*") if file.is_file()
+        )
+        return f"{len(sizes)} files, {sum(size for _, size in sizes)} bytes"
+    return fingerprint(path)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions installed here of what all nodes must have alike."""
+    found = {}
+    for name in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def answer(question: Question, node: str, *, patience_s: float = STALE_S + 10) -> Answer:
+    """Look at what a question names, on the node where this is called.
+
+    Args:
+        node: tells this node from the others.
+        patience_s: how long a shared folder may show an old listing.
+    """
+    problems = [
+        *_in_run_dir(question, node, patience_s),
+        *_in_files(question.files),
+        *_in_versions(question.versions),
+    ]
+    return Answer(
+        host=socket.gethostname(),
+        problems=tuple(problems),
+        full_disk=full_temporary_disk(),
+        clock=time.time(),
+    )
+
+
+def full_temporary_disk() -> str:
+    """Return a remark if the disk for this node's temporary files is full, else nothing."""
+    return full_disk(Path(tempfile.gettempdir()))
+
+
+def _in_run_dir(question: Question, node: str, patience_s: float) -> Iterator[str]:
+    run_dir = Path(question.run_dir)
+    probe = run_dir / f"{_PROBE}{question.token}"
+    try:
+        if not run_dir.is_dir() or not _comes(lambda: (probe / "driver").exists(), patience_s):
+            yield f"coding.run_dir={run_dir} is not the folder that the driver writes into"
+            return
+        (probe / node).write_text(question.token)
+    except OSError as error:
+        yield f"coding.run_dir={run_dir} cannot be used ({error.strerror})"
+
+
+def _in_files(files: Mapping[str, str]) -> Iterator[str]:
+    for name, expected in files.items():
+        try:
+            found = look_of(Path(name.partition("=")[2]))
+        except OSError as error:
+            found = error.strerror or type(error).__name__
+        if found != expected:
+            yield f"{name} is {found}, and on the driver's node {expected}"
+
+
+def _in_versions(expected: Mapping[str, str]) -> Iterator[str]:
+    found = versions()
+    for name, version in expected.items():
+        if found.get(name) != version:
+            yield f"{name} is {found.get(name, 'absent')}, and on the driver's node {version}"
+
+
+def _comes(there: Callable[[], bool], patience_s: float) -> bool:
+    until = time.monotonic() + patience_s
+    while not there():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+def conclude(
+    question: Question,
+    answers: Mapping[str, Answer | Unanswered],
+    asked: tuple[float, float],
+    *,
+    patience_s: float = STALE_S + 10,
+) -> list[str]:
+    """Return warnings about nodes that a run can live with.
+
+    Args:
+        answers: by what `answer` was given as `node`.
+        asked: when the first was asked and the last had come, by this node's clock.
+
+    Raises:
+        ConfigError: some nodes do not see the same; names all of them and the way out.
+        StorageError: a node's disk is full.
+    """
+    probe = Path(question.run_dir) / f"{_PROBE}{question.token}"
+    wrong: list[str] = []
+    for node, found in answers.items():
+        if isinstance(found, Unanswered):
+            wrong.append(found.why)
+            continue
+        problems = list(found.problems)
+        if not problems and not _comes(lambda node=node: (probe / node).exists(), patience_s):
+            problems = [f"coding.run_dir={question.run_dir}: what it writes is not seen here"]
+        wrong += [f"node {found.host}: {problem}" for problem in problems]
+    if wrong:
+        raise ConfigError(
+            f"{'; '.join(wrong)}: a run on several nodes needs one folder that all of them share, and "
+            "the same files and packages on each"
+        )
+    came = [found for found in answers.values() if isinstance(found, Answer)]
+    if full := [f"node {found.host}{found.full_disk}" for found in came if found.full_disk]:
+        raise StorageError("; ".join(full))
+    return list(_clock_warnings(came, asked))
+
+
+def _clock_warnings(answers: Sequence[Answer], asked: tuple[float, float]) -> Iterator[str]:
+    first, last = asked
+    for found in answers:
+        ahead = found.clock - last if found.clock > last else found.clock - first
+        if first <= found.clock <= last or abs(ahead) < _CLOCKS_DIFFER_S:
+            continue
+        side = "ahead of" if ahead > 0 else "behind"
+        yield (
+            f"node {found.host}: its clock is {abs(ahead):,.0f} s {side} this node's: times in "
+            "rollouts.jsonl and traces are off by that much, and an object store may refuse it; set its "
+            "clock (chronyc makestep)"
+        )

@@ -1,0 +1,199 @@
+"""The start and the end of an attempt: what refuses a second one, and who takes over a dead one."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import psutil
+from omegaconf import DictConfig
+
+from coding_model_project.errors import INTERRUPTED, ConfigError
+from coding_model_project.runs import provenance
+from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
+from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.runs.inputs import Inputs, changes
+from coding_model_project.runs.lease import (
+    BEAT_S,
+    LEASE_S,
+    OBSERVER,
+    Observer,
+    Pulse,
+    beat,
+    machine,
+    start_ticks,
+)
+from coding_model_project.runs.refusal import (
+    comparable,
+    forget,
+    has_made_something,
+    refuse_changes,
+    settings_changed,
+)
+
+
+def start_attempt(
+    path: Path,
+    config: DictConfig,
+    *,
+    inputs: Inputs,
+    recipe: str,
+    command: list[str],
+    force: bool,
+    say: Callable[[str], None] = lambda _: None,
+    observer: Observer = OBSERVER,
+) -> Attempt:
+    """Make or reopen a run's folder and note that an attempt begins. Enter its `Heartbeat` next.
+
+    Attempts that made nothing do not bind the next one: with other settings it starts the run anew.
+    An attempt of another machine that gives no sign of life is taken over, after it was watched for
+    `lease.LEASE_S`.
+
+    Args:
+        config: saved resolved, and compared with the one the run was started with.
+        inputs: data and model as they are now; noted, and compared with those it was started with.
+        force: go on although something has changed; the new replaces the old.
+        say: told that the run starts anew, or whose heartbeat is waited for.
+
+    Raises:
+        ConfigError: configuration or inputs have changed (with the difference), or the run is running.
+    """
+    run = RunFolder(path)
+    attempts = run.attempts()
+    if attempts:
+        _refuse_running(attempts[-1], path, force=force, say=say, observer=observer)
+    if not force:
+        refuse_changes(run, config, inputs)
+    number = _claim(run, attempts[-1].number if attempts else 0, observer)
+    anew = _starts_anew(run, attempts, config, inputs)
+    if anew:
+        say(
+            f"{path}: the last attempt {_how(attempts[-1])} and made nothing; starting anew ({anew})"
+        )
+        forget(run)
+        shutil.rmtree(run.path / "patches", ignore_errors=True)
+    for folder in (run.path, run.checkpoints, run.traces):
+        folder.mkdir(parents=True, exist_ok=True)
+    if anew or not run.run_json.exists():
+        origin = provenance.collect(recipe, command, seeds=provenance.seeds(config))
+        write_json(run.run_json, origin | {"inputs": inputs})
+        provenance.write_patches(run.path / "patches")
+    elif run.inputs() != inputs:
+        write_json(run.run_json, run.provenance() | {"inputs": inputs})
+    write_text(run.config, comparable(config))
+    run.summary.unlink(missing_ok=True)
+    me = psutil.Process()
+    attempt = Attempt(
+        number=number,
+        pid=me.pid,
+        pid_started=me.create_time(),
+        host=socket.gethostname(),
+        started=time.time(),
+        machine=machine(),
+        pid_ticks=start_ticks(me.pid),
+        log_dir=run.log_dir(number),
+    )
+    _write_attempt(run, attempt)
+    return attempt
+
+
+def _refuse_running(
+    last: Attempt, path: Path, *, force: bool, say: Callable[[str], None], observer: Observer
+) -> None:
+    """Make sure that an attempt does not run any more; on another machine its heartbeat is watched.
+
+    Raises:
+        ConfigError: it runs, or that cannot be told.
+    """
+    if last.exit_code is not None or (last.is_here and not last.is_process):
+        return
+    who = f"coding.run_dir={path}: the run is running (process {last.pid} on {last.host}"
+    if last.is_here:
+        raise ConfigError(f"{who}); choose another folder")
+    assert last.log_dir is not None
+    say(
+        f"{path}: attempt {last.number} on {last.host} has not ended; watching its heartbeat for "
+        f"{LEASE_S:.0f} s, to take over if there is none"
+    )
+    pulse = observer.watch(last.log_dir)
+    if pulse is Pulse.beating:
+        age = observer.age_s(last.log_dir)
+        raise ConfigError(
+            f"{who}, its last heartbeat {age:.0f} s ago); end it there, or choose another folder"
+        )
+    if pulse is Pulse.absent and not force:
+        raise ConfigError(
+            f"{who}, started by a version without heartbeats); if that process is gone, set "
+            "coding.force=true"
+        )
+    say(f"{path}: attempt {last.number} on {last.host} is dead: taking over")
+
+
+def _claim(run: RunFolder, last: int, observer: Observer) -> int:
+    """Make the log folder of the next attempt: of several processes that try, on any machine, one can.
+
+    Args:
+        last: the number of the attempt that does not run any more.
+
+    Raises:
+        ConfigError: another one was faster.
+    """
+    number = last + 1
+    run.log_dir(number).parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        try:
+            run.log_dir(number).mkdir()
+            break
+        except FileExistsError:
+            observer.sleep(BEAT_S)
+        if (run.log_dir(number) / ATTEMPT).exists():
+            raise ConfigError(
+                f"coding.run_dir={run.path}: another process has just started attempt {number} of "
+                "the run; choose another folder"
+            )
+        number += 1  # that process was killed before it had an attempt
+    beat(run.log_dir(number), 0)
+    return number
+
+
+def end_attempt(path: Path, attempt: Attempt, error: BaseException | None = None) -> None:
+    """Note how an attempt ended. A full disk must not hide why: what cannot be written is left out."""
+    if error is None:
+        code, reason = 0, None
+    elif isinstance(error, KeyboardInterrupt):
+        code, reason = INTERRUPTED, None
+    else:
+        code = getattr(error, "exit_code", 1)
+        reason = " ".join(str(error).split()) or type(error).__name__
+    ended = replace(attempt, ended=time.time(), exit_code=code, error=reason)
+    with contextlib.suppress(OSError):
+        _write_attempt(RunFolder(path), ended)
+
+
+def _starts_anew(
+    run: RunFolder, attempts: Sequence[Attempt], config: DictConfig, inputs: Inputs
+) -> str:
+    """Return what has changed since attempts that made nothing; empty if the run goes on."""
+    if not attempts or not run.run_json.exists() or has_made_something(run):
+        return ""
+    changed = [*settings_changed(run, config), *changes(run.inputs(), inputs)]
+    return "; ".join(changed)
+
+
+def _how(attempt: Attempt) -> str:
+    """How an attempt ended, in a few words."""
+    ways = {State.interrupted: "was interrupted", State.killed: "was killed"}
+    return ways.get(attempt.state, attempt.state.value)
+
+
+def _write_attempt(run: RunFolder, attempt: Attempt) -> None:
+    folder = run.log_dir(attempt.number)
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = asdict(attempt)
+    del fields["log_dir"]
+    write_json(folder / ATTEMPT, fields)

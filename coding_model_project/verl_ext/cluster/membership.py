@@ -1,0 +1,151 @@
+"""The nodes of a Ray that a run joins: enough of them, tidied after the run, named when one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import ray
+from omegaconf import DictConfig
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from coding_model_project.errors import ClusterError, ConfigError
+from coding_model_project.isolation import processes
+from coding_model_project.launch.joining import joined_ray
+from coding_model_project.verl_ext.cluster.nodes import check_nodes
+
+_ANSWER_S = 150.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of the cluster that a run is in."""
+
+    id: str
+    host: str
+    address: str
+    gpus: float
+    """Logical ones under the CPU profile: the ranks that it may have."""
+
+    def __str__(self) -> str:
+        return f"{self.host} ({self.address})"
+
+
+def here() -> NodeAffinitySchedulingStrategy:
+    """Return the strategy that keeps an actor on the node of this process."""
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
+def alive() -> list[Node]:
+    """Return the nodes that Ray has now."""
+    return [
+        Node(
+            id=node["NodeID"],
+            host=node["NodeManagerHostname"],
+            address=node["NodeManagerAddress"],
+            gpus=node["Resources"].get("GPU", 0),
+        )
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+@contextlib.contextmanager
+def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
+    """Check the nodes of the Ray that this run has joined; nothing of the run outlives it on any of them.
+
+    Yields:
+        The nodes.
+
+    Raises:
+        ClusterError: there are too few, or one does not answer.
+        ConfigError: as `nodes.check_nodes`, or one has too little memory.
+        StorageError: as `nodes.check_nodes`.
+    """
+    nodes = alive()
+    _check_number(config, nodes)
+    check_nodes(config)
+    actor: Any = ray.remote(num_cpus=0)(_Guard)
+    token, folder = os.environ.get(processes.TOKEN, ""), os.environ.get("TMPDIR", "")
+    own = ray.get_runtime_context().get_node_id()
+    guards = {
+        node: actor.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
+        ).remote(token, folder)
+        for node in nodes
+        if node.id != own
+    }
+    for node, guard in guards.items():
+        _check_memory(config, node, _answer(node, guard.available_gb.remote()))
+    yield nodes  # guards live as long as this frame refers to them
+
+
+def lost(nodes: Sequence[Node]) -> str:
+    """Return a remark for the error that ended a run: which of its nodes are gone, and the way out."""
+    try:
+        there = {node.id for node in alive()} if nodes else set()
+    except (RayError, RuntimeError, ConnectionError):
+        return "; Ray's head does not answer any more"
+    gone = [node for node in nodes if node.id not in there]
+    if not gone:
+        return ""
+    return (
+        f"; Ray has lost {', '.join(map(str, gone))}: run `ray start --address=HEAD` there again, then "
+        "the same command, which resumes"
+    )
+
+
+class _Guard:
+    """A process on another node that ends, when it ends itself, all that the run has there."""
+
+    def __init__(self, token: str, folder: str) -> None:
+        if token:
+            processes.stand_in(token, folder)
+
+    def available_gb(self) -> float:
+        return psutil.virtual_memory().available / 2**30
+
+
+def _check_number(config: DictConfig, nodes: Sequence[Node]) -> None:
+    trainer = config.trainer
+    able = [node for node in nodes if node.gpus >= trainer.n_gpus_per_node]
+    if len(able) >= trainer.nnodes:
+        return
+    have = ", ".join(f"{node} has {node.gpus:g}" for node in nodes)
+    slots = " (logical: `ray start --num-gpus=N`)" if trainer.device == "cpu" else ""
+    address = joined_ray(config)
+    raise ClusterError(
+        f"trainer.nnodes={trainer.nnodes}: Ray at {address} has {len(able)} node(s) with "
+        f"trainer.n_gpus_per_node={trainer.n_gpus_per_node} GPUs{slots}: {have}; run `ray start "
+        f"--address={address}` on more nodes, or lower trainer.nnodes"
+    )
+
+
+def _check_memory(config: DictConfig, node: Node, available_gb: float) -> None:
+    needed = config.coding.min_memory_gb
+    if available_gb < needed:
+        raise ConfigError(
+            f"node {node}: coding.min_memory_gb={needed:g}: {available_gb:.1f} GB of memory are free "
+            "there; free some, or lower the batch and set coding.min_memory_gb"
+        )
+
+
+def _answer(node: Node, answer: Any) -> Any:
+    """Return a node's answer.
+
+    Raises:
+        ClusterError: it gives none.
+    """
+    try:
+        return ray.get(answer, timeout=_ANSWER_S)
+    except (RayError, TimeoutError) as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ClusterError(
+            f"node {node}: no process starts there ({said[-1].strip()}); see its Ray's logs "
+            "(/tmp/ray/session_latest/logs), or run `ray stop` there to go without it"
+        ) from error

@@ -1,0 +1,133 @@
+"""A node that lacks the run's folder, its files or its packages is named before anything is trained."""
+
+import pickle
+import time
+
+import pytest
+
+from coding_model_project.errors import ConfigError, StorageError
+from coding_model_project.runs.shared_folder import Answer, Unanswered, answer, conclude, question
+from tests.hosts import host, needs_namespaces
+
+pytestmark = [pytest.mark.sandbox, needs_namespaces]
+
+NODE = """
+import os, pickle, subprocess, sys, tempfile
+from pathlib import Path
+from coding_model_project.runs.shared_folder import answer
+path = Path(sys.argv[1])
+asked = pickle.loads((path / "question").read_bytes())
+def mount(folder, *options):
+    subprocess.run(["mount", "-t", "tmpfs", *options, "none", str(folder)], check=True)
+BEFORE
+found = answer(asked, os.uname().nodename, patience_s=0)
+AFTER
+(path / f"answer-{found.host}").write_bytes(pickle.dumps(found))
+"""
+
+
+def ask(tmp_path, nodes, *, patience_s=0):
+    """Ask hosts; each is set up by its lines of Python, before and after it looks."""
+    run_dir, problems = tmp_path / "run", tmp_path / "data" / "problems.jsonl"
+    for folder in (run_dir, problems.parent):
+        folder.mkdir()
+    problems.write_text("{}")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    named = {f"coding.problems={problems}": problems, f"model.path={model}": model}
+    with question(run_dir, named) as asked:
+        (tmp_path / "question").write_bytes(pickle.dumps(asked))
+        first = time.time()
+        answers = {}
+        for name, (before, after) in nodes.items():
+            code = NODE.replace("BEFORE", before).replace("AFTER", after)
+            with host(name, code, tmp_path) as process:
+                assert process.communicate()[1] == ""
+            answers[name] = pickle.loads((tmp_path / f"answer-{name}").read_bytes())
+        try:
+            return conclude(asked, answers, (first, time.time()), patience_s=patience_s)
+        finally:
+            assert [path.name for path in run_dir.iterdir()] == [f".nodes-{asked.token}"]
+
+
+def refusal(tmp_path, nodes):
+    with pytest.raises(ConfigError) as caught:
+        ask(tmp_path, nodes)
+    assert not list((tmp_path / "run").iterdir())
+    return str(caught.value)
+
+
+def test_nodes_that_share_the_folder_are_fine(tmp_path):
+    assert ask(tmp_path, {"node-a": ("", ""), "node-b": ("", "")}) == []
+
+
+def test_each_node_without_the_folder_is_named(tmp_path):
+    private = ('mount(path / "run")', "")
+    said = refusal(tmp_path, {"node-a": ("", ""), "node-b": private, "node-c": private})
+    lacks = f"coding.run_dir={tmp_path}/run is not the folder that the driver writes into"
+    assert said == (
+        f"node node-b: {lacks}; node node-c: {lacks}: a run on several nodes needs one folder that all "
+        "of them share, and the same files and packages on each"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        (
+            'subprocess.run(["mount", "--bind", path / "run", path / "run"], check=True)\n'
+            'subprocess.run(["mount", "-o", "remount,ro,bind", path / "run"], check=True)',
+            "/run cannot be used (Read-only file system)",
+        ),
+        (
+            'mount(path / "data")',
+            "/data/problems.jsonl is absent, and on the driver's node 2 bytes, sha256 44136fa355b3678a",
+        ),
+        (
+            'mount(path / "model")\n(path / "model" / "config.json").write_text("other")',
+            "/model is 1 files, 5 bytes, and on the driver's node 1 files, 2 bytes",
+        ),
+        (
+            "from importlib import metadata\n"
+            "metadata.version = lambda name, of=metadata.version: '0.1' if name == 'ray' else of(name)",
+            "node node-b: ray is 0.1, and on the driver's node",
+        ),
+    ],
+)
+def test_what_a_node_has_otherwise_is_named(tmp_path, before, says):
+    assert says in refusal(tmp_path, {"node-b": (before, "")})
+
+
+def test_what_a_node_writes_must_be_seen_by_the_driver(tmp_path):
+    lost = 'next((path / "run").glob(".nodes-*/node-b")).unlink()'
+    said = refusal(tmp_path, {"node-b": ("", lost)})
+    assert f"node node-b: coding.run_dir={tmp_path}/run: what it writes is not seen here" in said
+
+
+def test_a_full_disk_for_temporary_files_is_named(tmp_path):
+    full = (
+        'mount(path / "data", "-o", "size=1m", "-v")\n'
+        'tempfile.tempdir = str(path / "data")\n'
+        '(path / "data" / "problems.jsonl").write_text("{}")'
+    )
+    with pytest.raises(StorageError) as caught:
+        ask(tmp_path, {"node-b": (full, "")})
+    assert str(caught.value).startswith(f"node node-b; the disk of {tmp_path}/data is full (")
+
+
+@pytest.mark.parametrize(("hours", "side"), [(1, "ahead of"), (-1, "behind")])
+def test_a_clock_that_is_off_is_a_warning(tmp_path, hours, side):
+    shifted = f"import dataclasses\nat = found.clock + {hours * 3600}\n"
+    shifted += "found = dataclasses.replace(found, clock=at)"
+    (warning,) = ask(tmp_path, {"node-a": ("", ""), "node-b": ("", shifted)})
+    assert warning.startswith("node node-b: its clock is 3,")
+    assert f" s {side} this node's: times in rollouts.jsonl" in warning
+
+
+def test_an_answer_that_never_came_is_a_refusal(tmp_path):
+    with question(tmp_path, {}) as asked:
+        mine = answer(asked, "here")
+        assert isinstance(mine, Answer) and not mine.problems
+        with pytest.raises(ConfigError, match="node b did not answer: a run on several"):
+            conclude(asked, {"here": mine, "b": Unanswered("node b did not answer")}, (0.0, 1.0))
