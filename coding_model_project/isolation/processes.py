@@ -43,7 +43,7 @@ def stand_in(token: str, folder: str) -> None:
     What carries the token here ends with this process.
 
     Args:
-        folder: for temporary files of those processes, the same path on all nodes; "" for none.
+        folder: as `own_temporary_files` gives it on the run's node; it is removed in the end.
     """
     if folder:
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def _temporary_files(token: str) -> str:
     What is to be found again, Ray's logs and compiled kernels, stays where it was.
     """
     root = tempfile.gettempdir()
-    folder = Path(root, f"run-{token}")
+    folder = Path(root, _folder_name(token))
     if len(str(folder)) > _LONGEST_TMPDIR:
         return ""
     folder.mkdir(mode=0o700)
@@ -75,6 +75,16 @@ def _temporary_files(token: str) -> str:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{root}/torchinductor_{os.getuid()}")
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     return str(folder)
+
+
+def own_temporary_files() -> tuple[str, str]:
+    """Return this run's token, and its folder for temporary files; "" for what it does not have."""
+    token, folder = os.environ.get(TOKEN, ""), os.environ.get("TMPDIR", "")
+    return token, folder if token and Path(folder).name == _folder_name(token) else ""
+
+
+def _folder_name(token: str) -> str:
+    return f"run-{token}"
 
 
 def carriers(token: str) -> list[int]:

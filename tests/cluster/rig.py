@@ -344,6 +344,7 @@ class Rig:
             # Ray 2.60 asks for a token where one was ever made; this rig's is its own.
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_worker_register_timeout_seconds": "600",  # two nodes on two cores, which may be busy
         }
         self._switch: subprocess.Popen[bytes] | None = None
         self.switch_pid = 0

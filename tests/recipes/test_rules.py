@@ -75,6 +75,12 @@ def test_every_profile_passes(recipe, hardware):
         ("grpo", f"{ROLLOUT}.max_model_len", 4096, "has a context of 512 tokens"),
         ("sft", "data.max_length", 4096, "data.max_length=4096: the model data/tinycode/base"),
         ("grpo", f"{ROLLOUT}.tensor_model_parallel_size", 2, "to a divisor"),
+        (
+            "grpo",
+            f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+            24,
+            "gets 256 samples of each mini-batch",
+        ),
         ("dpo", "coding.dpo.label_smoothing", 0.1, "with coding.dpo.loss=sigmoid"),
         ("repair", "coding.repair.discount", 1.5, "coding.repair.discount=1.5"),
         ("harbor", "coding.bash.turns", -1, "coding.bash.turns=-1"),

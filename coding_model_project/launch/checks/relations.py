@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,22 @@ def devices_that_do_not_divide(config: DictConfig) -> str | None:
     return None
 
 
+def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
+    """verl asserts it in the middle of the first step, on the ranks."""
+    if "actor_rollout_ref" not in config or _get(config, f"{_ACTOR}.use_dynamic_bsz"):
+        return None
+    mini, n = _get(config, f"{_ACTOR}.ppo_mini_batch_size"), _get(config, f"{_ROLLOUT}.n")
+    micro = _get(config, f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
+    ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    samples, left = divmod(mini * n, ranks)
+    if not micro or left or samples % micro == 0:
+        return None
+    return (
+        f"{_ACTOR}.ppo_micro_batch_size_per_gpu={micro}: a rank gets {samples} samples of each mini-batch, "
+        f"not a multiple of it: set it to {math.gcd(samples, micro)}"
+    )
+
+
 def logger_without_its_package(config: DictConfig) -> str | None:
     value = _get(config, "trainer.logger")
     for name in value if OmegaConf.is_list(value) else [value]:
@@ -196,6 +213,7 @@ RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
     sampler_against_an_order,
     nothing_to_validate_on,
     devices_that_do_not_divide,
+    micro_batches_that_do_not_divide,
     logger_without_its_package,
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from coding_model_project.isolation import processes
 from coding_model_project.launch.joining import joined_ray
 from coding_model_project.verl_ext.cluster.nodes import check_nodes
 
-_ANSWER_S = 150.0
+_ANSWER_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +70,7 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
     _check_number(config, nodes)
     check_nodes(config)
     actor: Any = ray.remote(num_cpus=0)(_Guard)
-    token, folder = os.environ.get(processes.TOKEN, ""), os.environ.get("TMPDIR", "")
+    token, folder = processes.own_temporary_files()
     own = ray.get_runtime_context().get_node_id()
     guards = {
         node: actor.options(
@@ -85,7 +84,7 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
     yield nodes  # guards live as long as this frame refers to them
 
 
-def lost(nodes: Sequence[Node]) -> str:
+def lost(nodes: Sequence[Node], config: DictConfig) -> str:
     """Return a remark for the error that ended a run: which of its nodes are gone, and the way out."""
     try:
         there = {node.id for node in alive()} if nodes else set()
@@ -95,8 +94,8 @@ def lost(nodes: Sequence[Node]) -> str:
     if not gone:
         return ""
     return (
-        f"; Ray has lost {', '.join(map(str, gone))}: run `ray start --address=HEAD` there again, then "
-        "the same command, which resumes"
+        f"; Ray has lost {', '.join(map(str, gone))}: run `ray start --address={joined_ray(config)}` "
+        "there again, then the same command, which resumes"
     )
 
 

@@ -18,7 +18,7 @@ from coding_model_project.runs.shared_folder import (
     question,
 )
 
-_ANSWER_S = 150.0
+_ANSWER_S = 300.0
 """How long a node may take: to start a process, and to see what a network file system shows late."""
 _REMARK_S = 20.0
 

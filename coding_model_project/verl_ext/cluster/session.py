@@ -10,13 +10,13 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ClusterError
-from coding_model_project.isolation.processes import TOKEN
+from coding_model_project.isolation.processes import TOKEN, own_temporary_files
 from coding_model_project.launch.device import environment_of
 from coding_model_project.launch.joining import joined_ray
 
 _SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources", "labels", "include_dashboard")
 """Options of `ray.init` for a session that it starts. With one that is joined it refuses them."""
-_OF_A_RUN = (TOKEN, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "HF_HUB_OFFLINE", "WANDB_MODE")
+_OF_A_RUN = (TOKEN, "TORCHINDUCTOR_CACHE_DIR", "HF_HUB_OFFLINE", "WANDB_MODE")
 """Variables of this process that its workers need on other nodes too; none holds a secret."""
 
 
@@ -56,7 +56,9 @@ def environment(config: DictConfig) -> dict[str, Any]:
 def _variables_of_this_process(device: str) -> dict[str, str]:
     """Return what this process's own workers would inherit: a joined node's have those of `ray start`."""
     names = (*environment_of(device), *_OF_A_RUN)
-    return {name: os.environ[name] for name in names if name in os.environ}
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    _, folder = own_temporary_files()  # `membership` makes it on each node
+    return found | ({"TMPDIR": folder} if folder else {})
 
 
 def _with_python(environment: Mapping[str, Any], python: str | None) -> dict[str, Any]:
@@ -88,19 +90,20 @@ def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
 
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     options["runtime_env"] = dict(environment)
-    handler = signal.getsignal(signal.SIGTERM)
     address = joined_ray(config)
-    if address is None:
-        ray.init(**options)
-    else:
+    if address is not None:
         # In a job of Ray's, the job's own variables stay beside these.
         os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
-        given = {name: value for name, value in options.items() if name not in _SIZES}
-        try:
-            ray.init(**given)
-        except (RayError, ConnectionError, RuntimeError) as error:
-            raise ClusterError(_refusal(address, error)) from error
-    signal.signal(signal.SIGTERM, handler)
+        options = {name: value for name, value in options.items() if name not in _SIZES}
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(**options)
+    except (RayError, ConnectionError, RuntimeError) as error:
+        if address is None:
+            raise
+        raise ClusterError(_refusal(address, error)) from error
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _refusal(address: str, error: Exception) -> str:

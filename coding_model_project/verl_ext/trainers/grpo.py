@@ -118,7 +118,7 @@ def _train(config: DictConfig, python: str | None) -> None:
         cause = getattr(error, "cause", None)
         if isinstance(cause, ConfigError):
             raise ConfigError(str(cause)) from error
-        remarks = lost(nodes) or full_disk(run.path) or full_disks()
+        remarks = lost(nodes, config) or full_disk(run.path) or full_disks()
         raise TrainingError(_reason(fatal, error) + remarks) from error
     finally:
         if ours:
@@ -185,7 +185,7 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
 
     remote: Any = ray.remote(CodingTaskRunner)
     # Metrics, the stop file and checkpoints are on the disk of the node that the run was started on.
-    options: dict[str, Any] = {"scheduling_strategy": here()}
+    options: dict[str, Any] = {"scheduling_strategy": here(), "num_cpus": 0}  # a head may have none
     if environment:
         options["runtime_env"] = environment
     run_ppo(config, remote.options(**options))

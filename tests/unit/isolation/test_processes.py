@@ -11,6 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from coding_model_project.isolation import processes
+from tests.waiting import wait_for
+
 pytestmark = pytest.mark.slow
 
 RUN = """
@@ -41,3 +44,22 @@ def test_neither_processes_nor_temporary_files_stay(seconds):
     assert not psutil.pid_exists(int(pid))
     assert not Path(file).parent.exists()
     assert Path(file).parent.name.startswith("run-")
+
+
+def test_only_a_folder_of_the_run_itself_is_made_and_removed_on_other_nodes(monkeypatch):
+    monkeypatch.setenv(processes.TOKEN, "abc")
+    monkeypatch.setenv("TMPDIR", "/scratch/me")
+    assert processes.own_temporary_files() == ("abc", "")
+    monkeypatch.setenv("TMPDIR", "/scratch/run-abc")
+    assert processes.own_temporary_files() == ("abc", "/scratch/run-abc")
+
+
+def test_a_stand_in_ends_what_carries_the_token_and_removes_the_folder(tmp_path):
+    folder = tmp_path / "run-abc"
+    asleep = subprocess.Popen(["sleep", "60"], env={processes.TOKEN: "abc"})
+    code = (
+        f"from coding_model_project.isolation import processes as p; p.stand_in('abc', '{folder}')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert asleep.wait(10) != 0
+    wait_for(lambda: not folder.exists())
