@@ -79,7 +79,7 @@ def test_every_profile_passes(recipe, hardware):
             "grpo",
             f"{ACTOR}.ppo_micro_batch_size_per_gpu",
             24,
-            "gets 256 samples of each mini-batch",
+            "gets 256 samples of a mini-batch",
         ),
         ("dpo", "coding.dpo.label_smoothing", 0.1, "with coding.dpo.loss=sigmoid"),
         ("repair", "coding.repair.discount", 1.5, "coding.repair.discount=1.5"),

@@ -185,8 +185,8 @@ def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
     if not micro or left or samples % micro == 0:
         return None
     return (
-        f"{_ACTOR}.ppo_micro_batch_size_per_gpu={micro}: a rank gets {samples} samples of each mini-batch, "
-        f"not a multiple of it: set it to {math.gcd(samples, micro)}"
+        f"{_ACTOR}.ppo_micro_batch_size_per_gpu={micro}: a rank gets {samples} samples of a mini-batch, "
+        f"not a multiple: set it to {math.gcd(samples, micro)}"
     )
 
 
