@@ -43,4 +43,5 @@ def judging_nodes(nodes: list[dict[str, Any]]) -> list[str]:
 
 def place_judges() -> None:
     """Have verl's trainer, which has no key for it, place its reward workers so."""
-    vars(trainer_base)["RewardLoopManager"] = _PlacedRewardLoopManager
+    verls: Any = trainer_base
+    verls.RewardLoopManager = _PlacedRewardLoopManager
