@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 SET_UP := .venv/.complete
 
-.PHONY: setup demo pipeline test check types fast soak bench bench-training clean
+.PHONY: setup demo pipeline test check types fast soak cluster bench bench-training clean
 
 setup: $(SET_UP)
 
@@ -65,6 +65,10 @@ soak: setup
 	@$(BIN)/python -m tests.soak.many_trials
 	@$(BIN)/python -m tests.soak.inspect_tasks
 	@$(BIN)/python -m tests.soak.fault_matrix
+
+# Two nodes in network namespaces, and every fault of several nodes, done to real trainings. Needs root.
+cluster: setup
+	@$(BIN)/python -m tests.cluster
 
 bench: setup
 	@$(BIN)/python -m coding_model_project sandbox bench

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.cluster.rig import PORT, Rig
-from tests.cluster.training import error_line, make_training
+from tests.cluster.training import error_line, make_training, wait
 
 INFRASTRUCTURE, CONFIGURATION = 3, 2
 _LATER = "import time\n_now = time.time\ntime.time = lambda: _now() + 3600\n"
@@ -32,19 +33,28 @@ def too_few_nodes(rig: Rig) -> bool:
 def other_version(rig: Rig) -> bool:
     folder = _folder(rig, "verl-0.0.1.dist-info/METADATA", "Name: verl\nVersion: 0.0.1\n")
     with _Joined(rig, folder):
-        return _refuses(rig, INFRASTRUCTURE, "node1 (10.77.0.2)", "verl is 0.0.1 there and 0.9.1")
+        return _refuses(
+            rig, CONFIGURATION, "node node1: verl is 0.0.1, and on the driver's node 0.9.1"
+        )
 
 
 def clock_off_by_an_hour(rig: Rig) -> bool:
+    """A warning: leases of runs compare no times of two machines."""
     with _Joined(rig, _folder(rig, "sitecustomize.py", _LATER)):
-        return _refuses(rig, INFRASTRUCTURE, "node1 (10.77.0.2)", "clock is 3", "ahead")
+        started = rig.nodes[0].start(make_training(rig, "warned").command)
+        wait(lambda: "warning: node node1: its clock is 3," in started.output, started, 300)
+        started.signal(signal.SIGKILL)
+        said = next(line for line in started.output.splitlines() if "its clock" in line)
+        print(f"  {said}", flush=True)
+        started.wait(60)
+        return "ahead of this node's" in said
 
 
 def shared_folder_missing(rig: Rig) -> bool:
     rig.nodes[1].start_ray()
     rig.nodes[1].share(on=False)
     try:
-        return _refuses(rig, CONFIGURATION, "node1 (10.77.0.2)", "coding.run_dir=", "mount")
+        return _refuses(rig, CONFIGURATION, "node node1: coding.run_dir=", "all of them share")
     finally:
         rig.nodes[1].share(on=True)
         rig.nodes[1].stop_ray()

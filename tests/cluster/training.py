@@ -74,6 +74,7 @@ def make_training(rig: Rig, name: str, *overrides: str) -> Training:
         "trainer.total_training_steps=1000",
         "trainer.total_epochs=1000",
         "trainer.save_freq=1",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",  # of 16 samples a rank has 8
     ]
     world = World(root).overrides(run_dir)
     command = ["python", "-m", "recipes.grpo", *world, *own, *overrides]

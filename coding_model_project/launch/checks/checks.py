@@ -80,7 +80,8 @@ def _check_sft_values(config: DictConfig) -> None:
     """
     if config.trainer.nnodes > 1:
         raise ConfigError(
-            f"trainer.nnodes={config.trainer.nnodes}: SFT and DPO run on one node; set trainer.nnodes=1"
+            f"trainer.nnodes={config.trainer.nnodes}: SFT and DPO train on one node, GRPO on several: "
+            "set trainer.nnodes=1, and trainer.n_gpus_per_node to the GPUs of that node"
         )
     if not config.data.use_dynamic_bsz:
         ranks = config.trainer.nnodes * config.trainer.n_gpus_per_node
