@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from coding_model_project.errors import TrainingError
+from coding_model_project.errors import StorageError, TrainingError
 
 HEARTBEAT = "heartbeat"
 BEAT_S = 10.0
@@ -113,8 +113,9 @@ class Heartbeat:
             # A full or absent disk is the run's to report; here the next beat tries again.
             with suppress(OSError):
                 beat(self._log_dir, count)
-            if has_successor(self._log_dir):
-                self._lost = True
+            with suppress(OSError):
+                self._lost = has_successor(self._log_dir)
+            if self._lost:
                 print(f"{self._why()}: ending", file=sys.stderr, flush=True)  # noqa: T201
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                 return
@@ -159,7 +160,11 @@ class Observer:
     _sights: dict[Path, _Sight] = field(default_factory=dict)
 
     def look(self, log_dir: Path) -> Pulse:
-        """Look once."""
+        """Look once.
+
+        Raises:
+            OSError: the heartbeat cannot be read.
+        """
         try:
             content = (log_dir / HEARTBEAT).read_bytes()
         except FileNotFoundError:
@@ -173,9 +178,19 @@ class Observer:
         return Pulse.beating if sight.changes >= _CHANGES_OF_A_LIVE_ONE else Pulse.unknown
 
     def watch(self, log_dir: Path) -> Pulse:
-        """Look until something is known, at most for about the lease."""
-        while (pulse := self.look(log_dir)) is Pulse.unknown:
-            self.sleep(1.0)
+        """Look until something is known, at most for about the lease.
+
+        Raises:
+            StorageError: the heartbeat cannot be read.
+        """
+        try:
+            while (pulse := self.look(log_dir)) is Pulse.unknown:
+                self.sleep(1.0)
+        except OSError as error:
+            raise StorageError(
+                f"{log_dir / HEARTBEAT}: cannot be read ({error.strerror}), so that nobody can tell here "
+                "whether the run still runs; make it readable"
+            ) from error
         return pulse
 
     def age_s(self, log_dir: Path) -> float:
@@ -184,12 +199,14 @@ class Observer:
 
     def seems_alive(self, log_dir: Path) -> bool:
         """Return a guess for what only shows a run: true unless it stopped, or long before this look."""
-        pulse = self.look(log_dir)
-        if pulse is not Pulse.unknown:
-            return pulse is not Pulse.stopped
-        written = self._sights[log_dir].content.split()[-1:]
-        old = written and time.time() - float(written[0]) > LEASE_S + _CLOCKS_DIFFER_S
-        return not old
+        try:
+            pulse = self.look(log_dir)
+            if pulse is not Pulse.unknown:
+                return pulse is not Pulse.stopped
+            written = float(self._sights[log_dir].content.split()[-1])
+        except (OSError, ValueError, IndexError):  # out of reach, or half written
+            return True
+        return time.time() - written <= LEASE_S + _CLOCKS_DIFFER_S
 
 
 OBSERVER = Observer()

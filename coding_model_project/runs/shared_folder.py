@@ -194,7 +194,8 @@ def conclude(
     if wrong:
         raise ConfigError(
             f"{'; '.join(wrong)}: a run on several nodes needs one folder that all of them share, and "
-            "the same files and packages on each"
+            "the same files and packages on each; mount it there, or set the key to a folder that is "
+            "shared"
         )
     came = [found for found in answers.values() if isinstance(found, Answer)]
     if full := [f"node {found.host}{found.full_disk}" for found in came if found.full_disk]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import ConfigError, StorageError
 from coding_model_project.runs import lease
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.lease import LEASE_S, Heartbeat, Observer, Pulse, beat
@@ -215,6 +215,15 @@ def test_a_list_of_runs_shows_one_that_died_long_ago_as_killed(tmp_path, monkeyp
     beat(log_dir, 5)
     monkeypatch.undo()
     assert RunFolder(tmp_path).state is State.killed
+
+
+def test_a_heartbeat_that_cannot_be_read_is_no_dead_run(tmp_path):
+    log_dir = elsewhere(tmp_path)
+    (log_dir / "heartbeat").unlink()
+    (log_dir / "heartbeat").mkdir()
+    assert RunFolder(tmp_path).state is State.running
+    with pytest.raises(StorageError, match=r"heartbeat: cannot be read \(Is a directory\)"):
+        start(tmp_path, force=True)
 
 
 def test_leaving_in_peace_says_nothing(tmp_path):

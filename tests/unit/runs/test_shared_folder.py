@@ -68,7 +68,8 @@ def test_each_node_without_the_folder_is_named(tmp_path):
     lacks = f"coding.run_dir={tmp_path}/run is not the folder that the driver writes into"
     assert said == (
         f"node node-b: {lacks}; node node-c: {lacks}: a run on several nodes needs one folder that all "
-        "of them share, and the same files and packages on each"
+        "of them share, and the same files and packages on each; mount it there, or set the key to a "
+        "folder that is shared"
     )
 
 
