@@ -43,7 +43,7 @@ def check_head(config: DictConfig) -> None:
     except OSError as error:
         raise ClusterError(
             f"{named}: no Ray head answers there ({error.strerror or error}); start one with "
-            f"`ray start --head --port={port}`, or correct the address; {ADDRESS}=local starts a Ray here"
+            f"`ray start --head --port={port}`, or correct the address (+{ADDRESS}=local: a Ray here)"
         ) from error
 
 

@@ -6,6 +6,7 @@ and compares the other files that the run names. How a node is reached is known 
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import shutil
 import socket
@@ -98,7 +99,16 @@ def versions() -> dict[str, str]:
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    return found
+    return found | {"coding_model_project's source": _source()}
+
+
+def _source() -> str:
+    """Return what tells this package's code: nodes often have checkouts, whose version says little."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(bytes(file.relative_to(root)) + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def answer(question: Question, node: str, *, patience_s: float = STALE_S + 10) -> Answer:
