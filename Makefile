@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 SET_UP := .venv/.complete
 
-.PHONY: setup demo pipeline test check types fast soak cluster bench bench-training clean
+.PHONY: setup demo pipeline test check types fast soak cluster bench bench-training docs clean
 
 setup: $(SET_UP)
 
@@ -75,6 +75,10 @@ bench: setup
 
 bench-training: setup
 	@$(BIN)/python -m tests.bench.training
+
+# The documentation site, in outputs/site.
+docs: setup
+	@$(BIN)/python docs/site.py
 
 clean:
 	rm -rf .venv outputs data/tinycode

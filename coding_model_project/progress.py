@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+LINE_EVERY_S = 60
+"""Where standard error is a log, a line of progress is written this often."""
 
 
 class Advance(Protocol):
@@ -41,15 +45,26 @@ def bars(description: str, *notes: str) -> Progress:
 
 @contextmanager
 def progress_bar(what: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """Show one of those `bars`.
+    """Show one of those `bars`; in a log, also a line every minute.
 
     Args:
         done: how much of `total` was there before.
     """
     with bars(what) as progress:
         task = progress.add_task(what, total=total, completed=done)
+        began = line_at = time.monotonic()
+        now_done = done
 
         def advance(*_: object) -> None:
+            nonlocal line_at, now_done
             progress.advance(task)
+            now_done += 1
+            now = time.monotonic()
+            if progress.console.is_terminal or now - line_at < LINE_EVERY_S:
+                return
+            line_at = now
+            left_s = (now - began) / (now_done - done) * (total - now_done)
+            line = f"{what}: {now_done:,} of {total:,}, about {left_s / 60:.0f} min left"
+            progress.console.print(line, highlight=False, soft_wrap=True)
 
         yield advance

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +15,14 @@ import pytest
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.training.rows import rl_rows, write_rows
 from coding_model_project.episodes.bash_messages import Calls
-from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.grading.prompts import Message, PromptStyle
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.synthetic.tinyshell import trace
 from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
+from coding_model_project.synthetic.tinyshell.shell_generator import ShellTask
 from coding_model_project.synthetic.tinyshell.shell_traces import as_text
 from recipes.harbor.__main__ import RECIPE
 from tests import docs
@@ -40,30 +44,68 @@ case $(shuf -i 0-3 -n 1) in
 *) exec $python my_agent.py ;;
 esac
 """
+MINI = os.environ.get("MINI_SWE_AGENT", "")
+"""A folder made by `pip install --target FOLDER mini-swe-agent`, with the rooms' Python."""
+SYSTEM = "You solve a task in a Linux shell. Call bash with one command at a time."
+MINI_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "bash",
+        "description": "Execute a bash command",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "description": "The bash command to execute"}
+            },
+            "required": ["command"],
+        },
+    },
+}
+SHORT = f"""\
+agent:
+  system_template: {SYSTEM}
+  instance_template: "{{{{task}}}}"
+  step_limit: 3
+  cost_limit: 0
+model:
+  observation_template: "exit code {{{{output.returncode}}}}\\n{{{{output.output}}}}"
+  format_error_template: "{{{{error}}}}"
+"""
+"""mini-swe-agent's own prompts have some 2,000 tokens, more than the tiny model reads."""
 
 
-def taught_model(out: Path) -> None:
-    """A model that has seen these tasks solved by tool calls, a few times."""
+def solved(task: ShellTask) -> list[Message]:
+    """Return an episode as the model is shown it."""
+    return as_text(trace(task, calls=Calls.tools), Calls.tools.schemas)
+
+
+def solved_as_mini_swe_agent(task: ShellTask) -> list[Message]:
+    """Return an episode with mini-swe-agent's prompt, description of its tool, and last command."""
+    commands = [*task.commands, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
+    *episode, _, _ = trace(task, commands, Calls.tools)
+    return as_text([{"role": "system", "content": SYSTEM}, *episode[1:]], [MINI_TOOL])
+
+
+def taught_model(out: Path, shows: Callable[[ShellTask], list[Message]], steps: int) -> None:
+    """Make a model that has seen these tasks solved by tool calls."""
     from coding_model_project.synthetic import tiny_model
 
     class Shown:
         def texts(self, rng):
-            return iter(str(trace(task)) for task in TASKS)
+            return iter(str(shows(task)) for task in TASKS)
 
         def draw(self, rng, n):
-            shown = [trace(rng.choice(TASKS), calls=Calls.tools) for _ in range(n)]
-            return [as_text(one, Calls.tools.schemas) for one in shown]
+            return [shows(rng.choice(TASKS)) for _ in range(n)]
 
     shape = tiny_model.TinyModelConfig(
-        vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=120, batch_size=8,
+        vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=steps, batch_size=8,
         warmup_steps=1, max_positions=1024, tools=True,
     )  # fmt: skip
     tiny_model.pretrain(out, Shown(), shape)
 
 
-def steps_of_a_run(path: Path, command: str) -> list[dict]:
-    """Metrics of two steps with an agent whose files are in `path/agent`."""
-    taught_model(path / "model")
+def steps_of_a_run(path: Path, command: str, *more: str) -> list[dict]:
+    """Return the metrics of two steps with an agent whose files are in `path/agent`."""
     problems = [write_shell_task(path, task, str(n)) for n, task in enumerate(TASKS)]
     write_problems(path / "problems.jsonl", problems)
     write_rows(path / "rows.parquet", rl_rows(problems, PromptStyle.fenced), trains=True)
@@ -90,6 +132,7 @@ def steps_of_a_run(path: Path, command: str) -> list[dict]:
         "trainer.test_freq=-1",
         "trainer.val_before_train=false",
         "trainer.save_freq=-1",
+        *more,
     ]
     carry_out(RECIPE, compose_recipe("harbor", overrides))
     lines = map(json.loads, (path / "run" / "metrics.jsonl").read_text().splitlines())
@@ -101,6 +144,7 @@ def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, i
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "my_agent.py").write_text(block.text)
     (tmp_path / "agent" / "agent.sh").write_text(GOES_WRONG)
+    taught_model(tmp_path / "model", solved, steps=120)
     steps = steps_of_a_run(tmp_path, f"bash agent.sh {shlex.quote(sys.executable)}")
     assert [step["training/global_step"] for step in steps] == [1, 2]
     assert not list(read_ungradable(tmp_path / "run"))
@@ -119,3 +163,28 @@ def test_a_run_trains_on_what_the_servers_counted_whatever_agents_do(tmp_path, i
     assert max(work["conversations"] for work in works) == 2
     worked = [sample for sample in samples if sample.extra["agent"]["commands"]]
     assert worked and all("exit code" in sample.completion for sample in worked)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not MINI, reason="MINI_SWE_AGENT names no folder with it")
+def test_mini_swe_agent_trains_in_rooms_unmodified(tmp_path, in_ray):
+    shutil.copytree(MINI, tmp_path / "agent")
+    (tmp_path / "agent" / "short.yaml").write_text(SHORT)
+    (command,) = [b.text for b in docs.blocks(PAGE) if b.text.startswith("export PYTHONPATH")]
+    short = command.replace("--exit-immediately", "--exit-immediately -c /opt/agent/short.yaml")
+    (tmp_path / "agent" / "mini.sh").write_text(short)
+    taught_model(tmp_path / "model", solved_as_mini_swe_agent, steps=400)
+    steps = steps_of_a_run(
+        tmp_path, "bash /opt/agent/mini.sh", "coding.agent.place=room", "coding.agent.total_s=120"
+    )
+    assert [step["training/global_step"] for step in steps] == [1, 2]
+    for step in steps:
+        assert step["judge/infra_rate"] == 0.0
+        assert (
+            step["rollout/trained_tokens"] + step["agent/untrained_tokens"]
+            == step["rollout/generated_tokens"]
+            > 0
+        )
+    works = [sample.extra["agent"] for sample in read_all_rollouts(tmp_path / "run")]
+    assert len(works) == 2 * N_SAMPLES and all(work["turns"] >= 1 for work in works)
+    assert max(step["critic/score/mean"] for step in steps) > 0
