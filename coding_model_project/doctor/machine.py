@@ -18,7 +18,7 @@ from coding_model_project.install import how_to_install
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.device import default_hardware
 from coding_model_project.program import program
-from coding_model_project.runs import provenance
+from coding_model_project.runs import accelerators
 from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.tiers import strongest, why_not
 
@@ -35,18 +35,29 @@ _GIB = 2**30
 
 
 def gpus() -> list[Finding]:
-    names, profile = provenance.gpus(), default_hardware()
-    if not names:
+    found, profile = accelerators.measure(), default_hardware()
+    if not found:
         return [ok("gpus", f"none; hardware={profile} is chosen")]
+    names = [_described(gpu) for gpu in found]
     kinds = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
-    found = f"{kinds}; hardware={profile} is chosen"
+    said = f"{kinds}; hardware={profile} is chosen"
+    if all(gpu.amd for gpu in found):
+        remedy = "requirements/gpu.txt pins CUDA builds: install ROCm's torch and vLLM, untested, and set hardware="
+        return [warning("gpus", said, remedy)]
     if profile == "cpu":
-        return [warning("gpus", found, "CUDA_VISIBLE_DEVICES hides them: unset it to use them")]
+        return [warning("gpus", said, "CUDA_VISIBLE_DEVICES hides them: unset it to use them")]
     torch = version("torch")
     if torch is not None and "+cpu" in torch:
         remedy = f"{how_to_install(gpu=True)}, or train with hardware=cpu"
-        return [problem("gpus", f"{found}, but torch {torch} cannot use them", remedy)]
-    return [ok("gpus", found)]
+        return [problem("gpus", f"{said}, but torch {torch} cannot use them", remedy)]
+    if len(found) > 1 and any(gpu.mig for gpu in found):
+        remedy = "a run uses one instance: set CUDA_VISIBLE_DEVICES to its UUID, or turn MIG off"
+        return [warning("gpus", said, remedy)]
+    return [ok("gpus", said)]
+
+
+def _described(gpu: accelerators.Gpu) -> str:
+    return gpu.name if gpu.memory_gb is None else f"{gpu.name} ({gpu.memory_gb:.0f} GB)"
 
 
 def memory() -> list[Finding]:

@@ -15,6 +15,7 @@ from coding_model_project import doctor, install
 from coding_model_project.doctor import Status, machine, software
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.runs.accelerators import Gpu
 
 ROOT = Path(__file__).parents[2]
 Usage = namedtuple("Usage", "total used free")
@@ -32,7 +33,7 @@ def cpu(monkeypatch):
     """No GPU, and the CPU's packages."""
     monkeypatch.setattr(software, "default_hardware", lambda: "cpu")
     monkeypatch.setattr(machine, "default_hardware", lambda: "cpu")
-    monkeypatch.setattr(machine.provenance, "gpus", list)
+    monkeypatch.setattr(machine.accelerators, "measure", list)
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def gpu(monkeypatch):
     """One GPU, and whatever packages `installed` says."""
     monkeypatch.setattr(software, "default_hardware", lambda: "gpu_1x")
     monkeypatch.setattr(machine, "default_hardware", lambda: "gpu_1x")
-    monkeypatch.setattr(machine.provenance, "gpus", lambda: ["NVIDIA H100"])
+    monkeypatch.setattr(machine.accelerators, "measure", lambda: [Gpu(name="NVIDIA H100")])
 
 
 @pytest.fixture
@@ -116,10 +117,21 @@ def test_a_gpu_that_torch_cannot_use_is_one_problem(gpu, installed):
 
 def test_hidden_gpus(cpu, monkeypatch):
     assert only(machine.gpus()).status is Status.ok
-    monkeypatch.setattr(machine.provenance, "gpus", lambda: ["NVIDIA H100"] * 2)
+    found = [Gpu(name="NVIDIA H100", memory_gb=79.6)] * 2
+    monkeypatch.setattr(machine.accelerators, "measure", lambda: found)
     finding = only(machine.gpus())
     assert finding.status is Status.warning
-    assert finding.finding.startswith("2 × NVIDIA H100")
+    assert finding.finding.startswith("2 × NVIDIA H100 (80 GB)")
+    assert "CUDA_VISIBLE_DEVICES" in finding.remedy
+
+
+def test_gpus_that_no_training_here_uses(cpu, gpu, installed, monkeypatch):
+    installed(torch="2.11.0")
+    card = [Gpu(name="MIG 3g.20gb", memory_gb=20, mig=True)] * 2
+    monkeypatch.setattr(machine.accelerators, "measure", lambda: card)
+    assert "a run uses one instance" in only(machine.gpus()).remedy
+    monkeypatch.setattr(machine.accelerators, "measure", lambda: [Gpu(name="AMD GPU", amd=True)])
+    assert "ROCm" in only(machine.gpus()).remedy
 
 
 def test_cpu_plugin(cpu, installed, monkeypatch):

@@ -7,7 +7,6 @@ import pytest
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import machine_checks
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.runs.provenance import gpus
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 
@@ -56,14 +55,3 @@ def test_attention_that_is_not_installed_is_refused(recipe, model_key, host, mon
     machine_checks.check_attention(compose_recipe(recipe, ["hardware=cpu"]), model_key)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: "found")
     machine_checks.check_attention(config, model_key)
-
-
-def test_gpus_are_found_by_the_driver_or_else_by_device_files(tmp_path):
-    driver, devices = tmp_path / "gpus", tmp_path / "dev"
-    devices.mkdir()
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (devices / name).touch()
-    assert gpus(driver, devices) == ["NVIDIA GPU", "NVIDIA GPU"]
-    (driver / "0000:01:00.0").mkdir(parents=True)
-    (driver / "0000:01:00.0/information").write_text("Model: \t NVIDIA H100\nIRQ: 1\n")
-    assert gpus(driver, devices) == ["NVIDIA H100"]
