@@ -20,11 +20,12 @@ from coding_model_project.grading.judge import check_service
 from coding_model_project.launch.checks.agent_checks import has_agent
 from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.checks import check_grpo
-from coding_model_project.launch.checks.machine_checks import check_attention, check_cpus
+from coding_model_project.launch.checks.machine_checks import check_cpus
 from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.launch.device import log_into
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver
+from coding_model_project.verl_ext.cluster.capacity import check_capacity
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 LOOPS = Path(__file__).parents[1] / "loops" / "agent_loops.yaml"
@@ -49,7 +50,6 @@ def train(config: DictConfig) -> None:
     with forkserver.running() if _forks_workers(config) else contextlib.nullcontext() as python:
         check_grpo(config)
         check_cpus(config)
-        check_attention(config, "actor_rollout_ref.model")
         check_service(coding_of(config).sandbox)
         _train(plain(config), python)
 
@@ -94,6 +94,7 @@ def _train(config: DictConfig, python: str | None) -> None:
         _check_by_verl(config)
         if not joined:
             start_ray(config)
+        check_capacity(config)
     else:
         _set_determinism(config)
         _init_ray(config, _with_python(_asked_environment(config), python))
