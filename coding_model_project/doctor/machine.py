@@ -17,6 +17,7 @@ from coding_model_project.errors import SandboxError
 from coding_model_project.install import how_to_install
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.device import default_hardware
+from coding_model_project.launch.sizing.machine import free_memory_gb
 from coding_model_project.program import program
 from coding_model_project.runs import accelerators
 from coding_model_project.sandbox.embedded.languages.toolchains import summary
@@ -62,24 +63,12 @@ def _described(gpu: accelerators.Gpu) -> str:
 
 def memory() -> list[Finding]:
     profile = default_hardware()
-    needed, free = MEMORY_GB[profile], min(psutil.virtual_memory().available, _cgroup_free()) / _GIB
+    needed, free = MEMORY_GB[profile], free_memory_gb()
     found = f"{free:.1f} GB free; hardware={profile} needs {needed}"
     if free >= needed:
         return [ok("memory", found)]
     remedy = "end other programs or raise the container's limit; lower the batch as a last resort"
     return [problem("memory", found, remedy)]
-
-
-def _cgroup_free() -> float:
-    """Bytes that this container may still take; infinite without a limit."""
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit = (folder / "memory.max").read_text().strip()
-        used = int((folder / "memory.current").read_text())
-        cache = (folder / "memory.stat").read_text().split("inactive_file ")[1].split()[0]
-    except (OSError, IndexError, ValueError):
-        return float("inf")
-    return float("inf") if limit == "max" else int(limit) - used + int(cache)
 
 
 def shared_memory() -> list[Finding]:

@@ -15,6 +15,7 @@ from coding_model_project import doctor, install
 from coding_model_project.doctor import Status, machine, software
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.launch.sizing import machine as sizing
 from coding_model_project.runs.accelerators import Gpu
 
 ROOT = Path(__file__).parents[2]
@@ -143,10 +144,10 @@ def test_cpu_plugin(cpu, installed, monkeypatch):
 
 def test_memory_counts_the_containers_limit(cpu, monkeypatch):
     memory = namedtuple("Memory", "available")
-    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: memory(20 * GB))
-    monkeypatch.setattr(machine, "_cgroup_free", lambda: float("inf"))
+    monkeypatch.setattr(sizing.psutil, "virtual_memory", lambda: memory(20 * GB))
+    monkeypatch.setattr(sizing, "_cgroup_free", lambda: float("inf"))
     assert only(machine.memory()).status is Status.ok
-    monkeypatch.setattr(machine, "_cgroup_free", lambda: 4.0 * GB)
+    monkeypatch.setattr(sizing, "_cgroup_free", lambda: 4.0 * GB)
     finding = only(machine.memory())
     assert finding.status is Status.problem
     assert finding.finding.startswith("4.0 GB free; hardware=cpu needs 9")

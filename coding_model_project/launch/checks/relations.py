@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.configs.training import TrainingSampler
+from coding_model_project.launch.checks.divisibility import DIVISIBILITY
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
@@ -196,6 +197,7 @@ RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
     sampler_against_an_order,
     nothing_to_validate_on,
     devices_that_do_not_divide,
+    *DIVISIBILITY,
     logger_without_its_package,
 )
 
