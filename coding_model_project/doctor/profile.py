@@ -155,7 +155,8 @@ def _log_probs(plan: Plan, tokens: int, card: float) -> Finding:
 def _generation(config: DictConfig, plan: Plan, made: rollout.Generation, card: float) -> Finding:
     key, length = f"{ROLLOUT}.gpu_memory_utilization", config.actor_rollout_ref.rollout.max_model_len
     needed = total(made.parts)
-    cache = f"KV cache {made.cache_tokens:,} tokens, {made.sequences} of {made.samples} samples at once"
+    at_once = min(made.sequences, made.samples)
+    cache = f"KV cache {made.cache_tokens:,} tokens, {at_once} of {made.samples} samples at once"
     found = f"about {needed:.0f} of {card:.0f} GB on a GPU; {cache}"
     beside = total(training.resident(plan)) + rollout.CONTEXT_GB
     share = int((card - beside) / card * 100) / 100
