@@ -34,11 +34,13 @@ def doctor(
     recipe: Annotated[str, typer.Option(help=f"With --profile: {', '.join(RECIPES)}.")] = "grpo",
     gpus: Annotated[int | None, typer.Option(help=_OF_A_NODE.format("GPUs"), min=0)] = None,
     gpu_memory_gb: Annotated[
-        float | None, typer.Option(help="Memory of each GPU, in GiB. Default: this machine's.", min=1)
+        float | None,
+        typer.Option(help="Memory of each GPU, in GiB. Default: this machine's.", min=1),
     ] = None,
     cpus: Annotated[int | None, typer.Option(help=_OF_A_NODE.format("CPUs"), min=1)] = None,
     memory_gb: Annotated[
-        float | None, typer.Option(help="Memory of each node, in GiB. Default: what is free here.", min=1)
+        float | None,
+        typer.Option(help="Memory of each node, in GiB. Default: what is free here.", min=1),
     ] = None,
     nodes: Annotated[int, typer.Option(help="Number of such nodes.", min=1)] = 1,
     overrides: Annotated[
@@ -47,8 +49,8 @@ def doctor(
 ) -> int:
     """Check whether this machine can train, and say what to do. Exit code 1 if it cannot.
 
-    With --profile, estimate instead what a recipe's hardware profile needs, and compare it with this machine
-    or the one that --gpus, --gpu-memory-gb, --cpus, --memory-gb and --nodes describe.
+    With --profile, estimate instead what a recipe's hardware profile needs, and compare it with this
+    machine or the one that --gpus, --gpu-memory-gb, --cpus, --memory-gb and --nodes describe.
     """
     from coding_model_project.doctor import Status, diagnose
 

@@ -43,7 +43,9 @@ def gpus() -> list[Finding]:
     kinds = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
     said = f"{kinds}; hardware={profile} is chosen"
     if all(gpu.amd for gpu in found):
-        remedy = "requirements/gpu.txt pins CUDA builds: install ROCm's torch and vLLM, untested, and set hardware="
+        remedy = (
+            "requirements/gpu.txt is CUDA's: with ROCm's torch and vLLM, untested, set hardware="
+        )
         return [warning("gpus", said, remedy)]
     if profile == "cpu":
         return [warning("gpus", said, "CUDA_VISIBLE_DEVICES hides them: unset it to use them")]

@@ -1,4 +1,4 @@
-"""Whether a hardware profile of a recipe fits a machine: an estimate before anything is bought or started."""
+"""Whether a hardware profile of a recipe fits a machine, estimated before anything is started."""
 
 from __future__ import annotations
 
@@ -100,7 +100,11 @@ def _devices(config: DictConfig, machine: Machine) -> Iterator[Finding]:
     less = {"trainer.n_gpus_per_node": machine.gpus, "trainer.nnodes": machine.nodes}
     usual = {"trainer.n_gpus_per_node": gpus, "trainer.nnodes": nodes}
     keys = [f"{key}={less[key]}" for key in less if 0 < less[key] < usual[key]]
-    remedy = f"set {' '.join(keys)}" if machine.gpus and keys else "use hardware=cpu, or a machine with GPUs"
+    remedy = (
+        f"set {' '.join(keys)}"
+        if machine.gpus and keys
+        else "use hardware=cpu, or a machine with GPUs"
+    )
     yield problem("gpus", found, remedy)
 
 
@@ -112,7 +116,9 @@ def _cpus(config: DictConfig, machine: Machine) -> Iterator[Finding]:
     if message := too_few_cpus(need, counted):
         yield problem("cpus", found, message.rpartition("set ")[2])
     elif not own and need.per_node > machine.cpus:
-        remedy = f"fewer trainer.n_gpus_per_node than {config.trainer.n_gpus_per_node}, or more CPUs"
+        remedy = (
+            f"fewer trainer.n_gpus_per_node than {config.trainer.n_gpus_per_node}, or more CPUs"
+        )
         yield problem("cpus", f"{need.per_node} reserved on a node of {machine.cpus}", remedy)
     else:
         yield ok("cpus", f"{found}; programs are judged on what the actors leave idle")
@@ -129,31 +135,48 @@ def _update(plan: Plan, card: float) -> Finding:
     needed = total(training.update(plan))
     sizes = range(plan.update_tokens - _TOKEN_STEP, plan.longest - 1, -_TOKEN_STEP)
     fit = next(
-        (size for size in sizes if total(training.update(replace(plan, update_tokens=size))) <= TIGHT * card),
+        (
+            size
+            for size in sizes
+            if total(training.update(replace(plan, update_tokens=size))) <= TIGHT * card
+        ),
         None,
     )
     per = plan.longest if "micro_batch" in plan.update_key else 1
     remedy = f"set {plan.update_key}={fit // per}" if fit and fit >= per else _smaller(plan)
-    return _against("update", needed, card, f" on a GPU, {plan.update_tokens} tokens at once", remedy)
+    return _against(
+        "update", needed, card, f" on a GPU, {plan.update_tokens} tokens at once", remedy
+    )
 
 
 def _smaller(plan: Plan) -> str:
     if not plan.lora_rank:
-        return "use more GPUs, shorter data.max_response_length or data.max_length, or experiment=lora"
+        return (
+            "use more GPUs, shorter data.max_response_length or data.max_length, or experiment=lora"
+        )
     return "use more GPUs, or shorter data.max_response_length"
 
 
 def _log_probs(plan: Plan, tokens: int, card: float) -> Finding:
     needed = total(training.log_probs(plan, tokens))
     sizes = range(tokens - _TOKEN_STEP, plan.longest - 1, -_TOKEN_STEP)
-    fit = next((n for n in sizes if total(training.log_probs(plan, n)) <= TIGHT * card), plan.longest)
+    fit = next(
+        (n for n in sizes if total(training.log_probs(plan, n)) <= TIGHT * card), plan.longest
+    )
     return _against(
-        "log-probs", needed, card, f" on a GPU, {tokens} tokens at once", f"set {_LOG_PROB_TOKENS}={fit}"
+        "log-probs",
+        needed,
+        card,
+        f" on a GPU, {tokens} tokens at once",
+        f"set {_LOG_PROB_TOKENS}={fit}",
     )
 
 
 def _generation(config: DictConfig, plan: Plan, made: rollout.Generation, card: float) -> Finding:
-    key, length = f"{ROLLOUT}.gpu_memory_utilization", config.actor_rollout_ref.rollout.max_model_len
+    key, length = (
+        f"{ROLLOUT}.gpu_memory_utilization",
+        config.actor_rollout_ref.rollout.max_model_len,
+    )
     needed = total(made.parts)
     at_once = min(made.sequences, made.samples)
     cache = f"KV cache {made.cache_tokens:,} tokens, {at_once} of {made.samples} samples at once"
@@ -162,7 +185,9 @@ def _generation(config: DictConfig, plan: Plan, made: rollout.Generation, card: 
     share = int((card - beside) / card * 100) / 100
     offload = "actor_rollout_ref.actor.fsdp_config.optimizer_offload=true"
     if needed > card:
-        return problem("generation", found, f"set {key}={share}" if share >= 0.2 else f"set {offload}")
+        return problem(
+            "generation", found, f"set {key}={share}" if share >= 0.2 else f"set {offload}"
+        )
     if made.cache_tokens < (length or plan.longest):
         return problem(
             "generation",
@@ -182,7 +207,9 @@ def _free(config: DictConfig, machine: Machine) -> Finding:
     found = f"coding.min_memory_gb={needed:g}, and {has:.0f} GB are there"
     if has >= needed:
         return ok("least memory", found)
-    return problem("least memory", found, f"free some, or set coding.min_memory_gb={int(has)} at your risk")
+    return problem(
+        "least memory", found, f"free some, or set coding.min_memory_gb={int(has)} at your risk"
+    )
 
 
 def _disk(plan: Plan, folder: Path | None) -> Finding:

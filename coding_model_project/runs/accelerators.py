@@ -5,8 +5,8 @@ A container may hide any one of the places that name them, so each is asked unti
     /proc/driver/nvidia/gpus    the NVIDIA driver's own list; names, no memory
     nvidia-smi                  names, memory and MIG instances; a second
     NVML, through `pynvml`      the same without the program, where the module is installed
-    /dev/nvidia0, nvidia1, …    device files; no names: gVisor and bare `--device` containers have only these
-    /sys/class/kfd              AMD GPUs. They are reported, not trained on: `requirements/gpu.txt` is CUDA's.
+    /dev/nvidia0, nvidia1, …    device files without names: all that some containers have
+    /sys/class/kfd              AMD GPUs: reported, not trained on, since `requirements/gpu.txt` is CUDA's
 
 `CUDA_VISIBLE_DEVICES` hides GPUs and never adds one: schedulers also set it where there are none.
 """
@@ -149,8 +149,11 @@ def _nvml(root: Path) -> list[Gpu]:
         return []
     try:
         nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return []
+    try:
         nvml.nvmlInit()
-    except Exception:  # no module, or the library's own errors: no driver, another version
+    except nvml.NVMLError:  # no driver here
         return []
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]

@@ -1,4 +1,4 @@
-"""`doctor --profile`: what a profile needs, compared with a machine, and the way out where it does not fit."""
+"""`doctor --profile` compares a profile's needs with a machine, and names ways out that lead out."""
 
 import json
 
@@ -120,7 +120,10 @@ def test_the_table(capsys):
         (["--profile", "gpu_8x", "--recipe", "demo"], "choose of grpo"),
         (["--profile", "gpu_8x", "--gpus", "8"], "--gpu-memory-gb"),
         (["--profile", "gpu_8x", *NODE, "actor_rollout_ref.model.path=some/model"], "some/model"),
-        (["--profile", "gpu_8x", *NODE, "data.train_batch=1"], "did you mean data.train_batch_size"),
+        (
+            ["--profile", "gpu_8x", *NODE, "data.train_batch=1"],
+            "did you mean data.train_batch_size",
+        ),
     ],
 )
 def test_bad_input_is_one_line(arguments, said, capsys, monkeypatch):

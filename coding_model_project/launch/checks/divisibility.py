@@ -13,7 +13,7 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def heads_over_tensor_parallel(config: DictConfig) -> str | None:
-    """vLLM splits attention heads evenly, and kv heads or copies of them (`ModelConfig.verify_with_parallel_config`)."""
+    """vLLM splits heads evenly, and those of keys or copies of them."""
     size, shape = _get(config, f"{_ROLLOUT}.tensor_model_parallel_size"), _shape(config)
     if size is None or shape is None:
         return None
@@ -39,8 +39,8 @@ def heads_over_ulysses(config: DictConfig) -> str | None:
     if shape.heads % size == 0 and (shape.kv_heads % size == 0 or size % shape.kv_heads == 0):
         return None
     return (
-        f"{key}={size}: the model has {shape.heads} attention heads and {shape.kv_heads} of keys, which it "
-        f"must divide: set it to {_fitting(shape, size)}"
+        f"{key}={size}: the model has {shape.heads} attention heads and {shape.kv_heads} of keys, "
+        f"which it must divide: set it to {_fitting(shape, size)}"
     )
 
 
@@ -52,8 +52,8 @@ def samples_over_ranks(config: DictConfig) -> str | None:
         return None
     near = next(one for one in range(mini, mini + parts + 1) if one * n % parts == 0)
     return (
-        f"{_ACTOR}.ppo_mini_batch_size={mini}: with {_ROLLOUT}.n={n} it makes {mini * n} samples, which do "
-        f"not divide over {parts} groups of GPUs: set it to {near}"
+        f"{_ACTOR}.ppo_mini_batch_size={mini}: with {_ROLLOUT}.n={n} it makes {mini * n} samples, "
+        f"which do not divide over {parts} groups of GPUs: set it to {near}"
     )
 
 

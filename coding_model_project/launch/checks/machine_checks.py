@@ -29,8 +29,8 @@ _CPUS_OF_A_ROLLOUT_GPU = 2
 class CpuNeed:
     """CPUs that verl has Ray reserve for a whole run, all at once.
 
-    TaskRunner, judges, vLLM's servers, agent loops and load balancers are Ray's default actors: each needs
-    a CPU to exist on its node, and holds none while it runs.
+    TaskRunner, judges, vLLM's servers, agent loops and load balancers are Ray's default actors, which
+    hold none while they run: a run trains where all that Ray counts are reserved (an e2e test does).
     """
 
     units: int
@@ -65,7 +65,7 @@ def cpu_need(config: DictConfig) -> CpuNeed:
 
 
 def counted_cpus(root: Path = Path("/")) -> int:
-    """Count CPUs as Ray 2.60 does (`ray._private.utils.get_num_cpus`): a container's quota or set, else all.
+    """Count CPUs as Ray 2.60's `get_num_cpus` does: a container's quota or set, else all.
 
     Args:
         root: the file system in which cgroups are looked for.
@@ -126,8 +126,8 @@ def too_few_cpus(need: CpuNeed, counted: int) -> str:
     if counted > need.others:
         way = f"{UNITS}={min(need.units, counted - need.others)}, or {way}"
     return (
-        f"{UNITS}={need.units}: with {need.others} for the trainer Ray must reserve {need.total} CPUs, and "
-        f"it counts {counted} here; the run would wait for ever: set {way}"
+        f"{UNITS}={need.units}: with {need.others} for the trainer Ray must reserve {need.total} CPUs, "
+        f"and it counts {counted} here; the run would wait for ever: set {way}"
     )
 
 
@@ -155,14 +155,16 @@ def choose_attention(config: DictConfig, model_key: str) -> str:
     build = "build flash-attn as requirements/gpu.txt says"
     size_key, size = _ulysses(config)
     if size > 1 and not (installed and chosen in (None, FLASH)):
-        # Only its flash attention gathers the other ranks' tokens: others would attend to their own, unnoticed.
+        # verl gathers the other ranks' tokens in flash attention alone: any other would see its own only.
         raise ConfigError(
             f"{size_key}={size}: sequence parallelism needs {key}={FLASH}: {build}, or set {size_key}=1"
         )
     if installed or chosen not in (None, FLASH):
         return ""
     if chosen == FLASH:
-        raise ConfigError(f"{key}={FLASH}: flash-attn is not installed: {build}, or set ++{key}=sdpa")
+        raise ConfigError(
+            f"{key}={FLASH}: flash-attn is not installed: {build}, or set ++{key}=sdpa"
+        )
     OmegaConf.update(config, key, "sdpa", force_add=True)
     return f"{key}=sdpa (flash-attn is not installed; {build} for speed)"
 
@@ -170,8 +172,13 @@ def choose_attention(config: DictConfig, model_key: str) -> str:
 def _ulysses(config: DictConfig) -> tuple[str, int]:
     """Return the key of the sequence-parallel size, and the size."""
     actor = "actor_rollout_ref.actor"
-    keys = [f"{section}.ulysses_sequence_parallel_size" for section in (actor, f"{actor}.fsdp_config")]
-    found = [(key, OmegaConf.select(config, key) or 1) for key in [*keys, "engine.ulysses_sequence_parallel_size"]]
+    keys = [
+        f"{section}.ulysses_sequence_parallel_size" for section in (actor, f"{actor}.fsdp_config")
+    ]
+    found = [
+        (key, OmegaConf.select(config, key) or 1)
+        for key in [*keys, "engine.ulysses_sequence_parallel_size"]
+    ]
     return max(found, key=lambda pair: pair[1])
 
 

@@ -58,8 +58,8 @@ def host_memory(config: DictConfig, plan: Plan, cpus: int) -> list[Part]:
 def checkpoint_gb(plan: Plan) -> float:
     """Return the size of one checkpoint on disk, over all ranks.
 
-    `model` and `hf_model` are all weights in `model_dtype` each (`FSDPCheckpointManager.save_checkpoint`),
-    a tied output layer once in the latter; `optimizer` is two moments of each trained parameter.
+    `model` and `hf_model` are all weights in `model_dtype` each, a tied output layer once;
+    `optimizer` is two moments of each trained parameter (`FSDPCheckpointManager.save_checkpoint`).
     """
     weights = plan.number_bytes * plan.shape.parameters
     sizes = {
@@ -71,5 +71,5 @@ def checkpoint_gb(plan: Plan) -> float:
 
 
 def checkpoints_gb(plan: Plan) -> float:
-    """Return the most that checkpoints take at once: verl removes the oldest before it writes the next."""
+    """Return what checkpoints take at most: verl removes the oldest before it writes the next."""
     return checkpoint_gb(plan) * plan.kept

@@ -1,4 +1,4 @@
-"""The numbers of a composed configuration that its memory depends on, under one name each for all recipes."""
+"""The numbers of a configuration that its memory depends on, by one name each for all recipes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def plan_of(config: DictConfig) -> Plan:
 
 
 def _tokens(config: DictConfig, get: Any) -> tuple[int, int, str]:
-    """Return tokens of the longest sample and of the largest micro-batch on a GPU, and the latter's key."""
+    """Return tokens of the longest sample and of a GPU's largest micro-batch, and the latter's key."""
     if "actor_rollout_ref" in config:
         longest = config.data.max_prompt_length + config.data.max_response_length
         budget, dynamic = f"{_ACTOR}.ppo_max_token_len_per_gpu", get(f"{_ACTOR}.use_dynamic_bsz")

@@ -12,7 +12,7 @@ from coding_model_project.launch.sizing.training import GIB, Part, gb, resident
 CONTEXT_GB = 2.0
 """An assumption, not measured: the trainer's CUDA context and NCCL's buffers beside vLLM's share."""
 ENGINE_GB = 3.0
-"""An assumption, not measured: vLLM's activations and CUDA graphs, which its share holds beside the cache."""
+"""An assumption, not measured: vLLM's activations and CUDA graphs, a part of its share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

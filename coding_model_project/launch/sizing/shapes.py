@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def outside(self) -> int:
-        """Parameters outside of the layers, which FSDP2 gathers as one unit: embedding, output, last norm."""
+        """Parameters of embedding, output and last norm, which FSDP2 gathers as one unit."""
         return self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden
 
     @property
@@ -61,7 +61,7 @@ class Shape:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes per token that gradient checkpointing keeps until backward: each layer's input in bf16."""
+        """Bytes per token that gradient checkpointing keeps: each layer's input in bf16."""
         return 2 * self.hidden * self.layers
 
     @property
@@ -70,8 +70,8 @@ class Shape:
 
         The two norms keep their input in fp32 and its normalised form in bf16 (6 bytes per number each),
         the projections their inputs, attention its queries, keys, values, output and log-sum-exp, the MLP
-        gate, activation, up and product (8 per intermediate number). Counted by autograd's saved tensors of
-        transformers' Qwen2 and Qwen3 layers, which it equals (a test compares).
+        gate, activation, up and product (8 per intermediate number). It equals what autograd saves of
+        transformers' Qwen2 and Qwen3 layers (a test compares).
         """
         both = self.queries + self.keys
         plain = 16 * self.hidden + 4 * both + 8 * self.intermediate + 4 * self.heads + 8
@@ -148,7 +148,7 @@ PUBLISHED = {
     "Qwen/Qwen2.5-Coder-7B-Instruct": _QWEN_7B,
     "Qwen/Qwen3-8B": _QWEN3_8B,
 }
-"""The profiles' models: the values of their published config.json, for hosts that have not downloaded them."""
+"""The profiles' models, by the values of their published config.json, where they are not downloaded."""
 
 
 def of_model(path: str) -> Shape | None:

@@ -8,8 +8,8 @@ from coding_model_project.launch.sizing.plan import Plan
 
 GIB = 2**30
 CONTEXT_GB = 4.0
-"""An assumption, not measured: CUDA's contexts of trainer and vLLM, NCCL's buffers, vLLM's graphs while it
-sleeps, and the allocator's fragments."""
+"""An assumption, not measured: CUDA's contexts of trainer and vLLM, NCCL's buffers, vLLM's graphs while
+it sleeps, and the allocator's fragments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,8 @@ def gb(size: float) -> float:
 def resident(plan: Plan) -> list[Part]:
     """Return what stays on the GPU between steps, unless it is offloaded.
 
-    Weights are sharded in `model_dtype` (single precision by default), Adam's two moments in the same type.
-    Source: `FSDPEngine._build_module`, `build_optimizer` (torch.optim.AdamW), `optimizer_zero_grad`, after
-    which gradients are freed.
+    Weights are sharded in `model_dtype` (single precision by default), Adam's two moments in the same
+    type (`FSDPEngine._build_module`, `build_optimizer`); `optimizer_zero_grad` frees gradients.
     """
     weights = plan.number_bytes * plan.shape.parameters / plan.shards
     moments = 2 * plan.number_bytes * plan.trained / plan.shards
@@ -40,7 +39,7 @@ def resident(plan: Plan) -> list[Part]:
 
 
 def update(plan: Plan) -> list[Part]:
-    """Return a GPU's memory at the start of backward, its peak, or in the optimiser's step if that is more.
+    """Return a GPU's memory at the start of backward, or in the optimiser's step if that is more.
 
     - weights, gradients, moments: `number_bytes` × (1, 1 and 2) per parameter, over the shards. The
       optimiser's step takes as much as the gradients once more (`foreach`), when activations are gone.
@@ -79,10 +78,15 @@ def logit_bytes(plan: Plan) -> int:
 
     The output layer gives bf16 (2). flash-attn's cross-entropy writes the gradient in its place; without
     flash-attn `logprobs_from_logits_v2` keeps log-softmax rows, which autocast computes in fp32 (4 more).
-    A temperature other than 1 makes a scaled copy, and its gradient another (4). Entropy in the loss keeps
-    the gradient from being written in place, and has one of its own (4).
+    A temperature other than 1 makes a scaled copy, and its gradient another (4). Entropy in the loss
+    keeps the gradient from being written in place, and has one of its own (4).
     """
-    return 2 + (0 if plan.flash else 4) + (4 if plan.scales_logits else 0) + (4 if plan.with_entropy else 0)
+    return (
+        2
+        + (0 if plan.flash else 4)
+        + (4 if plan.scales_logits else 0)
+        + (4 if plan.with_entropy else 0)
+    )
 
 
 def log_probs(plan: Plan, tokens: int) -> list[Part]:

@@ -43,9 +43,9 @@ def missing(config: DictConfig, nodes: Mapping[str, Mapping[str, float]]) -> str
     ]
     if len(fit) < config.trainer.nnodes:
         return (
-            f"trainer.nnodes={config.trainer.nnodes}: {len(fit)} of the cluster's {len(nodes)} nodes have "
-            f"trainer.n_gpus_per_node={gpus} GPUs and {need.per_node} CPUs free: end other runs, or lower "
-            "one of the two keys"
+            f"trainer.nnodes={config.trainer.nnodes}: {len(fit)} of the cluster's {len(nodes)} nodes "
+            f"have trainer.n_gpus_per_node={gpus} GPUs and {need.per_node} CPUs free: end other runs, or "
+            "lower one of the two keys"
         )
     free = int(sum(node.get("CPU", 0) for node in nodes.values()))
     if free < need.total:

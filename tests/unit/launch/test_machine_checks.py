@@ -96,7 +96,9 @@ def test_cpus_are_counted_as_ray_counts_them(tmp_path, monkeypatch, files, cpus)
 def test_sdpa_is_chosen_where_flash_attn_is_not_installed(recipe, model_key, host, monkeypatch):
     key = f"{model_key}.override_config.attn_implementation"
     config = compose_recipe(recipe, ["hardware=gpu_1x"])
-    assert choose_attention(config, model_key).startswith(f"{key}=sdpa (flash-attn is not installed")
+    assert choose_attention(config, model_key).startswith(
+        f"{key}=sdpa (flash-attn is not installed"
+    )
     section = config.actor_rollout_ref.model if recipe == "grpo" else config.model
     assert section.override_config.attn_implementation == "sdpa"
     assert choose_attention(config, model_key) == ""  # it is the configuration's own now

@@ -1,4 +1,4 @@
-"""Estimates equal what can be counted: parameters, autograd's tensors, Adam's states, files of a checkpoint."""
+"""Estimates equal what can be counted: parameters, autograd's tensors, Adam's states, files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ def test_bytes_kept_for_backward_are_those_that_autograd_saves(kind):
             model.model(input_ids=ids, position_ids=torch.arange(tokens)[None], use_cache=False)
         return sum(size for size, _ in kept.values())
 
-    for checkpointing, per_token in ((False, shape.layer_bytes), (True, shape.kept_bytes / shape.layers)):
+    for checkpointing, per_token in (
+        (False, shape.layer_bytes),
+        (True, shape.kept_bytes / shape.layers),
+    ):
         four, two = (saved(layers, checkpointing=checkpointing) for layers in (4, 2))
         assert (four - two) / 2 / tokens == per_token
 
@@ -111,7 +114,9 @@ def test_states_and_files_of_a_trained_model(tmp_path):
     parts = {part.name: part.gb * training.GIB for part in training.update(plan)}
     assert parts["weights"] == size(model.parameters())
     assert parts["gradients"] == size(p.grad for p in model.parameters())
-    moments = [m for state in optimizer.state.values() for m in (state["exp_avg"], state["exp_avg_sq"])]
+    moments = [
+        m for state in optimizer.state.values() for m in (state["exp_avg"], state["exp_avg_sq"])
+    ]
     assert parts["optimiser"] == size(moments)
 
     torch.save(model.state_dict(), tmp_path / "model.pt")
@@ -190,7 +195,9 @@ def test_tensor_parallelism_beyond_the_heads_repeats_them():
 
 
 def test_a_model_that_is_not_known_is_named():
-    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path=some/model: no config\.json"):
+    with pytest.raises(
+        ConfigError, match=r"actor_rollout_ref\.model\.path=some/model: no config\.json"
+    ):
         plan("gpu_8x", "actor_rollout_ref.model.path=some/model")
 
 

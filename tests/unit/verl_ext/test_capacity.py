@@ -21,7 +21,10 @@ def test_enough():
     ("nodes", "said"),
     [
         ({"a": NODE}, "1 of the cluster's 1 nodes have trainer.n_gpus_per_node=8 GPUs and 24 CPUs"),
-        ({"a": NODE, "b": {"GPU": 4, "CPU": 64}, "c": {"GPU": 4, "CPU": 64}}, "1 of the cluster's 3"),
+        (
+            {"a": NODE, "b": {"GPU": 4, "CPU": 64}, "c": {"GPU": 4, "CPU": 64}},
+            "1 of the cluster's 3",
+        ),
         ({"a": NODE, "b": {"GPU": 8, "CPU": 8}}, "1 of the cluster's 2"),
         ({}, "0 of the cluster's 0"),
     ],
