@@ -16,6 +16,7 @@ from coding_model_project.doctor.software import version
 from coding_model_project.errors import SandboxError
 from coding_model_project.install import how_to_install
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.launch.checks.machine_checks import counted_cpus
 from coding_model_project.launch.device import default_hardware
 from coding_model_project.launch.sizing.machine import free_memory_gb
 from coding_model_project.program import program
@@ -25,6 +26,9 @@ from coding_model_project.sandbox.embedded.tiers import strongest, why_not
 
 MEMORY_GB = {"cpu": 9, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
 """GiB that GRPO's hardware profiles need free, their coding.min_memory_gb (a test compares)."""
+
+CPUS = {"gpu_1x": 6, "gpu_8x": 33}
+"""CPUs that GRPO reserves for a whole run, by profile (a test compares)."""
 
 OBJECT_STORE_MB = 500
 """Of Ray's object store on a CPU, which lies in /dev/shm."""
@@ -83,7 +87,12 @@ def shared_memory() -> list[Finding]:
 
 
 def cores() -> list[Finding]:
-    cores = len(os.sched_getaffinity(0))
+    profile, cores = default_hardware(), len(os.sched_getaffinity(0))
+    counted = counted_cpus()
+    if profile in CPUS and counted < CPUS[profile]:
+        found = f"{cores}; Ray counts {counted}, and hardware={profile} reserves {CPUS[profile]}"
+        remedy = f"{program()} doctor --profile {profile} names the keys to set"
+        return [problem("cores", found, remedy)]
     if cores >= 2:
         return [ok("cores", str(cores))]
     return [warning("cores", "1", "training and judging share it: give this machine two or more")]

@@ -21,8 +21,11 @@ from coding_model_project.launch.sizing.training import Part, total
 
 TIGHT = 0.9
 """Share of the memory from which an estimate is a warning."""
+_LEAST_SHARE = 0.2
+"""Of a GPU for vLLM; below it offloading the optimiser is the better way out."""
 _CARD_GB = 80.0
 """What the profiles are made for; assumed where no GPU says its own."""
+_SHARE = f"{ROLLOUT}.gpu_memory_utilization"
 _LOG_PROB_TOKENS = f"{ROLLOUT}.log_prob_max_token_len_per_gpu"
 _TOKEN_STEP = 1024
 
@@ -173,28 +176,32 @@ def _log_probs(plan: Plan, tokens: int, card: float) -> Finding:
 
 
 def _generation(config: DictConfig, plan: Plan, made: rollout.Generation, card: float) -> Finding:
-    key, length = (
-        f"{ROLLOUT}.gpu_memory_utilization",
-        config.actor_rollout_ref.rollout.max_model_len,
-    )
-    needed = total(made.parts)
-    at_once = min(made.sequences, made.samples)
+    needed, at_once = total(made.parts), min(made.sequences, made.samples)
     cache = f"KV cache {made.cache_tokens:,} tokens, {at_once} of {made.samples} samples at once"
     found = f"about {needed:.0f} of {card:.0f} GB on a GPU; {cache}"
     beside = total(training.resident(plan)) + rollout.CONTEXT_GB
-    share = int((card - beside) / card * 100) / 100
-    offload = "actor_rollout_ref.actor.fsdp_config.optimizer_offload=true"
+    share = int((TIGHT * card - beside) / card * 100) / 100
+    way = f"set {_SHARE}={share}" if share >= _LEAST_SHARE else _offload(plan)
     if needed > card:
-        return problem(
-            "generation", found, f"set {key}={share}" if share >= 0.2 else f"set {offload}"
-        )
-    if made.cache_tokens < (length or plan.longest):
-        return problem(
-            "generation",
-            f"{found}: not one of {length} tokens",
-            f"raise {key}, at most to {share}, or set {ROLLOUT}.tensor_model_parallel_size higher",
-        )
+        return problem("generation", found, way)
+    length = config.actor_rollout_ref.rollout.max_model_len or plan.longest
+    if made.cache_tokens < length:
+        if share <= config.actor_rollout_ref.rollout.gpu_memory_utilization:
+            way = f"raise {ROLLOUT}.tensor_model_parallel_size, or shorten max_model_len"
+        return problem("generation", f"{found}: not one of max_model_len={length} tokens", way)
+    if needed > TIGHT * card:
+        return warning("generation", found, f"close: {way}")
     return ok("generation", found)
+
+
+def _offload(plan: Plan) -> str:
+    """Return what leaves vLLM more of the GPU where its own share cannot be less."""
+    engine = "actor_rollout_ref.actor.fsdp_config"
+    if not plan.optimizer_offload:
+        return f"set {engine}.optimizer_offload=true"
+    if not plan.param_offload:
+        return f"set {engine}.param_offload=true"
+    return f"raise {ROLLOUT}.tensor_model_parallel_size, or use more GPUs"
 
 
 def _host(parts: list[Part], machine: Machine) -> Finding:

@@ -82,6 +82,17 @@ def test_a_model_too_large_for_one_card_says_so(ask):
     assert ask("gpu_1x", *machine, model, "experiment=lora")[0] == 0
 
 
+def test_a_cache_that_holds_no_whole_sample(ask):
+    model = "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct"
+    share = "actor_rollout_ref.rollout.gpu_memory_utilization"
+    _, findings, _ = ask("gpu_8x", *NODE, model, f"{share}=0.21")
+    assert findings["generation"]["status"] == "problem"
+    assert "not one of max_model_len=6144 tokens" in findings["generation"]["finding"]
+    assert findings["generation"]["remedy"].startswith(f"set {share}=0.7")
+    null = "actor_rollout_ref.rollout.max_model_len=null"
+    assert ask("gpu_8x", *NODE, model, null)[0] == 0
+
+
 def test_values_that_do_not_divide_are_a_problem_with_the_way_out(ask):
     key = "actor_rollout_ref.rollout.tensor_model_parallel_size"
     code, findings, _ = ask("gpu_8x", *NODE, f"{key}=8")
