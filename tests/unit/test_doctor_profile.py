@@ -6,6 +6,8 @@ import pytest
 
 import coding_model_project.cli as cli
 
+pytestmark = pytest.mark.slow  # each question composes a recipe
+
 NODE = ["--gpus", "8", "--gpu-memory-gb", "80", "--cpus", "64", "--memory-gb", "512"]
 
 

@@ -13,6 +13,8 @@ from coding_model_project.launch.sizing import host, rollout, training
 from coding_model_project.launch.sizing.plan import plan_of
 from coding_model_project.launch.sizing.shapes import PUBLISHED, of_config, of_model
 
+pytestmark = pytest.mark.slow
+
 TINY = {
     "model_type": "qwen2",
     "hidden_size": 128,
