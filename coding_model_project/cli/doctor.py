@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coding_model_project.cli.common import AsJson
+from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
     from coding_model_project.doctor import Finding
+    from coding_model_project.doctor.profile import Report
+    from coding_model_project.launch.sizing.training import Part
 
+RECIPES = ("grpo", "repair", "harbor", "sft", "dpo")
+_OF_A_NODE = "Number of {} of each node. Default: this machine's."
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
@@ -22,20 +27,100 @@ def doctor(
     deep: Annotated[
         bool, typer.Option("--deep", help="Also import torch, vllm, ray and verl; takes a minute.")
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(help="Check one hardware profile instead: cpu, gpu_1x, gpu_8x or gpu_multi."),
+    ] = None,
+    recipe: Annotated[str, typer.Option(help=f"With --profile: {', '.join(RECIPES)}.")] = "grpo",
+    gpus: Annotated[int | None, typer.Option(help=_OF_A_NODE.format("GPUs"), min=0)] = None,
+    gpu_memory_gb: Annotated[
+        float | None,
+        typer.Option(help="Memory of each GPU, in GiB. Default: this machine's.", min=1),
+    ] = None,
+    cpus: Annotated[int | None, typer.Option(help=_OF_A_NODE.format("CPUs"), min=1)] = None,
+    memory_gb: Annotated[
+        float | None,
+        typer.Option(help="Memory of each node, in GiB. Default: what is free here.", min=1),
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="Number of such nodes.", min=1)] = 1,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="With --profile: key=value, as for the recipe.")
+    ] = None,
 ) -> int:
-    """Check whether this machine can train, and say what to do. Exit code 1 if it cannot."""
+    """Check whether this machine can train, and say what to do. Exit code 1 if it cannot.
+
+    With --profile, estimate instead what a recipe's hardware profile needs, and compare it with this
+    machine or the one that --gpus, --gpu-memory-gb, --cpus, --memory-gb and --nodes describe.
+    """
     from coding_model_project.doctor import Status, diagnose
 
-    findings = diagnose(Path.cwd(), imports=deep)
+    described = {"gpus": gpus, "gpu_memory_gb": gpu_memory_gb, "cpus": cpus, "memory_gb": memory_gb}
+    given = {name: value for name, value in described.items() if value is not None}
+    if nodes != 1:
+        given["nodes"] = nodes
+    sizes: Report | None = None
+    if profile is None:
+        if given or overrides:
+            word = (overrides or [f"--{next(iter(given)).replace('_', '-')}"])[0]
+            raise ConfigError(f"{word}: describes a run for a profile: add --profile gpu_8x")
+        findings = diagnose(Path.cwd(), imports=deep)
+    else:
+        sizes = _profile(profile, recipe, overrides or [], given)
+        findings = sizes.findings
     counts = {
         str(status): sum(finding.status is status for finding in findings) for status in Status
     }
     if as_json:
-        print(json.dumps({"counts": counts, "findings": [asdict(f) for f in findings]}))
+        answer = {"counts": counts, "findings": [asdict(f) for f in findings]}
+        if sizes is not None:
+            answer |= {"gpu_gb": {name: _by_name(parts) for name, parts in sizes.gpu.items()}}
+            answer |= {"host_gb": _by_name(sizes.host)}
+        print(json.dumps(answer))
     else:
+        if sizes is not None:
+            _show_sizes(sizes)
         _show(findings)
         print(_summary(counts))
     return 1 if counts["problem"] else 0
+
+
+def _profile(profile: str, recipe: str, overrides: list[str], given: dict[str, Any]) -> Report:
+    """Estimate a profile on this machine, as far as it is not described.
+
+    Raises:
+        ConfigError: the recipe is not known, or what is described is not enough.
+    """
+    from coding_model_project.doctor.profile import report
+    from coding_model_project.launch.sizing.machine import this_machine
+
+    if recipe not in RECIPES:
+        raise ConfigError(f"--recipe={recipe}: choose of {', '.join(RECIPES)}")
+    machine = replace(this_machine(), **given)
+    if machine.gpus and machine.gpu_memory_gb is None:
+        raise ConfigError("--gpu-memory-gb: the GPUs do not say their memory here: give it, in GiB")
+    return report(recipe, profile, overrides, machine, None if given else Path.cwd())
+
+
+def _by_name(parts: list[Part]) -> dict[str, float]:
+    return {part.name: round(part.gb, 2) for part in parts}
+
+
+def _show_sizes(sizes: Report) -> None:
+    """Print the memory of each GPU by phase, and of a node, as tables."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=100)
+    if sizes.gpu:
+        table = Table("GB on each GPU", *sizes.gpu)
+        for name in dict.fromkeys(part.name for parts in sizes.gpu.values() for part in parts):
+            columns = [_by_name(parts).get(name) for parts in sizes.gpu.values()]
+            table.add_row(name, *("" if size is None else f"{size:.1f}" for size in columns))
+        table.add_row("total", *(f"{sum(p.gb for p in parts):.1f}" for parts in sizes.gpu.values()))
+        console.print(table)
+    if sizes.host:
+        parts = ", ".join(f"{part.name} {part.gb:.0f}" for part in sizes.host if part.gb >= 0.5)
+        console.print(f"GB on each node: {parts}", soft_wrap=True)
 
 
 def _show(findings: list[Finding]) -> None:

@@ -16,14 +16,19 @@ from coding_model_project.doctor.software import version
 from coding_model_project.errors import SandboxError
 from coding_model_project.install import how_to_install
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.launch.checks.machine_checks import counted_cpus
 from coding_model_project.launch.device import default_hardware
+from coding_model_project.launch.sizing.machine import free_memory_gb
 from coding_model_project.program import program
-from coding_model_project.runs import provenance
+from coding_model_project.runs import accelerators
 from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.tiers import strongest, why_not
 
 MEMORY_GB = {"cpu": 9, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
 """GiB that GRPO's hardware profiles need free, their coding.min_memory_gb (a test compares)."""
+
+CPUS = {"gpu_1x": 6, "gpu_8x": 33}
+"""CPUs that GRPO reserves for a whole run, by profile (a test compares)."""
 
 OBJECT_STORE_MB = 500
 """Of Ray's object store on a CPU, which lies in /dev/shm."""
@@ -35,40 +40,41 @@ _GIB = 2**30
 
 
 def gpus() -> list[Finding]:
-    names, profile = provenance.gpus(), default_hardware()
-    if not names:
+    found, profile = accelerators.measure(), default_hardware()
+    if not found:
         return [ok("gpus", f"none; hardware={profile} is chosen")]
+    names = [_described(gpu) for gpu in found]
     kinds = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
-    found = f"{kinds}; hardware={profile} is chosen"
+    said = f"{kinds}; hardware={profile} is chosen"
+    if all(gpu.amd for gpu in found):
+        remedy = (
+            "requirements/gpu.txt is CUDA's: with ROCm's torch and vLLM, untested, set hardware="
+        )
+        return [warning("gpus", said, remedy)]
     if profile == "cpu":
-        return [warning("gpus", found, "CUDA_VISIBLE_DEVICES hides them: unset it to use them")]
+        return [warning("gpus", said, "CUDA_VISIBLE_DEVICES hides them: unset it to use them")]
     torch = version("torch")
     if torch is not None and "+cpu" in torch:
         remedy = f"{how_to_install(gpu=True)}, or train with hardware=cpu"
-        return [problem("gpus", f"{found}, but torch {torch} cannot use them", remedy)]
-    return [ok("gpus", found)]
+        return [problem("gpus", f"{said}, but torch {torch} cannot use them", remedy)]
+    if len(found) > 1 and any(gpu.mig for gpu in found):
+        remedy = "a run uses one instance: set CUDA_VISIBLE_DEVICES to its UUID, or turn MIG off"
+        return [warning("gpus", said, remedy)]
+    return [ok("gpus", said)]
+
+
+def _described(gpu: accelerators.Gpu) -> str:
+    return gpu.name if gpu.memory_gb is None else f"{gpu.name} ({gpu.memory_gb:.0f} GB)"
 
 
 def memory() -> list[Finding]:
     profile = default_hardware()
-    needed, free = MEMORY_GB[profile], min(psutil.virtual_memory().available, _cgroup_free()) / _GIB
+    needed, free = MEMORY_GB[profile], free_memory_gb()
     found = f"{free:.1f} GB free; hardware={profile} needs {needed}"
     if free >= needed:
         return [ok("memory", found)]
     remedy = "end other programs or raise the container's limit; lower the batch as a last resort"
     return [problem("memory", found, remedy)]
-
-
-def _cgroup_free() -> float:
-    """Bytes that this container may still take; infinite without a limit."""
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit = (folder / "memory.max").read_text().strip()
-        used = int((folder / "memory.current").read_text())
-        cache = (folder / "memory.stat").read_text().split("inactive_file ")[1].split()[0]
-    except (OSError, IndexError, ValueError):
-        return float("inf")
-    return float("inf") if limit == "max" else int(limit) - used + int(cache)
 
 
 def shared_memory() -> list[Finding]:
@@ -81,7 +87,12 @@ def shared_memory() -> list[Finding]:
 
 
 def cores() -> list[Finding]:
-    cores = len(os.sched_getaffinity(0))
+    profile, cores = default_hardware(), len(os.sched_getaffinity(0))
+    counted = counted_cpus()
+    if profile in CPUS and counted < CPUS[profile]:
+        found = f"{cores}; Ray counts {counted}, and hardware={profile} reserves {CPUS[profile]}"
+        remedy = f"{program()} doctor --profile {profile} names the keys to set"
+        return [problem("cores", found, remedy)]
     if cores >= 2:
         return [ok("cores", str(cores))]
     return [warning("cores", "1", "training and judging share it: give this machine two or more")]

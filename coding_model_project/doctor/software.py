@@ -68,11 +68,8 @@ def packages() -> list[Finding]:
 def _flash_attn() -> Finding:
     if built := version("flash-attn"):
         return ok("flash-attn", built)
-    remedy = (
-        "build it as requirements/gpu.txt says, or train with "
-        "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"
-    )
-    return warning("flash-attn", "not installed; verl trains with it by default", remedy)
+    remedy = "build it as requirements/gpu.txt says for speed; sequence parallelism needs it"
+    return warning("flash-attn", "not installed: trainings attend by PyTorch's sdpa", remedy)
 
 
 def _package(name: str, pinned: str) -> Finding:

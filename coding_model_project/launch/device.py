@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from coding_model_project.runs import provenance
+from coding_model_project.runs import accelerators
 
 CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
@@ -38,12 +38,9 @@ _EXPECTED_WARNINGS = [f"{name} engine is not available" for name in _OTHER_ENGIN
 
 
 def count_gpus() -> int:
-    """GPUs the NVIDIA driver shows on this host, without importing torch."""
+    """Count the GPUs of this host that a training can use, without importing torch."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    devices = len(provenance.gpus())
-    if visible is None:
-        return devices
-    return min(devices, len([d for d in visible.split(",") if d.strip() not in ("", "-1")]))
+    return accelerators.trainable(accelerators.find(), visible)
 
 
 def default_hardware() -> str:

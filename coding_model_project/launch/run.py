@@ -25,6 +25,7 @@ from coding_model_project.isolation import processes
 from coding_model_project.launch import sweep
 from coding_model_project.launch.arguments import Arguments, parse
 from coding_model_project.launch.checks import checks
+from coding_model_project.launch.checks.machine_checks import choose_attention
 from coding_model_project.launch.compose import (
     compose_recipe,
     config_dir,
@@ -123,6 +124,8 @@ def carry_out(
     """
     checks.check_memory(config.coding.min_memory_gb)
     make_absolute(config)
+    if line := choose_attention(config, recipe.model_key.removesuffix(".path")):
+        print(line)
     checks.check(config, recipe.model_key, recipe.make_data, prepared=False)
     if config.coding.dataset is not None and not Path(config.coding.data_dir).exists():
         refuse_unusable("coding.data_dir", config.coding.data_dir)

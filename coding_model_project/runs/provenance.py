@@ -17,6 +17,7 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.grading.base import GRADER_VERSION
+from coding_model_project.runs import accelerators
 
 _UNTRACKED_BYTES = 1_000_000
 """Of all untracked files together; larger ones are listed in status.txt only."""
@@ -62,21 +63,8 @@ def hardware() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
-        "gpus": gpus(),
+        "gpus": [gpu.name for gpu in accelerators.find()],
     }
-
-
-def gpus(
-    driver: Path = Path("/proc/driver/nvidia/gpus"), devices: Path = Path("/dev")
-) -> list[str]:
-    """Return the names of this host's NVIDIA GPUs, without importing torch.
-
-    Where a container's runtime shows no `driver`, each device file stands for a GPU without a name.
-    """
-    files = sorted(driver.glob("*/information"))
-    lines = [line for file in files for line in file.read_text().splitlines()]
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
-    return names or ["NVIDIA GPU"] * len(list(devices.glob("nvidia[0-9]*")))
 
 
 @functools.cache

@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from coding_model_project.launch.checks.machine_checks import cpu_need
+from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("verl"), pytest.mark.timeout(600)]
@@ -67,6 +69,9 @@ def test_killed_then_resumed_elsewhere_then_interrupted(world, tmp_path):
     url = f"file://{tmp_path}/store"
     overrides = [*world.overrides(tmp_path), "trainer.save_freq=2", f"coding.checkpoints.url={url}"]
     overrides += ["trainer.total_training_steps=1000", "trainer.total_epochs=1000"]
+    # As many CPUs as verl reserves, and none more: with four it would wait for ever.
+    need = cpu_need(compose_recipe("grpo", ["hardware=cpu"])).total
+    overrides.append(f"ray_kwargs.ray_init.num_cpus={need}")
 
     first = start(tmp_path, overrides)
     wait_for_step(tmp_path, first, 3)

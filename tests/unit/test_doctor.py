@@ -15,6 +15,10 @@ from coding_model_project import doctor, install
 from coding_model_project.doctor import Status, machine, software
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
+from coding_model_project.launch.checks.machine_checks import cpu_need
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.sizing import machine as sizing
+from coding_model_project.runs.accelerators import Gpu
 
 ROOT = Path(__file__).parents[2]
 Usage = namedtuple("Usage", "total used free")
@@ -32,7 +36,7 @@ def cpu(monkeypatch):
     """No GPU, and the CPU's packages."""
     monkeypatch.setattr(software, "default_hardware", lambda: "cpu")
     monkeypatch.setattr(machine, "default_hardware", lambda: "cpu")
-    monkeypatch.setattr(machine.provenance, "gpus", list)
+    monkeypatch.setattr(machine.accelerators, "measure", list)
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def gpu(monkeypatch):
     """One GPU, and whatever packages `installed` says."""
     monkeypatch.setattr(software, "default_hardware", lambda: "gpu_1x")
     monkeypatch.setattr(machine, "default_hardware", lambda: "gpu_1x")
-    monkeypatch.setattr(machine.provenance, "gpus", lambda: ["NVIDIA H100"])
+    monkeypatch.setattr(machine.accelerators, "measure", lambda: [Gpu(name="NVIDIA H100")])
 
 
 @pytest.fixture
@@ -116,10 +120,21 @@ def test_a_gpu_that_torch_cannot_use_is_one_problem(gpu, installed):
 
 def test_hidden_gpus(cpu, monkeypatch):
     assert only(machine.gpus()).status is Status.ok
-    monkeypatch.setattr(machine.provenance, "gpus", lambda: ["NVIDIA H100"] * 2)
+    found = [Gpu(name="NVIDIA H100", memory_gb=79.6)] * 2
+    monkeypatch.setattr(machine.accelerators, "measure", lambda: found)
     finding = only(machine.gpus())
     assert finding.status is Status.warning
-    assert finding.finding.startswith("2 × NVIDIA H100")
+    assert finding.finding.startswith("2 × NVIDIA H100 (80 GB)")
+    assert "CUDA_VISIBLE_DEVICES" in finding.remedy
+
+
+def test_gpus_that_no_training_here_uses(cpu, gpu, installed, monkeypatch):
+    installed(torch="2.11.0")
+    card = [Gpu(name="MIG 3g.20gb", memory_gb=20, mig=True)] * 2
+    monkeypatch.setattr(machine.accelerators, "measure", lambda: card)
+    assert "a run uses one instance" in only(machine.gpus()).remedy
+    monkeypatch.setattr(machine.accelerators, "measure", lambda: [Gpu(name="AMD GPU", amd=True)])
+    assert "ROCm" in only(machine.gpus()).remedy
 
 
 def test_cpu_plugin(cpu, installed, monkeypatch):
@@ -131,10 +146,10 @@ def test_cpu_plugin(cpu, installed, monkeypatch):
 
 def test_memory_counts_the_containers_limit(cpu, monkeypatch):
     memory = namedtuple("Memory", "available")
-    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: memory(20 * GB))
-    monkeypatch.setattr(machine, "_cgroup_free", lambda: float("inf"))
+    monkeypatch.setattr(sizing.psutil, "virtual_memory", lambda: memory(20 * GB))
+    monkeypatch.setattr(sizing, "_cgroup_free", lambda: float("inf"))
     assert only(machine.memory()).status is Status.ok
-    monkeypatch.setattr(machine, "_cgroup_free", lambda: 4.0 * GB)
+    monkeypatch.setattr(sizing, "_cgroup_free", lambda: 4.0 * GB)
     finding = only(machine.memory())
     assert finding.status is Status.problem
     assert finding.finding.startswith("4.0 GB free; hardware=cpu needs 9")
@@ -148,7 +163,20 @@ def test_disk_once_for_both_folders(tmp_path, monkeypatch, free_gb, status):
     assert "outputs/ and data/" in finding.finding
 
 
-def test_small_limits_are_warnings(monkeypatch):
+def test_cpus_that_ray_cannot_reserve_are_a_problem(gpu, monkeypatch):
+    for profile, cpus in machine.CPUS.items():
+        need = cpu_need(compose_recipe("grpo", [f"hardware={profile}"]))
+        assert cpus == need.total
+    monkeypatch.setattr(machine, "counted_cpus", lambda: 5)
+    finding = only(machine.cores())
+    assert finding.status is Status.problem
+    assert finding.finding.endswith("Ray counts 5, and hardware=gpu_1x reserves 6")
+    assert finding.remedy.endswith("doctor --profile gpu_1x names the keys to set")
+    monkeypatch.setattr(machine, "counted_cpus", lambda: 6)
+    assert only(machine.cores()).status is not Status.problem
+
+
+def test_small_limits_are_warnings(cpu, monkeypatch):
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: Usage(0, 0, 64 << 20))
     monkeypatch.setattr(machine.resource, "getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0})

@@ -1,63 +1,183 @@
-"""What a training needs of the machine it starts on, where verl would wait for ever or fail late."""
+"""Checks of the machine that a training starts on, where verl would wait for ever or fail late."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.joining import joined_ray
 
-_UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 _CPUS = "ray_kwargs.ray_init.num_cpus"
+_ROLLOUT = "actor_rollout_ref.rollout"
 _ATTENTION = "override_config.attn_implementation"
+FLASH = "flash_attention_2"
+"""verl's default (`verl.workers.config.model`)."""
+
 _CPUS_OF_A_GPU = 3
-"""That verl reserves beside each (`max_colocate_count` of verl.trainer.ppo.utils' resource pools)."""
-_CPUS_OF_THE_QUEUE = 1
-"""TransferQueue's controller, beside one for each of its storage units."""
+"""CPUs in the bundle of each training GPU: `max_colocate_count` of verl's `ResourcePoolManager`."""
+_CPUS_OF_A_ROLLOUT_GPU = 2
+"""The same where the rollout has GPUs of its own (`verl.workers.rollout.replica`)."""
 
 
-def check_cpus(config: DictConfig) -> None:
-    """Make sure that Ray can give a training on GPUs the CPUs that it reserves: it would wait for ever.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuNeed:
+    """CPUs that verl has Ray reserve for a whole run, all at once.
 
-    Not where a cluster is joined, whose nodes are not known here.
-
-    Raises:
-        ConfigError: they are too few; says how many are needed, and by which keys.
+    TaskRunner, judges, vLLM's servers, agent loops and load balancers are Ray's default actors, which
+    hold none while they run: a run trains where all that Ray counts are reserved (an e2e test does).
     """
-    if config.trainer.device != "cuda" or joined_ray(config):
-        return
-    counted = OmegaConf.select(config, _CPUS) or os.cpu_count() or 1
-    units = OmegaConf.select(config, _UNITS)
-    others = _CPUS_OF_THE_QUEUE + _CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
-    if units + others <= counted:
-        return
-    way = f"{_CPUS}={units + others}"
-    if counted > others:
-        way = f"{_UNITS}={min(units, counted - others)}, or {way}"
-    raise ConfigError(
-        f"{_UNITS}={units}: with {others} for the trainer Ray must reserve {units + others} CPUs, and it "
-        f"counts {counted} here; the run would wait for ever: set {way}"
+
+    units: int
+    """TransferQueue's storage units hold one each."""
+    trainer: int
+    """Bundles of the training GPUs, and of the rollout's own."""
+    per_node: int
+    """The part of `trainer` that one node must give, since a node's bundles are packed strictly."""
+    controller: int = 1
+    """TransferQueue's controller."""
+
+    @property
+    def total(self) -> int:
+        return self.units + self.others
+
+    @property
+    def others(self) -> int:
+        """All that the number of storage units does not change."""
+        return self.trainer + self.controller
+
+
+def cpu_need(config: DictConfig) -> CpuNeed:
+    """Add up the CPUs that a GRPO configuration makes Ray reserve."""
+    per_node = _CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
+    rollout = OmegaConf.select(config, _ROLLOUT)
+    own = _CPUS_OF_A_ROLLOUT_GPU * (rollout.nnodes or 0) * rollout.n_gpus_per_node
+    return CpuNeed(
+        units=OmegaConf.select(config, UNITS),
+        trainer=per_node * config.trainer.nnodes + own,
+        per_node=per_node,
     )
 
 
-def check_attention(config: DictConfig, model_key: str) -> None:
-    """Make sure that verl's default attention is installed, if a training on GPUs starts with it.
+def counted_cpus(root: Path = Path("/")) -> int:
+    """Count CPUs as Ray 2.60's `get_num_cpus` does: a container's quota or set, else all.
+
+    Args:
+        root: the file system in which cgroups are looked for.
+    """
+    everything = os.cpu_count() or 1
+    if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
+        return everything
+    groups = root / "sys/fs/cgroup"
+    limits = [
+        _read(groups / "cpu.max", lambda text: _ratio(*text.split())),
+        _read(groups / "cpuset/cpuset.cpus", lambda text: float(len(_numbers(text)))),
+    ]
+    period = _read(groups / "cpu/cpu.cfs_period_us", float)
+    if period:
+        limits.append(_read(groups / "cpu/cpu.cfs_quota_us", lambda text: float(text) / period))
+    return int(max(1, min([everything, *(limit for limit in limits if limit and limit > 0)])))
+
+
+def _read(file: Path, parse: Callable[[str], float | None]) -> float | None:
+    try:
+        return parse(file.read_text().strip())
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _ratio(quota: str, period: str) -> float | None:
+    return None if quota == "max" else float(quota) / float(period)
+
+
+def _numbers(text: str) -> set[int]:
+    """Parse a set such as 0-3,8."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def check_cpus(config: DictConfig) -> None:
+    """Make sure that the Ray started here can reserve what verl asks for: it would wait for ever.
+
+    Where a cluster is joined, `verl_ext.cluster.capacity` checks its nodes instead.
+
+    Raises:
+        ConfigError: the CPUs are too few; names the keys and how many are needed.
+    """
+    if not joined_ray(config):
+        counted = OmegaConf.select(config, _CPUS) or counted_cpus()
+        if message := too_few_cpus(cpu_need(config), counted):
+            raise ConfigError(message)
+
+
+def too_few_cpus(need: CpuNeed, counted: int) -> str:
+    """Return a message if a Ray that counts so many CPUs cannot reserve what is needed, else nothing."""
+    if need.total <= counted:
+        return ""
+    way = f"{_CPUS}={need.total}"
+    if counted > need.others:
+        way = f"{UNITS}={min(need.units, counted - need.others)}, or {way}"
+    return (
+        f"{UNITS}={need.units}: with {need.others} for the trainer Ray must reserve {need.total} CPUs, "
+        f"and it counts {counted} here; the run would wait for ever: set {way}"
+    )
+
+
+def choose_attention(config: DictConfig, model_key: str) -> str:
+    """Have a training on GPUs attend by PyTorch's sdpa where flash-attn is not installed.
+
+    verl 0.9.1 needs flash-attn for its default attention and for Ulysses' sequence parallelism alone:
+    removing padding, log-probabilities and entropy fall back to PyTorch
+    (`verl.utils.attention_utils`, `verl.utils.torch_functional`). transformers then masks packed samples
+    from each other, so the results are the same, at the cost of attending over the whole micro-batch.
 
     Args:
         model_key: of the model's section, "actor_rollout_ref.model" or "model".
 
+    Returns:
+        A line to print, or an empty one if nothing was changed.
+
     Raises:
-        ConfigError: flash-attn is missing and no other attention is chosen.
+        ConfigError: flash-attn is missing, and the configuration cannot do without it.
     """
     if config.trainer.device != "cuda" or joined_ray(config):
-        return
-    if OmegaConf.select(config, f"{model_key}.{_ATTENTION}") not in (None, "flash_attention_2"):
-        return
-    if importlib.util.find_spec("flash_attn") is None:
+        return ""  # the nodes' environments are not this one
+    key, installed = f"{model_key}.{_ATTENTION}", importlib.util.find_spec("flash_attn") is not None
+    chosen = OmegaConf.select(config, key)
+    build = "build flash-attn as requirements/gpu.txt says"
+    size_key, size = _ulysses(config)
+    if size > 1 and not (installed and chosen in (None, FLASH)):
+        # verl gathers the other ranks' tokens in flash attention alone: any other would see its own only.
         raise ConfigError(
-            "verl trains with flash-attn by default, which is not installed: build it as "
-            f"requirements/gpu.txt says, or set +{model_key}.{_ATTENTION}=sdpa"
+            f"{size_key}={size}: sequence parallelism needs {key}={FLASH}: {build}, or set {size_key}=1"
         )
+    if installed or chosen not in (None, FLASH):
+        return ""
+    if chosen == FLASH:
+        raise ConfigError(
+            f"{key}={FLASH}: flash-attn is not installed: {build}, or set ++{key}=sdpa"
+        )
+    OmegaConf.update(config, key, "sdpa", force_add=True)
+    return f"{key}=sdpa (flash-attn is not installed; {build} for speed)"
+
+
+def _ulysses(config: DictConfig) -> tuple[str, int]:
+    """Return the key of the sequence-parallel size, and the size."""
+    actor = "actor_rollout_ref.actor"
+    keys = [
+        f"{section}.ulysses_sequence_parallel_size" for section in (actor, f"{actor}.fsdp_config")
+    ]
+    found = [
+        (key, OmegaConf.select(config, key) or 1)
+        for key in [*keys, "engine.ulysses_sequence_parallel_size"]
+    ]
+    return max(found, key=lambda pair: pair[1])

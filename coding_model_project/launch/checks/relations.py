@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.configs.training import TrainingSampler
+from coding_model_project.launch.checks.divisibility import DIVISIBILITY
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
@@ -214,6 +215,7 @@ RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
     nothing_to_validate_on,
     devices_that_do_not_divide,
     micro_batches_that_do_not_divide,
+    *DIVISIBILITY,
     logger_without_its_package,
 )
 

@@ -129,6 +129,8 @@ def _become(connection: socket.socket) -> NoReturn:
 
     The connection stays open until this process ends, which ends the client.
     """
+    # Ray kills the process group of each worker that ends, even of an idle one: none may be shared.
+    os.setpgid(0, 0)
     asked, descriptors = _received(connection)
     connection = _take(connection, descriptors, asked["descriptors"])
     connection.sendall(struct.pack("I", os.getpid()))

@@ -15,7 +15,6 @@ from typing import Any
 from omegaconf import DictConfig
 
 from coding_model_project.launch.checks.checks_dpo import check_dpo
-from coding_model_project.launch.checks.machine_checks import check_attention
 from coding_model_project.verl_ext.trainers import ranks
 
 
@@ -27,7 +26,6 @@ def train(config: DictConfig) -> None:
         TrainingError: a training process failed.
     """
     check_dpo(config)
-    check_attention(config, "model")
     ranks.train(config, "coding_model_project.verl_ext.dpo.dpo", _trainer, "DPO")
 
 

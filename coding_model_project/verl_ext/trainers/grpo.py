@@ -18,12 +18,13 @@ from coding_model_project.grading.judge import check_service
 from coding_model_project.launch.checks.agent_checks import has_agent
 from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.launch.checks.checks import check_grpo
-from coding_model_project.launch.checks.machine_checks import check_attention, check_cpus
+from coding_model_project.launch.checks.machine_checks import check_cpus
 from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.launch.device import log_into
 from coding_model_project.launch.joining import check_head, joined_ray
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver, session
+from coding_model_project.verl_ext.cluster.capacity import check_capacity
 from coding_model_project.verl_ext.cluster.nodes import full_disks
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
@@ -50,7 +51,6 @@ def train(config: DictConfig) -> None:
     with forkserver.running() if _forks_workers(config) else nullcontext() as python:
         check_grpo(config)
         check_cpus(config)
-        check_attention(config, "actor_rollout_ref.model")
         check_service(coding_of(config).sandbox)
         if not _in_session():
             check_head(config)
@@ -96,6 +96,7 @@ def _train(config: DictConfig, python: str | None) -> None:
         _check_by_verl(config)
         if ours:
             session.start_ray(config)
+        check_capacity(config)
     else:
         session.start_for_forks(config, python)
 

@@ -10,7 +10,6 @@ from typing import Any
 from omegaconf import DictConfig
 
 from coding_model_project.launch.checks.checks import check_sft
-from coding_model_project.launch.checks.machine_checks import check_attention
 from coding_model_project.verl_ext.trainers import ranks
 
 
@@ -22,7 +21,6 @@ def train(config: DictConfig) -> None:
         TrainingError: a training process failed.
     """
     check_sft(config)
-    check_attention(config, "model")
     ranks.train(config, "coding_model_project.verl_ext.trainers.sft", _trainer, "SFT")
 
 

@@ -1,4 +1,4 @@
-"""What a training on GPUs needs of its host is said before it starts, with the keys to set."""
+"""A training says what it needs of its host before it starts, with the keys to set."""
 
 import importlib.util
 
@@ -6,22 +6,38 @@ import pytest
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import machine_checks
+from coding_model_project.launch.checks.machine_checks import choose_attention, cpu_need
 from coding_model_project.launch.compose import compose_recipe
-from coding_model_project.runs.provenance import gpus
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+POLICY = "actor_rollout_ref.model"
 
 
 @pytest.fixture
 def host(monkeypatch):
     """Eight CPUs, and nothing built beside the pinned packages."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(machine_checks.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(machine_checks, "counted_cpus", lambda: 8)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 
 def test_one_gpu_and_eight_cpus_are_enough_for_its_profile(host):
     machine_checks.check_cpus(compose_recipe("grpo", ["hardware=gpu_1x"]))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "cpus"),
+    [
+        (["hardware=cpu"], 1 + 1 + 3),
+        (["hardware=gpu_1x"], 2 + 1 + 3),
+        (["hardware=gpu_8x"], 8 + 1 + 24),
+        (["hardware=gpu_multi"], 8 + 1 + 96),
+        # A rollout on GPUs of its own.
+        (["hardware=gpu_8x", "actor_rollout_ref.rollout.nnodes=1"], 8 + 1 + 24 + 16),
+    ],
+)
+def test_what_a_profile_makes_ray_reserve(overrides, cpus):
+    assert cpu_need(compose_recipe("grpo", overrides)).total == cpus
 
 
 def test_storage_units_that_leave_no_cpu_are_refused(host):
@@ -34,36 +50,74 @@ def test_storage_units_that_leave_no_cpu_are_refused(host):
     machine_checks.check_cpus(compose_recipe("grpo", ["hardware=gpu_1x", f"{UNITS}=4"]))
 
 
+def test_cpus_that_ray_is_told_of_count_instead_of_the_machines(host):
+    few = compose_recipe("grpo", ["hardware=cpu", "ray_kwargs.ray_init.num_cpus=4"])
+    with pytest.raises(ConfigError, match="it counts 4 here") as caught:
+        machine_checks.check_cpus(few)
+    assert str(caught.value).endswith("set ray_kwargs.ray_init.num_cpus=5")
+    machine_checks.check_cpus(
+        compose_recipe("grpo", ["hardware=cpu", "ray_kwargs.ray_init.num_cpus=5"])
+    )
+
+
 def test_a_cluster_is_not_judged_by_the_host_that_joins_it(host, monkeypatch):
     config = compose_recipe("grpo", ["hardware=gpu_8x"])
     with pytest.raises(ConfigError, match="wait for ever"):
         machine_checks.check_cpus(config)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     machine_checks.check_cpus(config)
-    machine_checks.check_attention(config, "actor_rollout_ref.model")
+    assert choose_attention(config, POLICY) == ""
 
 
 @pytest.mark.parametrize(
-    ("recipe", "model_key"), [("grpo", "actor_rollout_ref.model"), ("sft", "model")]
+    ("files", "cpus"),
+    [
+        ({}, 16),
+        ({"cpu.max": "max 100000"}, 16),
+        ({"cpu.max": "350000 100000"}, 3),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
+        ({"cpu/cpu.cfs_quota_us": "600000", "cpu/cpu.cfs_period_us": "100000"}, 6),
+        ({"cpuset/cpuset.cpus": "0-3,8"}, 5),
+        ({"cpuset/cpuset.cpus": ""}, 16),
+    ],
 )
-def test_attention_that_is_not_installed_is_refused(recipe, model_key, host, monkeypatch):
-    way = f"+{model_key}.override_config.attn_implementation=sdpa"
+def test_cpus_are_counted_as_ray_counts_them(tmp_path, monkeypatch, files, cpus):
+    monkeypatch.delenv("RAY_USE_MULTIPROCESSING_CPU_COUNT", raising=False)
+    monkeypatch.setattr(machine_checks.os, "cpu_count", lambda: 16)
+    for name, text in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    assert machine_checks.counted_cpus(tmp_path) == cpus
+
+
+@pytest.mark.parametrize(("recipe", "model_key"), [("grpo", POLICY), ("sft", "model")])
+def test_sdpa_is_chosen_where_flash_attn_is_not_installed(recipe, model_key, host, monkeypatch):
+    key = f"{model_key}.override_config.attn_implementation"
     config = compose_recipe(recipe, ["hardware=gpu_1x"])
-    with pytest.raises(ConfigError) as caught:
-        machine_checks.check_attention(config, model_key)
-    assert str(caught.value).endswith(f"or set {way}")
-    machine_checks.check_attention(compose_recipe(recipe, ["hardware=gpu_1x", way]), model_key)
-    machine_checks.check_attention(compose_recipe(recipe, ["hardware=cpu"]), model_key)
+    assert choose_attention(config, model_key).startswith(
+        f"{key}=sdpa (flash-attn is not installed"
+    )
+    section = config.actor_rollout_ref.model if recipe == "grpo" else config.model
+    assert section.override_config.attn_implementation == "sdpa"
+    assert choose_attention(config, model_key) == ""  # it is the configuration's own now
+    asked = compose_recipe(recipe, ["hardware=gpu_1x", f"+{key}=flash_attention_2"])
+    with pytest.raises(ConfigError, match="flash-attn is not installed") as caught:
+        choose_attention(asked, model_key)
+    assert str(caught.value).endswith(f"or set ++{key}=sdpa")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: "found")
-    machine_checks.check_attention(config, model_key)
+    assert choose_attention(asked, model_key) == ""
+    assert choose_attention(compose_recipe(recipe, ["hardware=cpu"]), model_key) == ""
 
 
-def test_gpus_are_found_by_the_driver_or_else_by_device_files(tmp_path):
-    driver, devices = tmp_path / "gpus", tmp_path / "dev"
-    devices.mkdir()
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (devices / name).touch()
-    assert gpus(driver, devices) == ["NVIDIA GPU", "NVIDIA GPU"]
-    (driver / "0000:01:00.0").mkdir(parents=True)
-    (driver / "0000:01:00.0/information").write_text("Model: \t NVIDIA H100\nIRQ: 1\n")
-    assert gpus(driver, devices) == ["NVIDIA H100"]
+def test_sequence_parallelism_is_refused_without_flash_attention(host, monkeypatch):
+    size = "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"
+    config = compose_recipe("grpo", ["hardware=gpu_8x", size])
+    with pytest.raises(ConfigError, match=f"{size}: sequence parallelism needs"):
+        choose_attention(config, POLICY)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "found")
+    assert choose_attention(config, POLICY) == ""
+    other = f"+{POLICY}.override_config.attn_implementation=sdpa"
+    with pytest.raises(ConfigError, match="flash_attention_2"):
+        choose_attention(compose_recipe("grpo", ["hardware=gpu_8x", size, other]), POLICY)

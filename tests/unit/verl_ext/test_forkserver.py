@@ -194,3 +194,15 @@ def test_a_spawned_process_ends_with_the_one_that_stands_for_it(tmp_path, end_by
     said = spawned(tmp_path, 100, end_by)
     assert said["ended"]
     assert gone(said["seen"][0]["pid"])
+
+
+def test_a_process_that_is_killed_with_its_group_leaves_the_others(script):
+    """Ray ends a worker's process group with it, also of one that only had nothing to do."""
+    with forkserver.running(["xmlrpc.client"]) as python:
+        one, other = (started(python, script, 30) for _ in range(2))
+        first, second = said(one)["pid"], said(other)["pid"]
+        os.killpg(os.getpgid(first), signal.SIGKILL)
+        assert gone(first)
+        assert psutil.pid_exists(second)
+        os.kill(second, signal.SIGTERM)
+        assert said(started(python, script, 0))["imported"]  # the server is still there

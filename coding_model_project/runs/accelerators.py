@@ -1,0 +1,202 @@
+"""The GPUs of this host, found without importing torch.
+
+A container may hide any one of the places that name them, so each is asked until one answers:
+
+    /proc/driver/nvidia/gpus    the NVIDIA driver's own list; names, no memory
+    nvidia-smi                  names, memory and MIG instances; a second
+    NVML, through `pynvml`      the same without the program, where the module is installed
+    /dev/nvidia0, nvidia1, …    device files without names: all that some containers have
+    /sys/class/kfd              AMD GPUs: reported, not trained on, since `requirements/gpu.txt` is CUDA's
+
+`CUDA_VISIBLE_DEVICES` hides GPUs and never adds one: schedulers also set it where there are none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/")
+NAMELESS = "NVIDIA GPU"
+_SMI_FOLDERS = ("/usr/local/nvidia/bin", "/usr/lib/wsl/lib")
+"""Where container runtimes and WSL 2 put nvidia-smi without adding it to PATH."""
+_SMI_TIMEOUT_S = 20.0
+_MIB, _GIB = 2**20, 2**30
+_LOCAL_MEMORY = ("1", "2")
+"""`heap_type` of a GPU's own memory in the kernel's topology: public and private frame buffer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU, or one MIG instance of a GPU."""
+
+    name: str
+    memory_gb: float | None = None
+    """In GiB; None where only its presence is known."""
+    amd: bool = False
+    mig: bool = False
+    """An instance that shares its card. CUDA gives a process one of them, and NCCL joins none."""
+
+
+def find(root: Path = ROOT) -> list[Gpu]:
+    """Return this host's GPUs from the first place that names one; the cheapest are asked first.
+
+    Args:
+        root: the file system to look in.
+    """
+    return _first(root, (_driver, _device_files, _smi, _nvml, _kfd))
+
+
+def measure(root: Path = ROOT) -> list[Gpu]:
+    """Return this host's GPUs with their memory, where it can be known; may take seconds."""
+    return _first(root, (_smi, _nvml, _driver, _device_files, _kfd))
+
+
+def trainable(gpus: Sequence[Gpu], visible: str | None) -> int:
+    """Count the GPUs that a training here can use.
+
+    Args:
+        visible: CUDA_VISIBLE_DEVICES, or None if it is not set. As in CUDA, the first entry that names
+            no device ends the list.
+    """
+    ours = [gpu for gpu in gpus if not gpu.amd]
+    most = 1 if any(gpu.mig for gpu in ours) else len(ours)
+    if visible is None:
+        return min(most, len(ours))
+    named = 0
+    for entry in visible.split(","):
+        index = entry.strip()
+        is_uuid = index.startswith(("GPU-", "MIG-"))
+        if not is_uuid and not (index.isdecimal() and int(index) < len(ours)):
+            break
+        named += 1
+    return min(most, named)
+
+
+def _first(root: Path, places: Sequence[Callable[[Path], list[Gpu]]]) -> list[Gpu]:
+    for place in places:
+        with contextlib.suppress(OSError):  # may not be read: the next place may
+            if found := place(root):
+                return found
+    return []
+
+
+def _driver(root: Path) -> list[Gpu]:
+    files = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+    # Each instance has a folder of its own, whose access file a container may not be given.
+    instances = list((root / "proc/driver/nvidia/capabilities").glob("gpu*/mig/gi[0-9]*"))
+    if names and instances:
+        return [Gpu(name=f"{names[0]}, a MIG instance", mig=True) for _ in instances]
+    return [Gpu(name=name) for name in names]
+
+
+def _device_files(root: Path) -> list[Gpu]:
+    return [Gpu(name=NAMELESS) for _ in (root / "dev").glob("nvidia[0-9]*")]
+
+
+def _smi(root: Path) -> list[Gpu]:
+    folders = [*os.environ.get("PATH", "").split(":"), *_SMI_FOLDERS]
+    path = ":".join(str(root / folder.lstrip("/")) for folder in folders if folder)
+    program = shutil.which("nvidia-smi", path=path)
+    if program is None:
+        return []
+    instances = re.findall(r"^\s+MIG (\S+)", _output(program, "-L"), re.MULTILINE)
+    if instances:
+        return [Gpu(name=f"MIG {kind}", memory_gb=_mig_gb(kind), mig=True) for kind in instances]
+    table = _output(program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+    rows = [row.rpartition(",") for row in table.splitlines() if "," in row]
+    return [Gpu(name=name.strip(), memory_gb=_gib_of_mib(mib)) for name, _, mib in rows]
+
+
+def _output(program: str, *arguments: str) -> str:
+    """Return what nvidia-smi prints; nothing if it fails, as it does without a driver."""
+    try:
+        result = subprocess.run(
+            [program, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SMI_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return result.stdout if result.returncode == 0 else ""
+
+
+def _gib_of_mib(text: str) -> float | None:
+    """Parse nvidia-smi's MiB; it prints [N/A] where memory is the host's."""
+    return int(text) * _MIB / _GIB if text.strip().isdecimal() else None
+
+
+def _mig_gb(kind: str) -> float | None:
+    """Return the memory in a profile's name, such as 3g.20gb."""
+    found = re.search(r"\.(\d+)gb", kind)
+    return float(found[1]) if found else None
+
+
+def _nvml(root: Path) -> list[Gpu]:
+    if root != ROOT:  # the library knows this machine only
+        return []
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return []
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:  # no driver here
+        return []
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        return [
+            Gpu(
+                name=_text(nvml.nvmlDeviceGetName(handle)),
+                memory_gb=nvml.nvmlDeviceGetMemoryInfo(handle).total / _GIB,
+            )
+            for handle in handles
+        ]
+    except nvml.NVMLError:
+        return []
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _kfd(root: Path) -> list[Gpu]:
+    """Return AMD's GPUs: the nodes of the kernel's topology that have vector units."""
+    found = []
+    for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")):
+        if int(_properties(node).get("simd_count", "0")) == 0:
+            continue  # the host's processor
+        banks = [_properties(bank) for bank in node.glob("mem_banks/[0-9]*")]
+        size = sum(
+            int(b.get("size_in_bytes", "0")) for b in banks if b.get("heap_type") in _LOCAL_MEMORY
+        )
+        found.append(Gpu(name=_kfd_name(node), memory_gb=size / _GIB or None, amd=True))
+    return found
+
+
+def _properties(folder: Path) -> dict[str, str]:
+    lines = (folder / "properties").read_text().splitlines()
+    return dict(line.split(maxsplit=1) for line in lines if " " in line)
+
+
+def _kfd_name(node: Path) -> str:
+    """Return "AMD GPU" with the chip, such as gfx942, where the kernel says it."""
+    version = _properties(node).get("gfx_target_version", "")
+    if not version.isdecimal():
+        return "AMD GPU"
+    major, minor, step = int(version) // 10000, int(version) // 100 % 100, int(version) % 100
+    return f"AMD GPU gfx{major}{minor:x}{step:x}"

@@ -1,0 +1,220 @@
+"""Estimates equal what can be counted: parameters, autograd's tensors, Adam's states, files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.checks.checks import check_values
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.sizing import host, rollout, training
+from coding_model_project.launch.sizing.plan import plan_of
+from coding_model_project.launch.sizing.shapes import PUBLISHED, of_config, of_model
+
+pytestmark = pytest.mark.slow
+
+TINY = {
+    "model_type": "qwen2",
+    "hidden_size": 128,
+    "intermediate_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1024,
+    "tie_word_embeddings": True,
+}
+COUNTS = {
+    "Qwen/Qwen2.5-Coder-1.5B-Instruct": 1_543_714_304,
+    "Qwen/Qwen2.5-Coder-7B-Instruct": 7_615_616_512,
+    "Qwen/Qwen3-8B": 8_190_735_360,
+}
+
+
+def constructed(config):
+    """transformers' configuration and class of a config.json."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+    kinds = {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "qwen3": (Qwen3Config, Qwen3ForCausalLM)}
+    configuration, model = kinds[config["model_type"]]
+    return configuration(**config), model
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_of_the_profiles_models(name):
+    assert of_model(name).parameters == COUNTS[name]
+
+
+@pytest.mark.verl
+@pytest.mark.parametrize("config", [*PUBLISHED.values(), TINY], ids=lambda c: str(c["hidden_size"]))
+def test_parameters_are_those_that_transformers_constructs(config):
+    import torch
+
+    configuration, model = constructed(config)
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in model(configuration).parameters())
+    assert of_config(config).parameters == count
+
+
+@pytest.mark.verl
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
+def test_bytes_kept_for_backward_are_those_that_autograd_saves(kind):
+    import torch
+
+    config = {**TINY, "model_type": kind, "head_dim": 64, "tie_word_embeddings": False}
+    shape, tokens = of_config(config), 128
+    configuration, kind_of_model = constructed(config)
+
+    def saved(layers: int, *, checkpointing: bool) -> int:
+        configuration.num_hidden_layers = layers
+        configuration.layer_types = ["full_attention"] * layers
+        model = kind_of_model(configuration).to(torch.bfloat16).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+        kept = {}
+
+        def pack(tensor):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+            return tensor
+
+        ids = torch.randint(0, config["vocab_size"], (1, tokens))
+        with (
+            torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+            torch.autocast("cpu", dtype=torch.bfloat16),
+        ):
+            model.model(input_ids=ids, position_ids=torch.arange(tokens)[None], use_cache=False)
+        return sum(size for size, _ in kept.values())
+
+    for checkpointing, per_token in (
+        (False, shape.layer_bytes),
+        (True, shape.kept_bytes / shape.layers),
+    ):
+        four, two = (saved(layers, checkpointing=checkpointing) for layers in (4, 2))
+        assert (four - two) / 2 / tokens == per_token
+
+
+@pytest.mark.verl
+def test_states_and_files_of_a_trained_model(tmp_path):
+    """Weights, gradients and moments of a step in single precision, and a checkpoint of all of them."""
+    import torch
+
+    configuration, kind = constructed(TINY)
+    model = kind(configuration)
+    optimizer = torch.optim.AdamW(model.parameters())
+    ids = torch.randint(0, TINY["vocab_size"], (2, 16))
+    model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+
+    def size(tensors) -> int:
+        return sum(tensor.nbytes for tensor in tensors)
+
+    plan = replace(plan_of(compose_recipe("grpo", ["hardware=gpu_1x"])), shape=of_config(TINY))
+    parts = {part.name: part.gb * training.GIB for part in training.update(plan)}
+    assert parts["weights"] == size(model.parameters())
+    assert parts["gradients"] == size(p.grad for p in model.parameters())
+    moments = [
+        m for state in optimizer.state.values() for m in (state["exp_avg"], state["exp_avg_sq"])
+    ]
+    assert parts["optimiser"] == size(moments)
+
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    torch.save(optimizer.state_dict(), tmp_path / "optim.pt")
+    model.save_pretrained(tmp_path / "huggingface")
+    files = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    assert host.checkpoint_gb(plan) * training.GIB == pytest.approx(files, rel=0.02)
+
+
+def plan(profile="gpu_8x", *overrides, recipe="grpo"):
+    return plan_of(compose_recipe(recipe, [f"hardware={profile}", *overrides]))
+
+
+def parts(of):
+    return {part.name: part.gb for part in of}
+
+
+@pytest.mark.parametrize("profile", ["gpu_1x", "gpu_8x"])
+@pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor", "sft", "dpo"])
+def test_every_profile_fits_what_it_is_made_for(recipe, profile):
+    """With and without flash-attn, on 80 GB, within its own least memory and some."""
+    config = compose_recipe(recipe, [f"hardware={profile}"])
+    for flash in (True, False):
+        made = replace(plan_of(config), flash=flash)
+        assert training.total(training.update(made)) < 72
+        if "actor_rollout_ref" in config:
+            tokens = config.actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu
+            assert training.total(training.log_probs(made, tokens)) < 72
+            generation = rollout.generation(config, made, 80)
+            assert training.total(generation.parts) < 80
+            assert generation.cache_tokens > config.actor_rollout_ref.rollout.max_model_len
+    assert training.total(host.host_memory(config, made, 32)) <= config.coding.min_memory_gb
+
+
+def test_shards_and_offload():
+    one, eight = plan("gpu_8x", "trainer.n_gpus_per_node=1"), plan("gpu_8x")
+    assert parts(training.resident(one))["optimiser"] == pytest.approx(
+        8 * parts(training.resident(eight))["optimiser"]
+    )
+    engine = "actor_rollout_ref.actor.fsdp_config"
+    config = compose_recipe("grpo", ["hardware=gpu_8x", f"{engine}.optimizer_offload=true"])
+    made = plan_of(config)
+    assert parts(training.resident(made))["optimiser"] == 0
+    offloaded = parts(host.host_memory(config, made, 32))["offloaded"]
+    assert offloaded == pytest.approx(8 * parts(training.resident(eight))["optimiser"])
+
+
+def test_an_adapter_trains_little_of_the_model():
+    whole = plan("gpu_1x", "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct")
+    assert training.total(training.update(whole)) > 140
+    lora = plan(
+        "gpu_1x",
+        "experiment=lora",
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-Coder-7B-Instruct",
+    )
+    # 40,370,176 × rank 32 / 16: the adapter of all linear layers of Qwen2.5-7B.
+    assert lora.trained == 80_740_352
+    assert training.total(training.update(lora)) < 60
+
+
+def test_keys_and_values_of_a_token():
+    assert of_model("Qwen/Qwen2.5-Coder-7B-Instruct").kv_bytes == 57_344
+    # The CPU profile's cache of 256 MiB holds 131,072 tokens of the tiny model in four-byte numbers.
+    assert 268_435_456 / (2 * of_config(TINY).kv_bytes) == 131_072
+
+
+def test_tensor_parallelism_beyond_the_heads_repeats_them():
+    def tokens(size):
+        key = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+        config = compose_recipe("grpo", ["hardware=gpu_8x", f"{key}={size}"])
+        made = replace(plan_of(config), shape=replace(plan_of(config).shape, kv_heads=2))
+        return rollout.generation(config, made, 1000).cache_tokens
+
+    assert tokens(4) / tokens(2) == pytest.approx(1, rel=0.02)
+    assert tokens(2) / tokens(1) == pytest.approx(2, rel=0.02)
+
+
+def test_a_model_that_is_not_known_is_named():
+    with pytest.raises(
+        ConfigError, match=r"actor_rollout_ref\.model\.path=some/model: no config\.json"
+    ):
+        plan("gpu_8x", "actor_rollout_ref.model.path=some/model")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override", "way"),
+    [
+        ("grpo", "actor_rollout_ref.rollout.tensor_model_parallel_size=8", "set it to 4"),
+        ("grpo", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=8", "set it to 4"),
+        ("grpo", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=3", "set it to a divisor"),
+        ("grpo", "trainer.n_gpus_per_node=7", "set it to 70"),
+        ("sft", "data.train_batch_size=100", "set it to 104"),
+        ("sft", "engine.ulysses_sequence_parallel_size=16", "set it to a divisor"),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused_with_the_nearest(recipe, override, way):
+    config = compose_recipe(recipe, ["hardware=gpu_8x", override])
+    with pytest.raises(ConfigError, match=way):
+        check_values(config)

@@ -1,0 +1,40 @@
+"""A cluster that cannot hold a run is refused with what it lacks, where verl would wait for ever."""
+
+import pytest
+
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.verl_ext.cluster.capacity import missing
+
+NODE = {"GPU": 8.0, "CPU": 32.0}
+
+
+def of(*overrides):
+    return compose_recipe("grpo", ["hardware=gpu_8x", *overrides])
+
+
+def test_enough():
+    assert missing(of(), {"a": {"GPU": 8, "CPU": 33}}) == ""
+    assert missing(of("trainer.nnodes=2"), {"a": NODE, "b": NODE}) == ""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ({"a": NODE}, "1 of the cluster's 1 nodes have trainer.n_gpus_per_node=8 GPUs and 24 CPUs"),
+        (
+            {"a": NODE, "b": {"GPU": 4, "CPU": 64}, "c": {"GPU": 4, "CPU": 64}},
+            "1 of the cluster's 3",
+        ),
+        ({"a": NODE, "b": {"GPU": 8, "CPU": 8}}, "1 of the cluster's 2"),
+        ({}, "0 of the cluster's 0"),
+    ],
+)
+def test_gpus_and_cpus_are_needed_together_on_a_node(nodes, said):
+    assert said in missing(of("trainer.nnodes=2"), nodes)
+
+
+def test_storage_units_of_the_whole_cluster():
+    said = missing(of(), {"head": {"CPU": 2}, "a": {"GPU": 8, "CPU": 24}})
+    assert "reserves 33 CPUs with it, and the cluster has 26 free" in said
+    assert said.endswith("num_data_storage_units=1")
+    assert missing(of(), {"a": {"GPU": 8, "CPU": 24}}).endswith("more nodes, or fewer GPUs")
