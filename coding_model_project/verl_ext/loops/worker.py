@@ -8,7 +8,6 @@ for this. The worker also counts the tokens that do not end up in a training bat
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
 import ray
@@ -23,22 +22,19 @@ _Worker: Any = _remote.__ray_metadata__.modified_class  # the class under @ray.r
 _OWN_KEYS = frozenset({"name", "_target_"})
 
 
-_received: ContextVar[list[int]] = ContextVar("received")
-"""Tokens of each answer that the session of this task got."""
-
-
 class _Counting:
-    """A client of the rollout servers that notes how many tokens it gets."""
+    """A session's client of the rollout servers, which counts the tokens that it gets."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self.tokens = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def generate(self, *args: Any, **kwargs: Any) -> Any:
         output = await self._client.generate(*args, **kwargs)
-        _received.get().append(len(output.token_ids))
+        self.tokens += len(output.token_ids)
         return output
 
 
@@ -71,24 +67,23 @@ class CodingAgentLoopWorker(_Worker):
         with rollout_trace_attr(
             **{key: trajectory[key] for key in keys}, name="agent_loop", trace=trace
         ):
-            received: list[int] = []
-            _received.set(received)
+            client = _Counting(self.llm_client)
             handed_over = 0
             try:
-                output = await self._make_loop(agent_name).run(sampling_params, **row)
+                output = await self._make_loop(agent_name, client).run(sampling_params, **row)
                 outputs = output if isinstance(output, list) else [output]
                 await self._agent_loop_postprocess(output, trajectory["validate"], **row)
                 handed_over = sum(sum(one.response_mask) for one in outputs)
             finally:
                 kept = 0 if trajectory["validate"] else handed_over
                 self._tokens["validated"] += handed_over - kept
-                self._tokens["left_out"] += sum(received) - handed_over
+                self._tokens["left_out"] += client.tokens - handed_over
 
-    def _make_loop(self, name: str) -> Any:
+    def _make_loop(self, name: str, client: Any) -> Any:
         registered = verl_loops._agent_loop_registry[name]
         arguments = {
             "trainer_config": verl_loops.DictConfigWrap(config=self.config),
-            "server_manager": _Counting(self.llm_client),
+            "server_manager": client,
             "tokenizer": self.tokenizer,
             "processor": self.processor,
             "hf_model_type": self.hf_model_type,
