@@ -86,7 +86,7 @@ _LINES = {
     ),
     "staleness": Kind(
         title="Staleness",
-        note="Versions of the weights by which a step's samples lag behind, by the oldest of their tokens.",
+        note="Versions of the weights by which samples lag behind, by the oldest of their tokens.",
     ),
     "evicted": Kind(
         title="Evicted groups",
