@@ -64,6 +64,10 @@ def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
             "trainer.v1.sampler.max_off_policy_strategy=wait: only drop",
         ),
         (
+            [COLOCATE, "trainer.v1.sampler.custom_sampler.path=mine.py"],
+            "trainer.v1.sampler.custom_sampler.path=mine.py: ",
+        ),
+        (
             [COLOCATE, "trainer.v1.colocate_async.num_warmup_batches=2"],
             "trainer.v1.colocate_async.num_warmup_batches=2: ",
         ),

@@ -2,8 +2,8 @@
 
     python -m tests.soak.async_speed [sync colocate_async separate_async]     (about 6 minutes on 2 cores)
 
-Each mode trains twice on a server behind `fault_proxy`: undisturbed, and with DELAY_S before each request of a
-program. The table has the mean seconds of its steps without the first two, which fill the queue.
+Each mode trains twice on a server behind `fault_proxy`: undisturbed, and with DELAY_S before each request
+of programs. The table has the mean seconds of its steps without the first two, which fill the queue.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ MODES = ("sync", "colocate_async", "separate_async")
 OVERRIDES = [
     "experiment=quick",
     "sandbox=fusion",
-    "coding.sandbox.workers=128",  # as many requests at once as a step has samples: they wait side by side
-    "coding.sandbox.max_concurrency=128",
     "coding.sandbox.timeout_s=30",
     f"trainer.total_training_steps={STEPS}",
 ]

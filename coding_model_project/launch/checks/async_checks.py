@@ -55,6 +55,11 @@ def _asynchronous(config: DictConfig, coding: CodingConfig) -> Iterator[str]:
             f"trainer.v1.sampler.max_off_policy_strategy={sampler.max_off_policy_strategy}: only drop "
             "holds coding.max_staleness: set it to drop"
         )
+    if sampler.custom_sampler.path:
+        yield (
+            f"trainer.v1.sampler.custom_sampler.path={sampler.custom_sampler.path}: coding.mode={mode} "
+            "has a sampler that holds its bounds: set it to null, or coding.mode=sync"
+        )
     if own.num_warmup_batches > allowed:
         yield (
             f"trainer.v1.{mode}.num_warmup_batches={own.num_warmup_batches}: samples asked for so many "

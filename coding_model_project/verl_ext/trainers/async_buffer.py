@@ -104,5 +104,17 @@ class CodingBuffer(ReplayBufferAsync):
         waiting = set(self.prompt_global_steps[_TRAIN])
         return sum(model_tokens(self._samples_of(_TRAIN, waiting), _TRAIN))
 
+    def restored_tokens(self) -> int:
+        """Return the tokens of finished groups in a queue just restored, and clear what was trained on.
+
+        A checkpoint is written while the samples of its last step are still there. Groups that were not
+        finished are generated anew.
+        """
+        self._sync_metadata_from_transfer_queue()
+        trained = {group_of(key) for key in self.partitions[_TRAIN]}
+        self._clear_groups(_TRAIN, trained - set(self.prompt_global_steps[_TRAIN]))
+        finished = self.finished_keys[_TRAIN] | self.failure_keys[_TRAIN]
+        return sum(model_tokens(self._samples_of(_TRAIN, finished), _TRAIN))
+
     def _samples_of(self, partition: str, groups: set[str]) -> list[str]:
         return [key for key in self.partitions[partition] if group_of(key) in groups]

@@ -38,8 +38,7 @@ class AsyncCodingTrainer(CodingTrainer):
 
     def _build_replay_buffer(self) -> ReplayBuffer:
         buffer = super()._build_replay_buffer()
-        if type(buffer) is not ReplayBufferAsync:
-            raise TypeError("asynchronous training has a replay buffer of its own")
+        assert type(buffer) is ReplayBufferAsync  # `async_checks` refuses a user's own
 
         def evicted(tokens: int) -> None:
             self._account.evicted += tokens
@@ -54,8 +53,7 @@ class AsyncCodingTrainer(CodingTrainer):
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
-        if self._restored_tq_prompt_count:
-            self._account.restored = self.replay_buffer.queued_tokens()
+        self._account.restored = self.replay_buffer.restored_tokens()
 
     def on_step_begin(self) -> None:
         self._groups.clear()
