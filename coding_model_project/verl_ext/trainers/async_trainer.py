@@ -36,8 +36,7 @@ class AsyncCodingTrainer(CodingTrainer):
         self._generated = 0
         self._waits_from = 0.0
 
-    def _build_replay_buffer(self) -> ReplayBuffer:
-        buffer = super()._build_replay_buffer()
+    def _adapt(self, buffer: ReplayBuffer) -> ReplayBuffer:
         assert type(buffer) is ReplayBufferAsync  # `async_checks` refuses a user's own
 
         def evicted(tokens: int) -> None:

@@ -88,7 +88,7 @@ class CodingTrainer(PPOTrainer):
             self.train_dataloader, self._sampler = with_sampler(self.train_dataloader, self.config)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
-        buffer = super()._build_replay_buffer()
+        buffer = self._adapt(super()._build_replay_buffer())
         sample = buffer.sample
 
         def some(*args: Any, **kwargs: Any) -> Any:
@@ -100,6 +100,10 @@ class CodingTrainer(PPOTrainer):
             return batch, metrics
 
         buffer.sample = some
+        return buffer
+
+    def _adapt(self, buffer: ReplayBuffer) -> ReplayBuffer:
+        """Return verl's replay buffer as this mode needs it."""
         return buffer
 
     def fit(self, agent_loop_manager: Any) -> None:

@@ -37,8 +37,7 @@ class SyncTrainer(CodingTrainer, PPOTrainerSync):
         self._generated_before: int | None = None
         self._generated: int | None = None
 
-    def _build_replay_buffer(self) -> ReplayBuffer:
-        buffer = super()._build_replay_buffer()
+    def _adapt(self, buffer: ReplayBuffer) -> ReplayBuffer:
         if type(buffer) is ReplayBuffer:  # a user's own sampler keeps its own rhythm
             buffer.poll_interval = min(buffer.poll_interval, POLL_S)
             allowed = self.config.coding.training.max_resampling
