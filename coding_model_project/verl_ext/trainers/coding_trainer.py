@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import transfer_queue as tq
 from omegaconf import open_dict
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from coding_model_project.configs.training import TrainingSampler
 from coding_model_project.errors import SandboxError, TrainingError
@@ -20,7 +19,6 @@ from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import Ungradable
-from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 from coding_model_project.verl_ext.trainers.batch_fields import (
     clear_advantages,
     infos_of,
@@ -34,7 +32,6 @@ from coding_model_project.verl_ext.trainers.lengths import sort_by_length
 from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.outages import Outages
 from coding_model_project.verl_ext.trainers.step_metrics import (
-    CLOCK_KEYS,
     agent_metrics,
     bash_metrics,
     repair_metrics,
@@ -47,9 +44,9 @@ from coding_model_project.verl_ext.trainers.step_samples import (
     judged,
     lone_samples,
     trained_samples,
-    validated_samples,
 )
 from coding_model_project.verl_ext.trainers.truncated import left_out
+from coding_model_project.verl_ext.trainers.validation import ValidatingTrainer
 from coding_model_project.verl_ext.trainers.verl_checkpoints import CodingCheckpoints
 from coding_model_project.verl_ext.trainers.watch import deadline, watching
 
@@ -62,7 +59,7 @@ _GROUP_RELATIVE = frozenset(
 """Advantage estimators that compare a sample with the others of its prompt."""
 
 
-class CodingTrainer(PPOTrainer):
+class CodingTrainer(ValidatingTrainer):
     """A mixin that stands before one of verl's trainers in the bases of a class (`ppo_trainer`)."""
 
     MODE: ClassVar[str]
@@ -78,7 +75,6 @@ class CodingTrainer(PPOTrainer):
         self._outages = Outages(self._run.path, config.coding.sandbox.max_failure_rate)
         super().__init__(config)
         self._samples = SampleLog(config)
-        self._validated: tuple[list[str], list[str], list[float]] = ([], [], [])
         self._sampler: OnlineSampler | None = None
         self._guards = Guards(config.coding.training.guards)
 
@@ -266,37 +262,6 @@ class CodingTrainer(PPOTrainer):
             TrainingError: names the metric, the bound and the way out.
         """
         self._guards.end(metrics, self.global_steps)
-
-    def _maybe_log_val_generations(
-        self, inputs: list[str], outputs: list[str], scores: list[float]
-    ) -> None:
-        # verl hands the texts to this only; the verdicts follow in _val_metrics_update.
-        self._validated = (inputs, outputs, scores)
-        super()._maybe_log_val_generations(inputs, outputs, scores)
-
-    def _val_metrics_update(
-        self,
-        data_sources: Any,
-        sample_uids: Any,
-        reward_extra_infos_dict: dict[str, list[Any]],
-        sample_turns: Any,
-        expected_acc_counts: dict[tuple[str, str], int] | None = None,
-    ) -> dict[str, float]:
-        samples = validated_samples(sample_uids, *self._validated, reward_extra_infos_dict)
-        self._samples.step(self.global_steps, "validation", samples, self.logger.logger)
-        for key in (*CLOCK_KEYS, SAMPLE_KEY):
-            reward_extra_infos_dict.pop(key, None)
-        expected = sum((expected_acc_counts or {}).values())
-        step = self.global_steps
-        refused = self._outages.not_isolated(lambda row: row.step == step)
-        expected -= min(expected - len(sample_uids), refused)
-        infra_rate = 1 - len(sample_uids) / expected if expected else 0.0
-        self._outages.stop(infra_rate, "the validation's")
-        # Without the expected counts: verl would count what could not be judged as wrong.
-        metrics = super()._val_metrics_update(
-            data_sources, sample_uids, reward_extra_infos_dict, sample_turns
-        )
-        return metrics | {"val-aux/judge/infra_rate": infra_rate}
 
     def _sync_deadline(self) -> contextlib.AbstractContextManager[None]:
         """A failed weight sync leaves both sides waiting for each other for ever: end the run."""
