@@ -131,3 +131,22 @@ def test_only_what_waits_is_queued(queue, tmp_path):
     queue.group(step=1, judged=1, status="running")
     queue.tags["trained_0_0"] = {"status": "success"}  # its prompt is gone, its metrics are not yet
     assert buffer.queued_tokens() == 3 * 5
+
+
+def test_the_asynchronous_trainers_sample_from_it(queue, tmp_path):
+    from coding_model_project.launch.compose import compose_recipe
+    from coding_model_project.verl_ext.trainers.grpo import plain
+    from coding_model_project.verl_ext.trainers.outages import Outages
+    from coding_model_project.verl_ext.trainers.ppo_trainer import ColocateAsyncTrainer
+    from coding_model_project.verl_ext.trainers.token_account import TokenAccount
+
+    trainer = ColocateAsyncTrainer.__new__(ColocateAsyncTrainer)
+    asked = ["hardware=cpu", "coding.mode=colocate_async", f"coding.run_dir={tmp_path}"]
+    trainer.config = plain(compose_recipe("grpo", asked))
+    trainer.trainer_mode = trainer.MODE
+    trainer._outages, trainer._account = Outages(tmp_path, 0.5), TokenAccount()
+    trainer._add_prompts_to_generate = lambda n: [queue.group(1, 0) for _ in range(n)]
+    buffer = trainer._build_replay_buffer()
+    queue.group(step=1, judged=0)
+    with pytest.raises(SandboxError, match="could not be judged"):
+        buffer.sample(global_steps=1, partition_id="train", batch_size=4)
