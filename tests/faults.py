@@ -28,3 +28,25 @@ class FailsOn(EmbeddedSandbox):
         if any(isinstance(given, Call) and given.args == (self._argument,) for given in inputs):
             raise SandboxError(f"made to fail on {self._argument}")
         return await super().run(program, inputs, limits, stop_when=stop_when)
+
+
+class FailsOften(EmbeddedSandbox):
+    """The embedded sandbox, but each so many-th program of a process fails."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__(workers=2)
+        self._every = every
+        self._n_programs = 0
+
+    async def run(
+        self,
+        program: Program,
+        inputs: Sequence[Input],
+        limits: Limits,
+        *,
+        stop_when: StopWhen | None = None,
+    ) -> list[Execution]:
+        self._n_programs += 1
+        if self._n_programs % self._every == 0:
+            raise SandboxError(f"made to fail on every program of {self._every}")
+        return await super().run(program, inputs, limits, stop_when=stop_when)

@@ -18,7 +18,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.config_key import key
-from coding_model_project.configs.training import TrainingConfig
+from coding_model_project.configs.training import TrainingConfig, TrainingMode, staleness_of
 from coding_model_project.episodes.bash_config import BashConfig
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.episodes.repair_config import RepairConfig
@@ -100,6 +100,18 @@ class CodingConfig:
         "What a prompt asks for: `bare` the program itself (the embedded tiny model), `fenced` a "
         "Markdown code block (instruction-tuned models).",
     )
+    mode: TrainingMode = key(
+        TrainingMode.sync,
+        "Of GRPO: `sync` generates, then trains; `colocate_async` goes on judging and working on "
+        "episodes while it trains; `separate_async` also generates meanwhile, on devices of its own "
+        "(`actor_rollout_ref.rollout.nnodes`). See [asynchronous training](async.md).",
+    )
+    max_staleness: int | None = key(
+        None,
+        "Of the asynchronous modes: samples whose weights are more versions old are dropped, not trained "
+        "on. null: 1; `sync` is always 0.",
+        unit="versions",
+    )
     reward: RewardConfig = field(default_factory=RewardConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     repair: RepairConfig = field(default_factory=RepairConfig)
@@ -136,6 +148,10 @@ def register() -> None:
     """Make the schemas and the resolver of the recipes' configurations known to Hydra."""
     OmegaConf.register_new_resolver("with_server", _with_server, replace=True)
     OmegaConf.register_new_resolver("with_tools", _with_tools, replace=True)
+    OmegaConf.register_new_resolver("in_mode", _in_mode, replace=True)
+    OmegaConf.register_new_resolver("off_policy", _off_policy, replace=True)
+    OmegaConf.register_new_resolver("versions", _versions, replace=True)
+    OmegaConf.register_new_resolver("updates", _updates, replace=True)
     store = ConfigStore.instance()
     store.store(name="coding_schema", node={"coding": CodingConfig}, package="_global_")
     store.store(name="baseline_schema", node={"coding": BaselineConfig}, package="_global_")
@@ -150,3 +166,29 @@ def _with_server(served: Any, local: Any, *, _root_: DictConfig) -> Any:
 def _with_tools(tools: Any, block: Any, *, _root_: DictConfig) -> Any:
     """`${with_tools:A,B}`: A where the bash agent's commands are calls of a tool, else B."""
     return tools if OmegaConf.select(_root_, "coding.bash.calls") == Calls.tools else block
+
+
+def _in_mode(mode: str, then: Any, otherwise: Any, *, _root_: DictConfig) -> Any:
+    """`${in_mode:MODE,A,B}`: A where `coding.mode` is MODE, else B."""
+    return then if OmegaConf.select(_root_, "coding.mode") == mode else otherwise
+
+
+def _off_policy(then: Any, otherwise: Any, *, _root_: DictConfig) -> Any:
+    """`${off_policy:A,B}`: A where samples may be older than the weights that train on them, else B."""
+    return then if _staleness(_root_) > 0 else otherwise
+
+
+def _versions(*, _root_: DictConfig) -> int:
+    """`${versions:}`: the versions of the weights that a sample may be of, the newest included."""
+    return _staleness(_root_) + 1
+
+
+def _updates(*, _root_: DictConfig) -> int:
+    """`${updates:}`: mini-batches of a step's samples."""
+    mini = OmegaConf.select(_root_, "actor_rollout_ref.actor.ppo_mini_batch_size")
+    return max(1, OmegaConf.select(_root_, "data.train_batch_size") // mini)
+
+
+def _staleness(root: DictConfig) -> int:
+    mode = TrainingMode(OmegaConf.select(root, "coding.mode"))
+    return staleness_of(mode, OmegaConf.select(root, "coding.max_staleness"))

@@ -10,6 +10,19 @@ from enum import StrEnum
 from coding_model_project.config_key import key
 
 
+class TrainingMode(StrEnum):
+    """When samples are generated, relative to the training on them."""
+
+    sync = "sync"
+    colocate_async = "colocate_async"
+    separate_async = "separate_async"
+
+    @property
+    def asynchronous(self) -> bool:
+        """True if samples may be older than the weights that train on them."""
+        return self is not TrainingMode.sync
+
+
 class TrainingSampler(StrEnum):
     """The order in which training rows are drawn."""
 
@@ -66,3 +79,12 @@ class TrainingConfig:
         unit="1",
     )
     guards: GuardsConfig = field(default_factory=GuardsConfig)
+
+
+def staleness_of(mode: TrainingMode, asked: int | None) -> int:
+    """Return how many weight versions a trained sample may lag behind.
+
+    Args:
+        asked: `coding.max_staleness`.
+    """
+    return int(mode.asynchronous) if asked is None else asked

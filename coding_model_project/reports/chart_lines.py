@@ -58,6 +58,8 @@ def chart_lines(
         "infra": _logged(
             metrics, {"train": "judge/infra_rate", "validation": "val-aux/judge/infra_rate"}
         ),
+        "staleness": _staleness(metrics),
+        "evicted": _evicted(metrics),
     }
     return {chart: lines for chart, lines in charts.items() if lines}
 
@@ -69,6 +71,29 @@ def chart_stacks(tally: RunTally, metrics: Metrics) -> dict[str, Stack]:
         "times": _times(metrics),
     }
     return {chart: stack for chart, stack in stacks.items() if stack.steps}
+
+
+def _staleness(metrics: Metrics) -> list[Line]:
+    """Weight versions that samples lag behind; none in a run whose samples are never old."""
+    lines = _logged(
+        metrics,
+        {
+            "oldest": "training/off_policy/trajectory_staleness_worst/max",
+            "mean": "training/off_policy/trajectory_staleness_worst/mean",
+        },
+    )
+    return lines if any(any(line.values) for line in lines) else []
+
+
+def _evicted(metrics: Metrics) -> list[Line]:
+    lines = _logged(
+        metrics,
+        {
+            "too old": "training/off_policy/evicted_samples",
+            "failed": "training/rollout_failure/evicted_samples",
+        },
+    )
+    return [line for line in lines if any(line.values)]
 
 
 def _clustered(

@@ -84,6 +84,14 @@ _LINES = {
         title="Could not be judged", percent=True,
         note="Share of samples lost to the infrastructure. They are not scored.",
     ),
+    "staleness": Kind(
+        title="Staleness",
+        note="Versions of the weights by which samples lag behind, by the oldest of their tokens.",
+    ),
+    "evicted": Kind(
+        title="Evicted groups",
+        note="Groups of samples that were replaced: older than coding.max_staleness, or none judged.",
+    ),
 }  # fmt: skip
 _OF_SEVERAL_SOURCES = frozenset({"accepted_by_source", "reward_by_source"})
 """Charts that a run on one data source does without."""

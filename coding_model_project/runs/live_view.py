@@ -21,6 +21,8 @@ _CURVES = {
     "accepted": "judge/accepted",
     **{str(group): f"judge/{group}" for group in ERROR_GROUPS},
     "infrastructure": "judge/infra_rate",
+    "staleness": "training/off_policy/trajectory_staleness_worst/max",
+    "evicted groups": "training/off_policy/evicted_samples",
     "public pass, hidden fail": "judge/public_pass_hidden_fail",
     "response tokens": "response_length/mean",
     "entropy": "actor/entropy",

@@ -16,6 +16,7 @@ from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.grading.shaping import Shaping
 from coding_model_project.launch.checks import (
     agent_checks,
+    async_checks,
     bash_checks,
     harbor_checks,
     problem_checks,
@@ -53,6 +54,7 @@ def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
     agent_checks.check_values(config)
     bash_checks.check_values(config)
     harbor_checks.check_values(config)
+    async_checks.check_values(config, coding)
     _check_divides(
         config, "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", 1
     )

@@ -136,6 +136,7 @@ RANGES = (
         holds=lambda value: _whole(value, 0),
         keys=(
             "coding.bash.turns",
+            "coding.max_staleness?",
             "coding.repair.rounds",
             "coding.rollouts.every",
             "coding.rollouts.samples",

@@ -15,7 +15,11 @@ CLOCK_KEYS = ("generated_at", "graded_at")
 
 
 def step_metrics(
-    samples: Sequence[Mapping[str, float]], rewards: Sequence[float], expected: int
+    samples: Sequence[Mapping[str, float]],
+    rewards: Sequence[float],
+    expected: int,
+    *,
+    since: float = 0.0,
 ) -> dict[str, float]:
     """Metrics of one step from its judged samples.
 
@@ -23,6 +27,7 @@ def step_metrics(
         samples: `reward_manager.sample_info` of every sample that was judged.
         rewards: of the same samples.
         expected: samples that were asked for; the missing ones are infrastructure failures.
+        since: when the step first needed its samples, in seconds since the epoch.
 
     Returns:
         judge/accepted and judge/<error group>: shares of the judged samples, summing to 1.
@@ -34,7 +39,7 @@ def step_metrics(
         judge/reward_if_infra_were_zero: what it would be, had the others been scored 0.
         judge/seconds: sandbox wall seconds spent; judge/cache_hits: share answered from the cache.
         judge/wait_s: wall seconds by which waiting for rewards lengthens the step, from the end of
-        the last generation to the last verdict.
+        the last generation (not before `since`) to the last verdict.
     """
     if not samples:
         return {"judge/infra_rate": 1.0}
@@ -54,8 +59,11 @@ def step_metrics(
         **{f"judge/{key}": mean(key) for key in samples[0] if key.startswith("reward_")},
         "judge/seconds": sum(sample["judge_s"] for sample in samples),
         "judge/cache_hits": mean("cached"),
-        "judge/wait_s": max(s["graded_at"] for s in samples)
-        - max(s["generated_at"] for s in samples),
+        "judge/wait_s": max(
+            0.0,
+            max(s["graded_at"] for s in samples)
+            - max(since, max(s["generated_at"] for s in samples)),
+        ),
     }
 
 

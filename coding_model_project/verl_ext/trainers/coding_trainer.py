@@ -1,0 +1,276 @@
+"""Our additions to each of verl's PPO trainers: the judgement's metrics, and ends instead of hangs."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, ClassVar
+
+import transfer_queue as tq
+from omegaconf import open_dict
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from coding_model_project.configs.training import TrainingSampler
+from coding_model_project.errors import SandboxError, TrainingError
+from coding_model_project.launch.checks.agent_checks import has_agent
+from coding_model_project.launch.checks.bash_checks import has_bash
+from coding_model_project.launch.checks.repair_checks import has_episodes
+from coding_model_project.runs.folder import FATAL, RunFolder
+from coding_model_project.runs.stopping import stop_requested
+from coding_model_project.runs.ungradable import Ungradable
+from coding_model_project.verl_ext.trainers.batch_fields import (
+    clear_advantages,
+    infos_of,
+    model_tokens,
+    reward_infos,
+    sampled_entropy,
+    trained_keys,
+)
+from coding_model_project.verl_ext.trainers.guards import Guards
+from coding_model_project.verl_ext.trainers.lengths import sort_by_length
+from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
+from coding_model_project.verl_ext.trainers.outages import Outages
+from coding_model_project.verl_ext.trainers.step_metrics import (
+    agent_metrics,
+    bash_metrics,
+    repair_metrics,
+    source_metrics,
+    step_metrics,
+)
+from coding_model_project.verl_ext.trainers.step_samples import (
+    SampleLog,
+    final_keys,
+    judged,
+    lone_samples,
+    trained_samples,
+)
+from coding_model_project.verl_ext.trainers.truncated import left_out
+from coding_model_project.verl_ext.trainers.validation import ValidatingTrainer
+from coding_model_project.verl_ext.trainers.verl_checkpoints import CodingCheckpoints
+from coding_model_project.verl_ext.trainers.watch import deadline, end_process, watching
+
+_SAMPLE_FIELDS = [
+    *("prompts", "responses", "response_mask", "rm_scores", "advantages", "extra_fields")
+]
+_GROUP_RELATIVE = frozenset(
+    {"grpo", "grpo_vectorized", "grpo_passk", "rloo", "rloo_vectorized", "opo", "gpg"}
+)
+"""Advantage estimators that compare a sample with the others of its prompt."""
+
+
+class CodingTrainer(ValidatingTrainer):
+    """A mixin that stands before one of verl's trainers in the bases of a class (`ppo_trainer`)."""
+
+    MODE: ClassVar[str]
+    """verl's name of the trainer behind it."""
+
+    def __init__(self, config: Any) -> None:
+        # verl compares the mode with its own names where it chooses a behaviour. `coding_<mode>` only
+        # selects this class; from here on the mode is verl's own.
+        with open_dict(config):
+            config.trainer.v1.trainer_mode = self.MODE
+        self._run = RunFolder(Path(config.coding.run_dir))
+        self._log_dir = self._run.log_dir(self._run.last_number)
+        self._outages = Outages(self._run.path, config.coding.sandbox.max_failure_rate)
+        super().__init__(config)
+        self._samples = SampleLog(config)
+        self._sampler: OnlineSampler | None = None
+        self._guards = Guards(config.coding.training.guards)
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        if self.config.coding.training.sampler == TrainingSampler.online:
+            self.train_dataloader, self._sampler = with_sampler(self.train_dataloader, self.config)
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        buffer = self._adapt(super()._build_replay_buffer())
+        sample = buffer.sample
+
+        def some(*args: Any, **kwargs: Any) -> Any:
+            batch, metrics = sample(*args, **kwargs)
+            if not batch.keys:  # a validation: verl would stumble over it later
+                raise SandboxError(
+                    f"not one sample of the validation could be judged{self._outages.why()}"
+                )
+            return batch, metrics
+
+        buffer.sample = some
+        return buffer
+
+    def _adapt(self, buffer: ReplayBuffer) -> ReplayBuffer:
+        """Return verl's replay buffer as this mode needs it."""
+        return buffer
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        watched = [
+            *agent_loop_manager.agent_loop_workers,
+            *(self.get_reward_handles() or []),
+        ]
+        try:
+            with watching(watched, self._fatal):
+                super().fit(agent_loop_manager)
+        finally:
+            self._samples.close()
+        if isinstance(self.checkpoint_callback, CodingCheckpoints):
+            self.checkpoint_callback.finish()
+
+    def on_init_end(self) -> None:
+        with self._sync_deadline():
+            super().on_init_end()
+
+    def on_step_begin(self) -> None:
+        if stop_requested(self._log_dir):  # asked before the first step: there is nothing to save
+            self._fatal("asked to stop before the first step")
+        super().on_step_begin()
+
+    def on_step_end(self) -> None:
+        if stop_requested(self._log_dir):
+            if "save_checkpoint" not in self.timing_raw:  # before samples are generated again
+                self._save_checkpoint()
+            # verl logs this step's metrics and finds that it was the last.
+            self.total_training_steps = self.global_steps
+        with self._sync_deadline():
+            super().on_step_end()
+
+    def _step_once(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super()._step_once(*args, **kwargs)
+        except RuntimeError as error:
+            if "no materializable trajectories" not in str(error):
+                raise
+            raise SandboxError(
+                f"step {self.global_steps}: not one sample could be generated and judged"
+                f"{self._outages.why()}"
+            ) from error
+
+    def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        # The first thing verl does with a step's samples, so that nothing is trained on an outage.
+        # A key is prompt_session_turn; a session that failed has none.
+        n_judged = len({key.rpartition("_")[0] for key in batch.keys})
+        expected = self._expected_samples // self.parameter_sync_step
+        missing = expected - n_judged
+        lost = missing - self._not_isolated(missing)
+        self._outages.stop(lost / expected, "this step's")
+        batch = super()._balance_batch(batch, metrics, *args, **kwargs)
+        sort_by_length(batch, self.config)
+        return batch
+
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        batch = super()._compute_old_log_prob(batch, metrics)
+        if "actor/entropy" not in metrics:  # bypass mode: verl's comes from what it did not compute
+            metrics["actor/entropy"] = sampled_entropy(batch)
+        return batch
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """verl's, but a sample that is left alone of its group by an outage teaches nothing.
+
+        verl compares it with zero: its whole reward would be its advantage.
+        """
+        batch = super()._compute_advantage(batch, metrics)
+        if self._sampler is not None:  # here, since the checkpoint is written before the metrics
+            self._sampler.update(reward_infos(batch, final_keys(trained_keys(batch))))
+        if self.config.algorithm.adv_estimator not in _GROUP_RELATIVE:
+            return batch
+        if self.config.actor_rollout_ref.rollout.n > 1 and (alone := lone_samples(batch.keys)):
+            clear_advantages(batch, alone)
+        return batch
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if not self.config.coding.training.mask_truncated:
+            return super()._update_actor(batch, metrics)
+        ends = {self.tokenizer.eos_token_id, self.tokenizer.pad_token_id} - {None}
+        with left_out(batch, self.config.data.max_response_length, ends) as share:
+            metrics["training/truncated_left_out"] = share
+            return super()._update_actor(batch, metrics)
+
+    @property
+    def _expected_samples(self) -> int:
+        return self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+
+    @property
+    def _asked_samples(self) -> int:
+        """The samples that a step asked for, those included that it replaced by others."""
+        return self._expected_samples
+
+    def _belongs(self, row: Ungradable) -> bool:
+        """Return true for a sample that this step would have trained on."""
+        return row.step == self.global_steps
+
+    def _not_isolated(self, missing: int) -> int:
+        """Of this step's missing samples, those that `coding.harbor.integrity` left out: no outage."""
+        return min(missing, self._outages.not_isolated(self._belongs)) if missing else 0
+
+    def _servers(self) -> list[str]:
+        """Return "host:port" of each rollout server."""
+        managers = self._rollout_server_managers()
+        return [address for manager in managers for address in manager.get_addresses()]
+
+    def _token_metrics(self) -> dict[str, float]:
+        """Return what the rollout servers themselves say they generated."""
+        return {}
+
+    def _waits_since(self) -> float:
+        """Return when this step could first wait for a verdict, in seconds since the epoch."""
+        return 0.0
+
+    def _compute_metrics(
+        self,
+        batch: Any,
+        metrics: dict[str, Any],
+        timing_raw: dict[str, float],
+        global_steps: int,
+        epoch: int,
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        trained = trained_keys(batch)
+        keys = final_keys(trained)
+        fields = tq.kv_batch_get(
+            keys=keys, partition_id=batch.partition_id, select_fields=_SAMPLE_FIELDS
+        )
+        infos = infos_of(fields)
+        samples = trained_samples(self.tokenizer, keys, fields, infos)
+        rewards = [sample.reward for sample in samples]
+        asked = self._asked_samples
+        refused = self._not_isolated(asked - len(infos))
+        expected = asked - refused
+        metrics.update(step_metrics(infos, rewards, expected, since=self._waits_since()))
+        lost = self._outages.lost_problems(self._belongs)
+        metrics.update(source_metrics([judged(sample) for sample in samples], lost))
+        metrics["judge/not_isolated"] = refused / asked
+        if has_episodes(self.config):
+            metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))
+        if has_bash(self.config):
+            metrics.update(bash_metrics(infos))
+        if has_agent(self.config):
+            metrics.update(agent_metrics(infos))
+        metrics["rollout/trained_tokens"] = sum(model_tokens(trained, batch.partition_id))
+        metrics.update(self._token_metrics())
+        self._samples.step(self.global_steps, "train", samples, self.logger.logger)
+        metrics.update(self._guards.check(metrics))
+        try:
+            self._check_step(metrics)
+        except TrainingError:
+            logged = {key: value for key, value in metrics.items() if not key.startswith("_")}
+            self.logger.log(data=logged, step=self.global_steps)
+            raise
+
+    def _check_step(self, metrics: dict[str, Any]) -> None:
+        """End the run if a step's metrics say that it must not go on.
+
+        Raises:
+            TrainingError: names the metric, the bound and the way out.
+        """
+        self._guards.end(metrics, self.global_steps)
+
+    def _sync_deadline(self) -> contextlib.AbstractContextManager[None]:
+        """A failed weight sync leaves both sides waiting for each other for ever: end the run."""
+        timeout_s = self.config.coding.weight_sync_timeout_s
+        reason = (
+            f"weight sync to the rollout did not finish within {timeout_s:.0f} s "
+            "(coding.weight_sync_timeout_s): the rollout server's log above says why"
+        )
+        return deadline(timeout_s, self._fatal, reason)
+
+    def _fatal(self, reason: str) -> None:
+        """End this process from any thread; the driver reports the reason and cleans up."""
+        end_process(self._log_dir / FATAL, reason)

@@ -1,0 +1,152 @@
+"""Asynchronous training's replay buffer, over a queue in memory: what it keeps, drops and ends for."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from coding_model_project.errors import SandboxError
+
+pytestmark = pytest.mark.verl
+
+N = 2
+"""Samples of a group."""
+
+
+class Queue:
+    """TransferQueue, as far as the buffer calls it: keys with tags, and the tokens of each sample."""
+
+    def __init__(self):
+        self.tags = {}
+        self.numbers = count()
+
+    def group(self, step, judged, status=None):
+        """Add a group asked for in this step, of which so many samples were judged."""
+        uid = f"g{next(self.numbers)}"
+        status = status or ("finished" if judged == N else "failure")
+        self.tags[uid] = {"is_prompt": True, "status": status, "global_steps": step}
+        for session in range(judged):
+            self.tags[f"{uid}_{session}_0"] = {"status": "success"}
+        return uid
+
+    def kv_list(self, *_):
+        return {"train": {key: dict(tag) for key, tag in self.tags.items()}}
+
+    def kv_clear(self, *, partition_id, keys):
+        for key in keys:
+            self.tags.pop(key, None)
+
+
+@pytest.fixture
+def queue(monkeypatch):
+    from verl.trainer.ppo.v1 import replay_buffer
+
+    from coding_model_project.verl_ext.trainers import async_buffer
+
+    queue = Queue()
+    monkeypatch.setattr(replay_buffer, "tq", queue)
+    monkeypatch.setattr(async_buffer, "model_tokens", lambda keys, _: [5] * len(keys))
+    return queue
+
+
+def buffer_of(tmp_path, *, refill, allowed=0.5, max_staleness=1):
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
+
+    from coding_model_project.verl_ext.trainers.async_buffer import CodingBuffer
+    from coding_model_project.verl_ext.trainers.outages import Outages
+
+    made = ReplayBufferAsync(
+        trainer_mode="colocate_async",
+        trainer_config={},
+        max_off_policy_threshold=max_staleness + 1,
+        max_off_policy_strategy="drop",
+        sampler_kwargs={},
+        poll_interval=0.0,
+        refill_fn=refill,
+    )
+    evicted = []
+    outages = Outages(tmp_path, allowed)
+    buffer = CodingBuffer.in_place_of(
+        made, outages=outages, samples_per_group=N, on_evicted=evicted.append
+    )
+    return buffer, evicted
+
+
+def test_judged_samples_of_a_group_with_a_failure_are_trained_on(queue, tmp_path):
+    buffer, evicted = buffer_of(tmp_path, refill=None)
+    whole, part = queue.group(step=3, judged=N), queue.group(step=3, judged=1)
+    batch, metrics = buffer.sample(global_steps=3, partition_id="train", batch_size=2)
+    assert sorted(batch.keys) == [f"{whole}_0_0", f"{whole}_1_0", f"{part}_0_0"]
+    assert metrics == {}
+    assert evicted == []
+
+
+def test_what_is_too_old_is_dropped_whether_a_session_failed_or_not(queue, tmp_path):
+    asked = []
+
+    def refill(n):
+        asked.append(n)
+        for _ in range(n):
+            queue.group(step=5, judged=N)
+
+    buffer, evicted = buffer_of(tmp_path, refill=refill)
+    queue.group(step=3, judged=N)
+    queue.group(step=3, judged=1)
+    young = queue.group(step=4, judged=N)
+    batch, metrics = buffer.sample(global_steps=5, partition_id="train", batch_size=3)
+    assert asked == [2]
+    assert f"{young}_0_0" in batch.keys
+    assert metrics["training/off_policy/evicted_samples"] == 2
+    assert sum(evicted) == 3 * 5  # tokens
+
+
+@pytest.mark.parametrize("allowed", [0.5, 1.0])
+def test_an_open_breaker_ends_the_run_instead_of_asking_for_ever(queue, tmp_path, allowed):
+    def refill(n):
+        assert len(queue.tags) < 100
+        for _ in range(n):
+            queue.group(step=1, judged=0)
+
+    buffer, _ = buffer_of(tmp_path, refill=refill, allowed=allowed)
+    refill(4)
+    with pytest.raises(SandboxError, match=r"could not be judged|groups of samples failed"):
+        buffer.sample(global_steps=1, partition_id="train", batch_size=4)
+
+
+def test_few_failed_groups_are_replaced(queue, tmp_path):
+    buffer, _ = buffer_of(tmp_path, refill=lambda n: [queue.group(1, N) for _ in range(n)])
+    failed = queue.group(step=1, judged=0)
+    for _ in range(3):
+        queue.group(step=1, judged=N)
+    batch, metrics = buffer.sample(global_steps=1, partition_id="train", batch_size=4)
+    assert len(batch.keys) == 4 * N
+    assert buffer.failed == {failed}
+    assert metrics["training/rollout_failure/evicted_samples"] == 1
+
+
+def test_only_what_waits_is_queued(queue, tmp_path):
+    buffer, _ = buffer_of(tmp_path, refill=None)
+    queue.group(step=1, judged=N)
+    queue.group(step=1, judged=1, status="running")
+    queue.tags["trained_0_0"] = {"status": "success"}  # its prompt is gone, its metrics are not yet
+    assert buffer.queued_tokens() == 3 * 5
+
+
+def test_the_asynchronous_trainers_sample_from_it(queue, tmp_path):
+    from coding_model_project.launch.compose import compose_recipe
+    from coding_model_project.verl_ext.trainers.grpo import plain
+    from coding_model_project.verl_ext.trainers.outages import Outages
+    from coding_model_project.verl_ext.trainers.ppo_trainer import ColocateAsyncTrainer
+    from coding_model_project.verl_ext.trainers.token_account import TokenAccount
+
+    trainer = ColocateAsyncTrainer.__new__(ColocateAsyncTrainer)
+    asked = ["hardware=cpu", "coding.mode=colocate_async", f"coding.run_dir={tmp_path}"]
+    trainer.config = plain(compose_recipe("grpo", asked))
+    trainer.trainer_mode = trainer.MODE
+    trainer._outages, trainer._account = Outages(tmp_path, 0.5), TokenAccount()
+    trainer._add_prompts_to_generate = lambda n: [queue.group(1, 0) for _ in range(n)]
+    buffer = trainer._build_replay_buffer()
+    queue.group(step=1, judged=0)
+    with pytest.raises(SandboxError, match="could not be judged"):
+        buffer.sample(global_steps=1, partition_id="train", batch_size=4)
