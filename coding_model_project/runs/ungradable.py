@@ -104,25 +104,15 @@ def _rows(path: Path) -> Iterator[Ungradable]:
                 yield Ungradable(**orjson.loads(line))
 
 
-def lost_problems(folder: Path, step: int) -> list[str]:
-    """Return the problem of each sample of a step that could not be judged."""
+def read_current(folder: Path) -> Iterator[Ungradable]:
+    """Read all rows, with those that other nodes have only just written."""
     _refresh(folder)
-    rows = (row for row in read_ungradable(folder) if row.step == step)
-    return list({row.sample: row.problem for row in rows}.values())
-
-
-def count(folder: Path, step: int, error: str) -> int:
-    """Count the samples of a step that an error of this name left out."""
-    _refresh(folder)
-    return len(
-        {row.sample for row in read_ungradable(folder) if (row.step, row.error) == (step, error)}
-    )
+    return read_ungradable(folder)
 
 
 def last_reason(folder: Path) -> str:
     """The reason why the last of them could not be judged, and where; empty if there is none."""
-    _refresh(folder)
-    last = deque(read_ungradable(folder), maxlen=1)
+    last = deque(read_current(folder), maxlen=1)
     if not last:
         return ""
     where = f" on {last[0].host}" if last[0].host not in ("", socket.gethostname()) else ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.integrity import NotIsolatedError
-from coding_model_project.runs.ungradable import Ungradable, last_reason, read_ungradable
+from coding_model_project.runs.ungradable import Ungradable, last_reason, read_current
 
 Belongs = Callable[[Ungradable], bool]
 
@@ -25,12 +25,12 @@ class Outages:
 
     def not_isolated(self, belongs: Belongs) -> int:
         """Count the samples that `coding.harbor.integrity` left out: no outage."""
-        rows = filter(belongs, read_ungradable(self._run_dir))
+        rows = filter(belongs, read_current(self._run_dir))
         return len({row.sample for row in rows if row.error == NotIsolatedError.__name__})
 
     def lost_problems(self, belongs: Belongs) -> list[str]:
         """Return the problem of each sample that could not be judged."""
-        rows = filter(belongs, read_ungradable(self._run_dir))
+        rows = filter(belongs, read_current(self._run_dir))
         return list({row.sample: row.problem for row in rows}.values())
 
     def stop(self, infra_rate: float, whose: str) -> None:
