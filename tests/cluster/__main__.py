@@ -35,13 +35,7 @@ def main() -> int:
                 file=sys.stderr,
             )
             return 2
-        ray_runs = False
         for name in asked or faults:
-            if name not in at_start and not ray_runs:
-                for node in rig.nodes:
-                    node.stop_ray()
-                rig.start_ray()
-                ray_runs = True
             results[name] = _done(name, faults)
         nodes = len(rig.nodes)
     ok = all(results.values())

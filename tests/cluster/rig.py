@@ -51,7 +51,7 @@ _NET = "10.77.0"
 _NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
 _TOOLS = ("ip", "mount", "nsenter", "unshare")
 _START_S = 30.0
-_RAY_S = 180.0
+_RAY_S = 600.0
 _OBJECTS_BYTES = 200_000_000
 
 

@@ -20,6 +20,7 @@ class Faults:
         self._rig = rig
         self._training: Training = make_training(rig, "trained")
         self._running: Started | None = None
+        self._ray_is_fresh = False
 
     def trains_on_both_nodes(self) -> bool:
         """No fault: a rank, a judge and an engine on each node, and checkpoints of both ranks."""
@@ -103,6 +104,11 @@ class Faults:
         Raises:
             RuntimeError: it does not resume where the last checkpoint is.
         """
+        if not self._ray_is_fresh:  # faults of the start leave one on node 0
+            for node in self._rig.nodes:
+                node.stop_ray()
+            self._rig.start_ray()
+            self._ray_is_fresh = True
         before = max(self._training.checkpoints(), default=0)
         logged = len(self._training.steps())
         began = time.monotonic()

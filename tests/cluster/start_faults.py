@@ -21,12 +21,13 @@ def unreachable_head(rig: Rig) -> bool:
 
 
 def wrong_token(rig: Rig) -> bool:
-    rig.nodes[0].start_ray()
+    _head(rig)
     env = rig.environment | {"RAY_AUTH_TOKEN": "0" * 64}
     return _refuses(rig, INFRASTRUCTURE, "token", "RAY_AUTH_TOKEN", env=env)
 
 
 def too_few_nodes(rig: Rig) -> bool:
+    _head(rig)
     return _refuses(rig, INFRASTRUCTURE, "trainer.nnodes=2", "node0 (10.77.0.1)", "ray start")
 
 
@@ -51,6 +52,7 @@ def clock_off_by_an_hour(rig: Rig) -> bool:
 
 
 def shared_folder_missing(rig: Rig) -> bool:
+    _head(rig)
     rig.nodes[1].start_ray()
     rig.nodes[1].share(on=False)
     try:
@@ -71,13 +73,14 @@ AT_THE_START: Mapping[str, Callable[[Rig], bool]] = {
         shared_folder_missing,
     )
 }
-"""In this order: each leaves Ray running on node 0 alone."""
+"""Each leaves Ray running on node 0 alone, if at all."""
 
 
 class _Joined:
     """Node 1 in the cluster, with a folder before all else on its PYTHONPATH."""
 
     def __init__(self, rig: Rig, folder: Path) -> None:
+        _head(rig)
         self._node = rig.nodes[1]
         self._env = {"PYTHONPATH": f"{folder}:{rig.environment['PYTHONPATH']}"}
 
@@ -86,6 +89,11 @@ class _Joined:
 
     def __exit__(self, *_: object) -> None:
         self._node.stop_ray()
+
+
+def _head(rig: Rig) -> None:
+    if not rig.nodes[0].processes("gcs_server"):
+        rig.nodes[0].start_ray()
 
 
 def _folder(rig: Rig, file: str, text: str) -> Path:
