@@ -27,7 +27,7 @@ _SOURCES = frozenset({".py", ".yaml", ".yml", ".toml", ".sh", ".md", ".html", ".
 """What of the untracked is copied: source text, and no .env or key that happens to lie there."""
 
 SHIPPED, SHIPPED_STATE, SHIPPED_PATCH = ".job_source", "state.json", "uncommitted.patch"
-"""What a job's package has in the place of `.git`: commit, branch and one patch (`launch.jobs.source`)."""
+"""What the package of a job has in the place of `.git` (`launch.jobs.source`)."""
 _SHIPPED = Path(__file__).parents[2] / SHIPPED
 
 _SEED_KEYS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,6 +16,8 @@ from coding_model_project.extras import extra
 
 CHECKPOINTS = "checkpoints"
 _UNFINISHED = ".partial"
+_CHANGED = ("mtime", "LastModified", "updated", "created")
+"""What file systems of fsspec call the time of the last change; `created` only where there is no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ def fetch(run_dir: str, mirror: str, out: Path, *, checkpoints: bool) -> Fetched
     if not source:
         raise ConfigError(
             f"coding.run_dir={run_dir}: not on this machine, and the job has no coding.mirror.url; "
-            "run `jobs fetch` where the folder is, give its URL by --from, or submit with coding.mirror.url=URL"
+            "run `jobs fetch` where the folder is, give its URL by --from, or submit with that key"
         )
     with extra("s3"):
         fs, root = fsspec.url_to_fs(source)
@@ -79,7 +82,7 @@ def _is_same(target: Path, about: Mapping[str, Any]) -> bool:
     """Return true if a copy has the size of its original and is not older."""
     if not target.is_file():
         return False
-    changed = about.get("mtime", about.get("LastModified", time.time()))
-    changed = changed.timestamp() if hasattr(changed, "timestamp") else float(changed)
+    changed = next((about[key] for key in _CHANGED if key in about), time.time())
+    changed = changed.timestamp() if isinstance(changed, datetime) else float(changed)
     here = target.stat()
     return here.st_size == about["size"] and here.st_mtime >= changed

@@ -122,7 +122,7 @@ def table(entries: Mapping[str, Entry]) -> str:
     """Return all jobs as a Markdown table, newest first."""
     columns = _COLUMNS.split(" | ")
     lines = [f"| {_COLUMNS} |", "|" + "---|" * len(columns)]
-    for entry in reversed(entries.values()):
+    for entry in reversed(list(entries.values())):
         job = entry.job
         cells = (
             job.name,

@@ -72,8 +72,8 @@ class RayBackend:
         require_hardware(job)
         if not job.run_dir.startswith("/"):
             raise ConfigError(
-                f"coding.run_dir={job.run_dir}: expected an absolute path on the cluster's shared disk; a "
-                "relative one lies in the package's folder, which Ray deletes"
+                f"coding.run_dir={job.run_dir}: expected an absolute path on the cluster's shared disk; "
+                "a relative one lies in the package's folder, which Ray deletes"
             )
         on_gpus = "hardware=cpu" not in job.overrides
         if job.recipe in _IN_DRIVER and on_gpus and not self.driver_gpus:

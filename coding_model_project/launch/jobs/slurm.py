@@ -163,8 +163,8 @@ def _run(*command: str) -> str:
         )
     except FileNotFoundError as error:
         raise ConfigError(
-            f"--backend=slurm: {command[0]} is not installed here; run this on a login node of the cluster, "
-            "or choose another back end"
+            f"--backend=slurm: {command[0]} is not installed here; run this on a login node of the "
+            "cluster, or choose another back end"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
