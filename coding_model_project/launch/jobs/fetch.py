@@ -17,7 +17,7 @@ from coding_model_project.extras import extra
 CHECKPOINTS = "checkpoints"
 _UNFINISHED = ".partial"
 _CHANGED = ("mtime", "LastModified", "updated", "created")
-"""What file systems of fsspec call the time of the last change; `created` only where there is no other."""
+"""What file systems of fsspec call the time of the last change; `created` where there is no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

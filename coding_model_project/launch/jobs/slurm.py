@@ -32,6 +32,15 @@ _ENDED = {
     "TIMEOUT": JobState.stopped,
 }
 
+_REQUEUE = """\
+# At the end of its time: back into the queue, where the same command resumes the run. Not after `jobs
+# stop`, nor after scancel, whose SIGTERM reaches the run, too.
+if [ $code = 130 ] && [ -z "$stopped" ] &&
+    scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING && scontrol requeue $SLURM_JOB_ID; then
+    exit 0
+fi
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmBackend:
@@ -109,11 +118,7 @@ class SlurmBackend:
             "--requeue",
         )
         written = f"'{job.folder}/{_EXIT}'"
-        finish = (
-            "# At the end of its time: back into the queue, where the same command resumes the run.\n"
-            '[ $code = 130 ] && [ -z "$stopped" ] && scontrol requeue $SLURM_JOB_ID && exit 0\n'
-            f"echo $code > {written}\n"
-        )
+        finish = _REQUEUE + f"echo $code > {written}\n"
         return script(
             job,
             sys.executable,
@@ -170,7 +175,7 @@ def _run(*command: str) -> str:
         raise TimeoutError(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
     if done.returncode == 0:
         return done.stdout
-    said = " ".join(done.stderr.split())
+    said = " ".join(done.stderr.removeprefix(f"{command[0]}: ").removeprefix("error: ").split())
     if "timed out" in said:  # the request may have arrived
         raise TimeoutError(f"{command[0]}: {said}")
     if "contact" in said:
