@@ -47,8 +47,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 @contextmanager
-def ray_head(**environment: str) -> Iterator[str]:
-    """A head with a dashboard, and jobs of which import this working tree; gives its URL."""
+def ray_head(token: str) -> Iterator[str]:
+    """A head with a dashboard that wants a token; its jobs import this working tree. Gives its URL."""
     port = free_port()
     command = [
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
@@ -63,8 +63,10 @@ def ray_head(**environment: str) -> Iterator[str]:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(_ROOT),
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": token,
         }
-        with running([*command, f"--temp-dir={folder}"], **own, **environment):
+        with running([*command, f"--temp-dir={folder}"], **own):
             url = f"http://127.0.0.1:{port}"
             _wait(lambda: _answers(f"{url}/api/version"))
             yield url

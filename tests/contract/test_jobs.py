@@ -6,6 +6,7 @@ training is submitted, stopped and resumed by tests/end_to_end/test_jobs.py.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -59,7 +60,9 @@ class Place:
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[tuple[str, ...]]:
-    with clusters.ray_head() as url:
+    token = secrets.token_hex(32)
+    with clusters.ray_head(token) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_TOKEN", token)
         yield (
             "--backend",
             "ray",
@@ -162,6 +165,16 @@ def test_a_job_that_fails_says_why_and_one_that_is_ended_by_force_is_stopped(pla
     table = place.jobs("list", "--out", "jobs.md", "--offline")
     assert table == "jobs.md\n"
     assert "| long | stopped |" in (place.root / "jobs.md").read_text()
+
+
+@pytest.mark.contract
+def test_a_head_refuses_an_expired_token(ray, tmp_path, capsys, monkeypatch):
+    place = make_place(ray, tmp_path, capsys, monkeypatch)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    said = place.submit("never", code=2)
+    assert said.startswith("error: RAY_AUTH_TOKEN=…: the head at http")
+    assert "(403), the token has expired" in said
+    assert not (tmp_path / "outputs").exists()
 
 
 @pytest.mark.slow

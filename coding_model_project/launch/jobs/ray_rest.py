@@ -32,7 +32,9 @@ from coding_model_project.launch.jobs.command import words
 RAY = "2.60.0"
 """The version that requirements/ pin."""
 TOKEN = "RAY_AUTH_TOKEN"
-"""Ray's own variable for the token of a head that wants one."""
+"""Ray's own variable for the token of a head that wants one; the next two are read as Ray reads them."""
+_TOKEN_PATH = "RAY_AUTH_TOKEN_PATH"
+_TOKEN_FILE = "~/.ray/auth_token"
 
 _SUBMISSION = "coding_submission"
 _IN_DRIVER = ("sft", "dpo")
@@ -250,7 +252,7 @@ class RayBackend:
             ConfigError: the address is no URL, or the token is refused.
             JobError: no answer.
         """
-        token = os.environ.get(TOKEN)
+        token = _token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             with httpx.Client(
@@ -283,6 +285,14 @@ class RayBackend:
     @property
     def _where(self) -> str:
         return f"--address={self.address}"
+
+
+def _token() -> str:
+    """Return the token that Ray's own client would send; empty if there is none."""
+    if given := os.environ.get(TOKEN):
+        return given
+    file = Path(os.environ.get(_TOKEN_PATH, _TOKEN_FILE)).expanduser()
+    return file.read_text().strip() if file.is_file() else ""
 
 
 def _entrypoint(command: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +71,12 @@ class Head:
         return httpx.Response(200, json={"submission_id": given["submission_id"]})
 
 
+@pytest.fixture(autouse=True)
+def _no_token(monkeypatch, tmp_path):
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+
+
 @pytest.fixture
 def package(tmp_path) -> Path:
     (tmp_path / "p.zip").write_bytes(b"zip")
@@ -130,14 +137,13 @@ def test_a_name_that_the_cluster_knows_is_refused(job, package):
 def test_a_token_that_is_missing_or_expired_is_named_and_not_shown(
     job, monkeypatch, token, message
 ):
-    if token is None:
-        monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
-    else:
+    if token is not None:
         monkeypatch.setenv("RAY_AUTH_TOKEN", token)
     with pytest.raises(ConfigError, match=message) as caught:
         backend(Head(token="new")).check(job)
     assert "old" not in str(caught.value)
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "new")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    Path(os.environ["RAY_AUTH_TOKEN_PATH"]).write_text("new\n")
     backend(Head(token="new")).check(job)
 
 
