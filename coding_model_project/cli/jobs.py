@@ -42,12 +42,16 @@ def list_jobs(
     from coding_model_project.launch.jobs.job_log import JobLog, table, when
 
     log = JobLog(jobs)
-    if not offline:
-        for entry in log.entries().values():
-            try:
-                refresh(entry, _backend(entry.job), log)
-            except CodingModelError as error:
-                print(f"{entry.job.name}: {error}", file=sys.stderr)
+    silent: set[tuple[str, str]] = set()  # asked once: a head that is down takes its time to be so
+    for entry in () if offline else log.entries().values():
+        where = (entry.job.backend, entry.job.target)
+        if where in silent:
+            continue
+        try:
+            refresh(entry, _backend(entry.job), log)
+        except CodingModelError as error:
+            silent.add(where)
+            print(f"{entry.job.name}: {error}", file=sys.stderr)
     entries = log.entries()
     if not entries:
         raise ConfigError(f"--jobs={jobs}: no job was submitted from here")

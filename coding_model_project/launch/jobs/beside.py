@@ -3,8 +3,8 @@
     python -m coding_model_project.launch.jobs.beside --gpus N [--arguments='…'] -- recipes.NAME key=value
 
 The last N of the GPUs that this process sees evaluate, one checkpoint at a time on each; the others
-train. The exit code is the training's. Checkpoints that are left when the training has finished are
-evaluated before the job ends; after a stop the next attempt does that.
+train. Checkpoints that are left when the training has finished are evaluated before the job ends; after a
+stop the next attempt does that. The exit code is the training's; if that is 0, the last evaluation's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GRACE_S = 30.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both; return the training's exit code."""
+    """Run both; return the exit code."""
     parser = argparse.ArgumentParser(prog="beside")
     parser.add_argument("--gpus", type=int, default=0)
     parser.add_argument("--arguments", default="")

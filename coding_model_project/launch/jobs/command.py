@@ -13,7 +13,8 @@ _SCRIPT = """\
 {directives}cd {cwd} || exit 3
 export PYTHONPATH={source}${{PYTHONPATH:+:$PYTHONPATH}} PYTHONSAFEPATH=1  # the code as it was submitted
 {setup}# TERM: the run saves a checkpoint and ends with 130. USR1: the same, asked for by `jobs stop`.
-ask() {{ asked=1; [ -z "$run" ] || kill -TERM $run; }}
+# Once: a second TERM would end the run without a checkpoint.
+ask() {{ [ -n "$asked" ] && return; asked=1; [ -z "$run" ] || kill -TERM $run; }}
 trap ask TERM
 trap 'stopped=1; ask' USR1
 {command} &

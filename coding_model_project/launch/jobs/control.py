@@ -68,16 +68,16 @@ def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
     """Give a job's output as it appears, until the job has ended."""
     seen = 0
     while True:
-        state = refresh(
-            entry, backend, log
-        )  # before the output, of which the last part is then whole
+        started = time.monotonic()
+        state = refresh(entry, backend, log)  # first: the output of an ended job is then whole
         output = backend.log(entry.job)
         if len(output) > seen:
             yield output[seen:]
             seen = len(output)
         if state.ended:
             return
-        time.sleep(_POLL_S)
+        # A long output may take long to read: not more than a tenth of the time.
+        time.sleep(max(_POLL_S, 9 * (time.monotonic() - started)))
 
 
 def stop(

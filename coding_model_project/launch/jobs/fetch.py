@@ -12,7 +12,6 @@ from typing import Any
 import fsspec
 
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.extras import extra
 
 CHECKPOINTS = "checkpoints"
 _UNFINISHED = ".partial"
@@ -48,8 +47,10 @@ def fetch(run_dir: str, mirror: str, out: Path, *, checkpoints: bool) -> Fetched
             f"coding.run_dir={run_dir}: not on this machine, and the job has no coding.mirror.url; "
             "run `jobs fetch` where the folder is, give its URL by --from, or submit with that key"
         )
-    with extra("s3"):
+    try:
         fs, root = fsspec.url_to_fs(source)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"{source}: {error}") from error
     try:
         found = fs.find(root, detail=True)
         if not found:

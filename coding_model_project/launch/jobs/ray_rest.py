@@ -41,7 +41,7 @@ _IN_DRIVER = ("sft", "dpo")
 """Recipes that train in the job's driver; the others train in Ray's workers."""
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _UPLOAD_S = 600.0
-_ATTEMPTS = 3
+_ATTEMPTS, _PAUSE_S = 3, 0.5
 _STOP_S = 90.0
 _KILL_WAIT_S = 60
 _PYTHON = (
@@ -171,7 +171,8 @@ class RayBackend:
             SubmissionUnknown: the head went away while it was sent.
         """
         name, fault = request["submission_id"], None
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
+            time.sleep(attempt * _PAUSE_S)
             try:
                 answer = self._request("POST", "/api/jobs/", json=request)
             except JobError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -86,7 +87,8 @@ def write_package(source: Source, path: Path) -> None:
 
 
 def unpack(package: Path, folder: Path) -> None:
-    """Unpack a package, with the permissions of its files."""
+    """Unpack a package, with the permissions of its files, in the place of what is there."""
+    shutil.rmtree(folder, ignore_errors=True)
     with ZipFile(package) as zipped:
         zipped.extractall(folder)
         for entry in zipped.infolist():
