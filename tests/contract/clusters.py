@@ -19,7 +19,7 @@ import httpx
 from coding_model_project.http import free_port
 
 _ROOT = Path(__file__).parents[2]
-_START_S = 60.0
+_START_S = 180.0
 SLURM = ("munged", "slurmctld", "slurmd", "sbatch")
 
 _SLURM_CONF = """\

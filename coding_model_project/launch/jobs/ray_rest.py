@@ -255,11 +255,18 @@ class RayBackend:
         """
         token = _token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        attempts = _ATTEMPTS if method == "GET" else 1  # what changes nothing may be asked again
         try:
             with httpx.Client(
                 base_url=self.address, headers=headers, timeout=_TIMEOUT, transport=self.transport
             ) as client:
-                answer = client.request(method, path, **options)
+                for attempt in range(attempts):
+                    try:
+                        answer = client.request(method, path, **options)
+                        break
+                    except httpx.TimeoutException:
+                        if attempt + 1 == attempts:
+                            raise
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise ConfigError(
                 f"--address={self.address}: expected the URL of the head's dashboard, as in http://HEAD:8265"
