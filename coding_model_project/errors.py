@@ -7,6 +7,7 @@
     ├── ClusterError       nodes of a Ray cluster are out of reach, unlike, or gone       exit 3
     ├── GenerationError    a model's engine or server does not answer, after retries      exit 3
     ├── StorageError       what was to be kept could not be written: a full disk          exit 3
+    ├── JobError           a scheduler, cluster or service does not do its part for a job   exit 3
     ├── DownloadError      the hub of data sets does not answer, or the network is down   exit 3
     └── UngradableError    no truthful verdict can be given; never becomes a score        exit 3
         ├── SandboxError   the sandbox itself could not do its work, after retries
@@ -55,6 +56,10 @@ class GenerationError(CodingModelError):
 
 class StorageError(CodingModelError):
     """Something could not be written. Names the file; what was written before is whole."""
+
+
+class JobError(CodingModelError):
+    """A scheduler, cluster or service does not answer, or fails. A wrong option is a `ConfigError`."""
 
 
 class DownloadError(CodingModelError):

@@ -23,6 +23,7 @@ from coding_model_project.cli import (
     eval,
     grade,
     harbor,
+    jobs,
     models,
     report,
     runs,
@@ -69,6 +70,7 @@ app.add_typer(eval.app, name="eval", rich_help_panel=_EVALUATE)
 app.add_typer(study.app, name="study", rich_help_panel=_EVALUATE)
 app.command("doctor", rich_help_panel=_TRAIN)(doctor.doctor)
 app.add_typer(config.app, name="config", rich_help_panel=_TRAIN)
+app.add_typer(jobs.app, name="jobs", rich_help_panel=_TRAIN)
 app.add_typer(runs.app, name="runs", rich_help_panel=_RUNS)
 app.command("watch", rich_help_panel=_RUNS)(watch.watch)
 app.command("report", rich_help_panel=_RUNS)(report.report)

@@ -116,6 +116,10 @@ Rootfs = Annotated[
 ]
 MinTier = Annotated[Tier, typer.Option(help="Refuse weaker isolation.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+JOBS_FOLDER = Path("outputs/jobs")
+JobsFolder = Annotated[
+    Path, typer.Option("--jobs", help="Keep the job log and a folder for each job in this folder.")
+]
 Host = Annotated[str, typer.Option(help="Listen on this address.")]
 FreePort = Annotated[
     int, typer.Option("--port", help="Listen on this port; 0 takes a free one.", min=0, max=65535)

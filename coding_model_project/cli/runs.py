@@ -16,7 +16,7 @@ from coding_model_project.errors import ConfigError
 if TYPE_CHECKING:
     from coding_model_project.runs.folder import RunFolder
 
-app = typer.Typer(help="List runs; show, watch or repeat one of them.")
+app = typer.Typer(help="List runs; show, watch, stop or repeat one of them.")
 
 Run = Annotated[Path, typer.Argument(help="A run's folder, or one that holds runs.")]
 Root = Annotated[Path, typer.Option(help="Look for runs below this folder.")]
@@ -134,6 +134,21 @@ def rerun(
     command = [sys.executable, "-m", f"recipes.{recipe}"]
     command += [f"--config={folder.config.absolute()}", f"coding.run_dir={out.absolute()}"]
     raise SystemExit(subprocess.run(command, check=False).returncode)
+
+
+@app.command()
+def stop(run: Run) -> None:
+    """Ask a run to save a checkpoint and end, from any machine that sees its folder.
+
+    Returns at once; the same command as before resumes the run. Exit code 1 if it is not running.
+    """
+    from coding_model_project.runs.folder import RunFolder
+    from coding_model_project.runs.stopping import ask_to_stop
+
+    if not ask_to_stop(RunFolder(run)):
+        print(f"{run}: not running")
+        raise typer.Exit(1)
+    print(f"{run}: asked to save a checkpoint and end after this step")
 
 
 def _newest(path: Path) -> RunFolder:

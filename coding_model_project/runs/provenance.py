@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import platform
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +26,10 @@ _UNTRACKED_BYTES = 1_000_000
 
 _SOURCES = frozenset({".py", ".yaml", ".yml", ".toml", ".sh", ".md", ".html", ".js", ".css"})
 """What of the untracked is copied: source text, and no .env or key that happens to lie there."""
+
+SHIPPED, SHIPPED_STATE, SHIPPED_PATCH = ".job_source", "state.json", "uncommitted.patch"
+"""What the package of a job has in the place of `.git` (`launch.jobs.source`)."""
+_SHIPPED = Path(__file__).parents[2] / SHIPPED
 
 _SEED_KEYS = (
     "coding.seed",
@@ -76,6 +82,8 @@ def packages() -> dict[str, str]:
 
 def git_state() -> dict[str, Any] | None:
     """Commit and branch of the working tree this package lies in; None outside of one."""
+    if _SHIPPED.is_dir():
+        return json.loads((_SHIPPED / SHIPPED_STATE).read_text())
     commit = _git("rev-parse", "HEAD")
     if not commit:
         return None
@@ -87,7 +95,14 @@ def git_state() -> dict[str, Any] | None:
 
 
 def write_patches(folder: Path) -> None:
-    """status.txt, staged.diff, unstaged.diff and the untracked files, within a size limit."""
+    """status.txt, staged.diff, unstaged.diff and the untracked files, within a size limit.
+
+    In a job: the one patch that came with it.
+    """
+    if _SHIPPED.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(_SHIPPED / SHIPPED_PATCH, folder)
+        return
     if not _git("rev-parse", "HEAD"):
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,12 +7,27 @@ import signal
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from coding_model_project.runs.folder import RunFolder, State
+
 _FILE = "stop"
 
 
 def stop_requested(log_dir: Path) -> bool:
     """Whether the attempt with this log folder was asked to stop; trainers look after each step."""
     return (log_dir / _FILE).exists()
+
+
+def ask_to_stop(run: RunFolder) -> bool:
+    """Ask a run's present attempt to save a checkpoint and end, from any process that sees its folder.
+
+    Returns:
+        False if it is not running.
+    """
+    attempts = run.attempts()
+    if not attempts or attempts[-1].state is not State.running:
+        return False
+    (run.log_dir(attempts[-1].number) / _FILE).touch()
+    return True
 
 
 class StopSignal:

@@ -1,0 +1,159 @@
+"""`jobs`: run recipes elsewhere, and get back what they made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder
+from coding_model_project.cli.jobs_submit import submit
+from coding_model_project.errors import CodingModelError, ConfigError
+
+if TYPE_CHECKING:
+    from coding_model_project.launch.jobs.base import Backend, Job
+    from coding_model_project.launch.jobs.job_log import Entry, JobLog
+
+app = typer.Typer(
+    help="Run recipes on this machine's GPUs, a Ray cluster, Slurm or SageMaker.",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(help="The job's name, as `jobs list` shows it.")]
+app.command(context_settings={"ignore_unknown_options": True})(submit)
+
+
+@app.command("list")
+def list_jobs(
+    jobs: JobsFolder = JOBS_FOLDER,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Show states as they were last seen.")
+    ] = False,
+) -> None:
+    """List all jobs, newest first: state, command, commit, folder, times."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from coding_model_project.launch.jobs.control import refresh
+    from coding_model_project.launch.jobs.job_log import JobLog, table, when
+
+    log = JobLog(jobs)
+    silent: set[tuple[str, str]] = set()  # asked once: a head that is down takes its time to be so
+    for entry in () if offline else log.entries().values():
+        where = (entry.job.backend, entry.job.target)
+        if where in silent:
+            continue
+        try:
+            refresh(entry, _backend(entry.job), log)
+        except CodingModelError as error:
+            silent.add(where)
+            print(f"{entry.job.name}: {error}", file=sys.stderr)
+    entries = log.entries()
+    if not entries:
+        raise ConfigError(f"--jobs={jobs}: no job was submitted from here")
+    if out is not None:
+        out.write_text(table(entries))
+        print(out)
+        return
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("name", "where", "state", "recipe", "commit", "submitted", "description"):
+        shown.add_column(column, overflow="fold")
+    for entry in reversed(entries.values()):
+        job = entry.job
+        commit = job.commit[:7] + (f"+{job.patch[:7]}" if job.patch else "")
+        where = f"{job.backend} {job.target}".strip()
+        shown.add_row(
+            job.name, where, entry.state, job.recipe, commit, when(job.submitted), job.description
+        )
+    Console().print(shown)
+
+
+@app.command()
+def logs(
+    name: Name,
+    jobs: JobsFolder = JOBS_FOLDER,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print on until the job has ended.")
+    ] = False,
+) -> None:
+    """Print what a job has printed. With --follow, exit code 1 unless it finishes."""
+    from coding_model_project.launch.jobs import control
+    from coding_model_project.launch.jobs.base import JobState
+
+    log, entry, runner = _of(name, jobs)
+    parts: Iterable[bytes] = (
+        control.follow(entry, runner, log) if follow else [runner.log(entry.job)]
+    )
+    for part in parts:
+        sys.stdout.buffer.write(part)
+        sys.stdout.flush()
+    if follow and log.entry(name).state is not JobState.finished:
+        print(f"{name}: {log.entry(name).state}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+@app.command()
+def stop(
+    name: Name,
+    jobs: JobsFolder = JOBS_FOLDER,
+    wait: Annotated[
+        float, typer.Option(help="Wait N seconds for the checkpoint, then end it by force.", min=0)
+    ] = 900,
+    now: Annotated[
+        bool, typer.Option("--now", help="End it by force at once, without a checkpoint.")
+    ] = False,
+) -> None:
+    """Have a job save a checkpoint and end. A job with the same coding.run_dir goes on from there."""
+    from coding_model_project.launch.jobs import control
+
+    log, entry, runner = _of(name, jobs)
+    state = control.stop(
+        entry, runner, log, wait_s=None if now else wait, say=lambda line: print(line, flush=True)
+    )
+    print(f"{name}: {state}")
+
+
+@app.command()
+def fetch(
+    name: Name,
+    out: Annotated[Path, typer.Option(help="Copy the run's folder to this one.")],
+    jobs: JobsFolder = JOBS_FOLDER,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Copy its checkpoints, too.")
+    ] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", help="Copy from this folder or URL.")
+    ] = None,
+) -> None:
+    """Copy a job's run folder here, while it runs or afterwards; again, what has changed since.
+
+    From `coding.run_dir` if this machine sees it, else from its mirror (`coding.mirror.url`).
+    """
+    from coding_model_project.launch.jobs.fetch import fetch as fetch_run
+
+    job = _of(name, jobs)[1].job
+    done = fetch_run(
+        job.run_dir if source is None else "",
+        job.mirror if source is None else source,
+        out,
+        checkpoints=checkpoints,
+    )
+    print(f"{out}: {done.copied} files copied from {done.source}, {done.kept} were here")
+
+
+def _of(name: str, jobs: Path) -> tuple[JobLog, Entry, Backend]:
+    from coding_model_project.launch.jobs.job_log import JobLog
+
+    log = JobLog(jobs)
+    entry = log.entry(name)
+    return log, entry, _backend(entry.job)
+
+
+def _backend(job: Job) -> Backend:
+    from coding_model_project.launch.jobs.backends import backend_of
+
+    return backend_of(job)

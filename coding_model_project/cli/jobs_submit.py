@@ -1,0 +1,272 @@
+"""`jobs submit`: a recipe as a job, from the working tree as it is now."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder
+from coding_model_project.errors import ConfigError
+
+_RAY, _SLURM, _AWS, _LOCAL = "Ray", "Slurm", "SageMaker", "Local"
+
+
+def submit(
+    recipe: Annotated[str, typer.Argument(help="The recipe: sft, dpo, grpo, ….")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="key=value...", help="Its configuration.")
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="Run it on `local`, `ray`, `slurm` or `sagemaker`.")
+    ] = "local",
+    name: Annotated[
+        str | None, typer.Option(help="Name the job; by default after its recipe and the time.")
+    ] = None,
+    anonymous: Annotated[
+        bool, typer.Option("--anonymous", help="Give it a name that says nothing.")
+    ] = False,
+    description: Annotated[str, typer.Option(help="Say in the job log what it is for.")] = "",
+    repo: Annotated[
+        Path, typer.Option(help="Ship the git working tree that this folder lies in.")
+    ] = Path(),
+    max_package_mb: Annotated[
+        float, typer.Option(help="Refuse to ship a larger working tree, in MB.", min=0.1)
+    ] = 100,
+    jobs: JobsFolder = JOBS_FOLDER,
+    with_evaluation: Annotated[
+        bool,
+        typer.Option(
+            "--with-evaluation", help="Evaluate each checkpoint in the same job (`watch`)."
+        ),
+    ] = False,
+    eval_gpus: Annotated[
+        int, typer.Option(help="Keep the last N of the job's GPUs for that.", min=0)
+    ] = 0,
+    eval_arguments: Annotated[
+        str, typer.Option(help="Add to `eval run`: --eval-arguments='--dataset mbpp_reg --n 4'.")
+    ] = "",
+    gpus: Annotated[
+        str,
+        typer.Option(help="Use these GPUs, as in 0,1; none by default.", rich_help_panel=_LOCAL),
+    ] = "",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            envvar="RAY_API_SERVER_ADDRESS",
+            help="Submit to the dashboard at this URL, as in http://HEAD:8265.",
+            rich_help_panel=_RAY,
+        ),
+    ] = None,
+    driver_cpus: Annotated[
+        float, typer.Option(help="Reserve N CPUs for the driver.", min=0, rich_help_panel=_RAY)
+    ] = 1,
+    driver_gpus: Annotated[
+        float, typer.Option(help="Reserve N GPUs for the driver.", min=0, rich_help_panel=_RAY)
+    ] = 0,
+    resource: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N",
+            help="Place the driver on a node with this resource; repeatable.",
+            rich_help_panel=_RAY,
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Set a variable in the job; whoever reads the dashboard sees it; repeatable.",
+            rich_help_panel=_RAY,
+        ),
+    ] = None,
+    any_version: Annotated[
+        bool,
+        typer.Option(
+            "--any-version", help="Take a head with another version of Ray.", rich_help_panel=_RAY
+        ),
+    ] = False,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPTION",
+            help="Pass this to sbatch, as in --sbatch=--gres=gpu:8; repeatable.",
+            rich_help_panel=_SLURM,
+        ),
+    ] = None,
+    signal_s: Annotated[
+        int,
+        typer.Option(
+            help="Save a checkpoint N seconds before the job's time is up.",
+            min=1,
+            rich_help_panel=_SLURM,
+        ),
+    ] = 900,
+    region: Annotated[
+        str | None,
+        typer.Option(envvar="AWS_REGION", help="Run in this AWS region.", rich_help_panel=_AWS),
+    ] = None,
+    instance_type: Annotated[
+        str, typer.Option(help="Run on this instance, as in ml.p5.48xlarge.", rich_help_panel=_AWS)
+    ] = "",
+    role: Annotated[
+        str, typer.Option(help="Run with this IAM role (an ARN).", rich_help_panel=_AWS)
+    ] = "",
+    s3: Annotated[
+        str, typer.Option(help="Keep the run's folder at this s3:// URL.", rich_help_panel=_AWS)
+    ] = "",
+    image: Annotated[
+        str, typer.Option(help="Run in this image, by its URI in ECR.", rich_help_panel=_AWS)
+    ] = "",
+    build: Annotated[
+        bool, typer.Option("--build", help="Build that image first.", rich_help_panel=_AWS)
+    ] = False,
+    push: Annotated[
+        bool, typer.Option("--push", help="Push that image first.", rich_help_panel=_AWS)
+    ] = False,
+    containerfile: Annotated[
+        Path | None, typer.Option(help="Build from this file, not ours.", rich_help_panel=_AWS)
+    ] = None,
+    max_hours: Annotated[
+        float, typer.Option(help="End the job after N hours.", min=0.1, rich_help_panel=_AWS)
+    ] = 24,
+) -> None:
+    """Run a recipe as a job, from the working tree as it is now.
+
+    Prints the job's name. The same coding.run_dir resumes a run, under a new name.
+    """
+    from coding_model_project.launch.jobs import image as images
+    from coding_model_project.launch.jobs.backends import NAMES, backend_of
+    from coding_model_project.launch.jobs.base import JOB_RECIPES, Evaluation, Job
+    from coding_model_project.launch.jobs.control import submit as submit_job
+    from coding_model_project.launch.jobs.job_log import JobLog
+    from coding_model_project.launch.jobs.names import check_name, new_name
+    from coding_model_project.launch.jobs.source import read_source
+
+    _check_choice("recipe", recipe, JOB_RECIPES)
+    _check_choice("--backend", backend, NAMES)
+    if anonymous and name is not None:
+        raise ConfigError("--anonymous and --name: give one of them")
+    if eval_gpus and not with_evaluation:
+        raise ConfigError(f"--eval-gpus={eval_gpus}: give --with-evaluation, too")
+    if (build or push) and backend != "sagemaker":
+        raise ConfigError("--build, --push: only with --backend sagemaker")
+    chosen = name if name is not None else new_name(recipe, anonymous=anonymous)
+    check_name(chosen)
+    target, options = {
+        "local": (gpus.replace(" ", ""), {}),
+        "ray": (
+            address,
+            {
+                "driver_cpus": driver_cpus,
+                "driver_gpus": driver_gpus,
+                "resources": {k: _number(k, v) for k, v in _pairs("--resource", resource).items()},
+                "environment": _pairs("--env", env),
+                "any_version": any_version,
+            },
+        ),
+        "slurm": ("", {"options": tuple(sbatch or ()), "signal_s": signal_s}),
+        "sagemaker": (
+            region,
+            {"role": role, "image": image, "instance_type": instance_type, "max_hours": max_hours},
+        ),
+    }[backend]
+    if target is None:
+        option = {"ray": "--address", "sagemaker": "--region"}[backend]
+        raise ConfigError(f"{option}=: not given, and --backend {backend} needs it")
+    source = read_source(repo, max_mb=max_package_mb)
+    log = JobLog(jobs)
+    given, run_dir = _with_run_dir(backend, overrides or (), chosen)
+    job = Job(
+        name=chosen,
+        backend=backend,
+        target=target,
+        recipe=recipe,
+        overrides=given,
+        run_dir=run_dir,
+        folder=str(log.folder / chosen),
+        cwd=str(Path.cwd()),
+        commit=source.commit,
+        patch=source.patch_hash,
+        submitted=time.time(),
+        description=description,
+        mirror=s3 if backend == "sagemaker" else _value(given, "coding.mirror.url") or "",
+        evaluation=Evaluation(gpus=eval_gpus, arguments=eval_arguments)
+        if with_evaluation
+        else None,
+    )
+    runner = backend_of(job, options)
+
+    def make_image(package: Path) -> None:
+        if build:
+            images.build(package, image, containerfile or images.CONTAINERFILE)
+        if push:
+            images.push(image, target)
+
+    submit_job(runner, job, source, log, prepare=make_image)
+    dirty = f" with changes {source.patch_hash[:12]}" if source.patch else ""
+    print(chosen)
+    print(f"commit {source.commit[:12]}{dirty}; run folder {run_dir}", file=sys.stderr)
+
+
+def _with_run_dir(backend: str, overrides: Iterable[str], name: str) -> tuple[tuple[str, ...], str]:
+    """Return the overrides with the run's folder as the job sees it, and that folder.
+
+    Raises:
+        ConfigError: the user must choose it, or must not.
+    """
+    from coding_model_project.launch.jobs.sagemaker import RUN_DIR
+
+    given = tuple(overrides)
+    flags = [one for one in given if "=" not in one and not one.startswith("~")]
+    if flags:
+        raise ConfigError(
+            f"{flags[0]}: expected key=value; a job is one run, without a recipe's flags"
+        )
+    chosen = _value(given, "coding.run_dir")
+    if backend == "sagemaker":
+        if chosen is not None:
+            raise ConfigError(
+                f"coding.run_dir={chosen}: SageMaker has its own ({RUN_DIR}); give --s3 URL, where "
+                "it is kept"
+            )
+        return (*given, f"coding.run_dir={RUN_DIR}"), RUN_DIR
+    if backend == "ray":
+        if chosen is None:
+            raise ConfigError(
+                "coding.run_dir=: not set; give an absolute path on the cluster's shared disk"
+            )
+        return given, chosen
+    path = str(Path(chosen or f"outputs/{name}").expanduser().absolute())
+    rest = tuple(one for one in given if not one.startswith("coding.run_dir="))
+    return (*rest, f"coding.run_dir={path}"), path
+
+
+def _value(overrides: tuple[str, ...], key: str) -> str | None:
+    from coding_model_project.launch.jobs.base import value_of
+
+    return value_of(overrides, key)
+
+
+def _check_choice(key: str, given: str, known: Iterable[str]) -> None:
+    if given not in known:
+        raise ConfigError(f"{key}={given}: expected {', '.join(known)}")
+
+
+def _pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
+    words = list(given or ())
+    for one in words:
+        if "=" not in one.strip("="):
+            raise ConfigError(f"{option}={one}: expected NAME=VALUE")
+    return dict(one.split("=", 1) for one in words)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"--resource={name}={text}: expected a number") from None

@@ -1,0 +1,118 @@
+"""Submit, follow and stop: the same for every back end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from coding_model_project.errors import CodingModelError, JobError
+from coding_model_project.launch.jobs.base import Backend, Job, JobState, SubmissionUnknown
+from coding_model_project.launch.jobs.job_log import Entry, JobLog
+from coding_model_project.launch.jobs.source import Source, write_package
+
+PATCH = "uncommitted.patch"
+PACKAGE = "source.zip"
+_POLL_S = 1.0
+_KILLED_S = 30.0
+
+Say = Callable[[str], None]
+
+
+def submit(
+    backend: Backend,
+    job: Job,
+    source: Source,
+    log: JobLog,
+    *,
+    prepare: Callable[[Path], object] = lambda _: None,
+) -> None:
+    """Ship the source and start the job, noted in the log before and after.
+
+    Args:
+        prepare: is given the package before the back end is.
+
+    Raises:
+        ConfigError, JobError: it was not submitted, which the log says, too.
+    """
+    backend.check(job)
+    log.add(job)
+    try:
+        folder = Path(job.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if source.patch:
+            (folder / PATCH).write_bytes(source.patch)
+        package = folder / PACKAGE
+        write_package(source, package)
+        prepare(package)
+        handle = backend.submit(job, package)
+    except SubmissionUnknown:
+        raise
+    except (CodingModelError, OSError):
+        log.note_state(job.name, JobState.refused)
+        raise
+    log.note_handle(job, handle)
+    log.note_state(job.name, JobState.pending)
+
+
+def refresh(entry: Entry, backend: Backend, log: JobLog) -> JobState:
+    """Return the present state of a job, and note it."""
+    if entry.state.ended:
+        return entry.state
+    state = backend.state(entry.job)
+    log.note_state(entry.job.name, state)
+    return state
+
+
+def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
+    """Give a job's output as it appears, until the job has ended."""
+    seen = 0
+    while True:
+        started = time.monotonic()
+        state = refresh(entry, backend, log)  # first: the output of an ended job is then whole
+        output = backend.log(entry.job)
+        if len(output) > seen:
+            yield output[seen:]
+            seen = len(output)
+        if state.ended:
+            return
+        # A long output may take long to read: not more than a tenth of the time.
+        time.sleep(max(_POLL_S, 9 * (time.monotonic() - started)))
+
+
+def stop(
+    entry: Entry, backend: Backend, log: JobLog, *, wait_s: float | None, say: Say
+) -> JobState:
+    """Have a job save a checkpoint and end; end it by force if it has not after `wait_s`.
+
+    Args:
+        wait_s: None ends it by force at once.
+
+    Raises:
+        JobError: it still runs after that.
+    """
+    job = entry.job
+    state = refresh(entry, backend, log)
+    if state.ended:
+        say(f"{job.name}: has ended ({state})")
+        return state
+    if wait_s is not None and state is JobState.running and backend.ask_to_stop(job):
+        say(f"{job.name}: asked to save a checkpoint and end; waiting up to {wait_s:.0f} s")
+        state = _wait(entry, backend, log, wait_s)
+        if state.ended:
+            return state
+        say(f"{job.name}: still running after {wait_s:.0f} s; ending it without a checkpoint")
+    backend.kill(job)
+    state = _wait(entry, backend, log, _KILLED_S)
+    if not state.ended:
+        raise JobError(
+            f"{job.name}: still {state} {_KILLED_S:.0f} s after it was killed; try again"
+        )
+    return state
+
+
+def _wait(entry: Entry, backend: Backend, log: JobLog, seconds: float) -> JobState:
+    deadline = time.monotonic() + seconds
+    while not (state := refresh(entry, backend, log)).ended and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return state

@@ -1,0 +1,81 @@
+"""The container image of a SageMaker job: built from the source, and pushed to ECR."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.extras import extra
+from coding_model_project.launch.jobs.source import unpack
+
+CONTAINERFILE = Path(__file__).with_name("Containerfile")
+_TOOLS = ("podman", "docker")
+
+
+def build(package: Path, image: str, containerfile: Path) -> None:
+    """Build an image from a package of the source.
+
+    Raises:
+        ConfigError: there is no such file, or no tool to build with.
+        JobError: the build failed; it has said why.
+    """
+    if not containerfile.is_file():
+        raise ConfigError(f"--containerfile={containerfile}: no such file")
+    with tempfile.TemporaryDirectory(prefix="image-") as folder:
+        unpack(package, Path(folder))
+        _tool(["build", "--tag", image, "--file", str(containerfile.absolute()), folder])
+
+
+def push(image: str, region: str, endpoint_url: str | None = None) -> None:
+    """Push an image to ECR, into a repository that is made if it is missing.
+
+    Raises:
+        ConfigError: the image is not named as in ECR, or AWS refuses.
+        JobError: the push failed.
+    """
+    registry, _, rest = image.partition("/")
+    if ".dkr.ecr." not in registry or not rest:
+        raise ConfigError(
+            f"--image={image}: expected ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME:TAG to push to"
+        )
+    with extra("sagemaker"):
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        ecr: Any = boto3.client("ecr", region_name=region, endpoint_url=endpoint_url)
+        repository = rest.partition(":")[0]
+        try:
+            ecr.describe_repositories(repositoryNames=[repository])
+        except ecr.exceptions.RepositoryNotFoundException:
+            ecr.create_repository(repositoryName=repository)
+        token = ecr.get_authorization_token()["authorizationData"][0]["authorizationToken"]
+    except (BotoCoreError, ClientError) as error:
+        raise ConfigError(f"--push: ECR in {region} refuses ({error})") from error
+    user, _, password = base64.b64decode(token).decode().partition(":")
+    _tool(["login", "--username", user, "--password-stdin", registry], given=password)
+    _tool(["push", image])
+
+
+def _tool(arguments: Sequence[str], given: str | None = None) -> None:
+    """Run podman, or docker where that is not installed.
+
+    Args:
+        given: on standard input, where no list of processes shows it.
+    """
+    for tool in _TOOLS:
+        try:
+            done = subprocess.run([tool, *arguments], input=given, text=True, check=False)
+        except FileNotFoundError:
+            continue
+        if done.returncode:
+            raise JobError(
+                f"{tool} {arguments[0]} failed with exit code {done.returncode}; see above"
+            )
+        return
+    raise ConfigError(f"--build, --push: neither {' nor '.join(_TOOLS)} is installed")

@@ -1,0 +1,172 @@
+"""The job log: `jobs.jsonl`, appended only, and the table that is made of it.
+
+A line is a job as it was submitted (`job`), what its back end knows it by (`handle`), or a state that it
+was seen in (`state`). The first is written before the back end is called: a `submit` that dies in between
+leaves a line, and the job can still be asked for by its name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.errors import ConfigError, DataError, StorageError
+from coding_model_project.launch.jobs.base import Evaluation, Job, JobState
+
+_FILE = "jobs.jsonl"
+_COLUMNS = "name | state | command | commit | patch | description | folder | submitted | ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A job, and the state that it was last seen in."""
+
+    job: Job
+    state: JobState = JobState.unknown
+    ended: float | None = None
+
+
+class JobLog:
+    """The log in one folder, which also holds a folder for each job."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self._file = self.folder / _FILE
+
+    def entries(self) -> dict[str, Entry]:
+        """Return all jobs by name, oldest first.
+
+        Raises:
+            DataError: a line is damaged; names it.
+        """
+        found: dict[str, Entry] = {}
+        text = self._file.read_text() if self._file.exists() else ""
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                _take(json.loads(line), found)
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    f"{self._file}:{number}: damaged line ({error}); remove it"
+                ) from error
+        return found
+
+    def entry(self, name: str) -> Entry:
+        """Return one job.
+
+        Raises:
+            ConfigError: there is no such job here.
+        """
+        found = self.entries()
+        if name in found:
+            return found[name]
+        last = ", ".join(list(found)[-3:]) or "none"
+        raise ConfigError(
+            f"{name}: no such job in {self._file} (last ones: {last}); see `jobs list`, or give --jobs"
+        )
+
+    def add(self, job: Job) -> None:
+        """Note a job that is about to be submitted.
+
+        Raises:
+            ConfigError: its name is taken.
+        """
+        with self._locked() as file:
+            before = self.entries().get(job.name)
+            if before is not None and before.state is not JobState.refused:
+                raise ConfigError(
+                    f"--name={job.name}: a job of this name was submitted before; choose another name "
+                    "(coding.run_dir, not the name, makes a job resume)"
+                )
+            _append(file, {"job": asdict(job)})
+
+    def note_handle(self, job: Job, handle: Mapping[str, str]) -> None:
+        """Note what the back end knows a job by."""
+        with self._locked() as file:
+            _append(file, {"handle": dict(handle), "name": job.name})
+
+    def note_state(self, name: str, state: JobState) -> None:
+        """Note the state that a job is seen in, if that is news."""
+        with self._locked() as file:
+            if self.entries()[name].state is not state:
+                _append(file, {"state": state, "name": name, "at": time.time()})
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The file, to append to; one process at a time.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(
+                f"--jobs={self.folder}: cannot be written ({error.strerror})"
+            ) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            os.close(file)
+
+
+def table(entries: Mapping[str, Entry]) -> str:
+    """Return all jobs as a Markdown table, newest first."""
+    columns = _COLUMNS.split(" | ")
+    lines = [f"| {_COLUMNS} |", "|" + "---|" * len(columns)]
+    for entry in reversed(list(entries.values())):
+        job = entry.job
+        cells = (
+            job.name,
+            entry.state,
+            f"`{job.command}`",
+            job.commit[:12],
+            job.patch[:12] or "none",
+            job.description,
+            job.run_dir,
+            when(job.submitted),
+            when(entry.ended) if entry.ended else "",
+        )
+        lines.append("| " + " | ".join(_cell(str(cell)) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def when(seconds: float) -> str:
+    """Return a time in UTC, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _append(file: int, content: Mapping[str, Any]) -> None:
+    line = json.dumps(content) + "\n"
+    size = os.fstat(file).st_size
+    if size and os.pread(file, 1, size - 1) != b"\n":  # an earlier writer was cut off
+        line = "\n" + line
+    os.write(file, line.encode())
+
+
+def _take(line: dict[str, Any], found: dict[str, Entry]) -> None:
+    if "job" in line:
+        fields = line["job"]
+        evaluation = fields["evaluation"] and Evaluation(**fields["evaluation"])
+        overrides = tuple(fields["overrides"])
+        job = Job(**{**fields, "overrides": overrides, "evaluation": evaluation})
+        found[job.name] = Entry(job=job)
+        return
+    entry = found[line["name"]]
+    if "handle" in line:
+        found[line["name"]] = replace(entry, job=replace(entry.job, handle=line["handle"]))
+        return
+    state = JobState(line["state"])
+    found[line["name"]] = replace(entry, state=state, ended=line["at"] if state.ended else None)

@@ -1,0 +1,150 @@
+"""Jobs on GPUs of this machine: detached processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.launch.jobs.base import Job, JobState, state_of_exit
+from coding_model_project.launch.jobs.beside import split
+from coding_model_project.launch.jobs.command import script
+from coding_model_project.launch.jobs.source import unpack
+
+LOG = "log.txt"
+_EXIT = "exit_code"
+_START_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBackend:
+    """Each job is a process group that outlives `submit`, and holds a lock on each of its GPUs.
+
+    The locks are files in the temporary folder, so they hold for all job logs of this machine and end
+    with the job, whatever ends it.
+    """
+
+    def check(self, job: Job) -> None:
+        gpus = _gpus(job)
+        if not all(one.isdigit() for one in gpus) or len(set(gpus)) < len(gpus):
+            raise ConfigError(f"--gpus={job.target}: expected different numbers such as 0,1")
+        if job.evaluation is not None:
+            split(gpus, job.evaluation.gpus)
+
+    def submit(self, job: Job, package: Path) -> Mapping[str, str]:
+        folder = Path(job.folder)
+        locks = _lock(job)
+        try:
+            unpack(package, folder / "source")
+            exported = f"export CUDA_VISIBLE_DEVICES={job.target}\n" if job.target else ""
+            text = script(
+                job, sys.executable, setup=exported, finish=f"echo $code > {_quoted(job)}\n"
+            )
+            (folder / "script.sh").write_text(text)
+            with (folder / LOG).open("ab") as log:
+                process = subprocess.Popen(
+                    ["bash", str(folder / "script.sh")],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=locks,
+                )
+            return {
+                "pid": str(process.pid),
+                "started": str(psutil.Process(process.pid).create_time()),
+            }
+        finally:
+            for lock in locks:
+                os.close(lock)
+
+    def state(self, job: Job) -> JobState:
+        if _process(job) is not None:
+            return JobState.running
+        written = Path(job.folder, _EXIT)
+        if written.exists() and (code := written.read_text().strip()):
+            return state_of_exit(int(code))
+        return JobState.stopped if job.handle else JobState.unknown
+
+    def log(self, job: Job) -> bytes:
+        file = Path(job.folder, LOG)
+        return file.read_bytes() if file.exists() else b""
+
+    def ask_to_stop(self, job: Job) -> bool:
+        if (process := _process(job)) is None:
+            return False
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGUSR1)
+        return True
+
+    def kill(self, job: Job) -> None:
+        if _process(job) is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(int(job.handle["pid"]), signal.SIGKILL)
+        deadline = time.monotonic() + _START_S
+        while _process(job) is not None:
+            if time.monotonic() > deadline:
+                raise JobError(
+                    f"{job.name}: process {job.handle['pid']} does not end after SIGKILL"
+                )
+            time.sleep(0.1)
+
+
+def _quoted(job: Job) -> str:
+    return f"'{job.folder}/{_EXIT}'"
+
+
+def _gpus(job: Job) -> list[str]:
+    return [one.strip() for one in job.target.split(",")] if job.target else []
+
+
+def _process(job: Job) -> psutil.Process | None:
+    """Return the job's process while it lives; process ids come again, start times do not."""
+    if not job.handle:
+        return None
+    try:
+        process = psutil.Process(int(job.handle["pid"]))
+        same = abs(process.create_time() - float(job.handle["started"])) < 2
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _lock(job: Job) -> list[int]:
+    """Lock the job's GPUs.
+
+    Raises:
+        ConfigError: another job has one; names it.
+    """
+    locks: list[int] = []
+    for gpu in _gpus(job):
+        path = Path(tempfile.gettempdir(), f"coding-model-gpu-{gpu}.lock")
+        flags = os.O_RDWR | os.O_CLOEXEC
+        # Without O_CREAT where it exists: the kernel refuses that for another user's file in /tmp.
+        lock = os.open(path, flags if path.exists() else flags | os.O_CREAT, 0o666)
+        locks.append(lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 200, 0).decode(errors="replace").strip() or "another job"
+            for one in locks:
+                os.close(one)
+            raise ConfigError(
+                f"--gpus={job.target}: GPU {gpu} is in use by the local job {holder}; choose others, or "
+                "wait for it (`jobs list`)"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{job.name}\n".encode(), 0)
+    return locks

@@ -1,0 +1,183 @@
+"""Jobs under Slurm, by its commands on a login node that shares the repository's disk with the nodes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.launch.jobs.base import (
+    Job,
+    JobState,
+    SubmissionUnknown,
+    require_hardware,
+    state_of_exit,
+)
+from coding_model_project.launch.jobs.command import script
+from coding_model_project.launch.jobs.source import unpack
+
+LOG = "log.txt"
+_EXIT = "exit_code"
+_TIMEOUT_S = 60.0
+_PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD")
+_RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+_ENDED = {
+    "COMPLETED": JobState.finished,
+    "CANCELLED": JobState.stopped,
+    "PREEMPTED": JobState.stopped,
+    "TIMEOUT": JobState.stopped,
+}
+
+_REQUEUE = """\
+# At the end of its time: back into the queue, where the same command resumes the run. Not after `jobs
+# stop`, nor after scancel, whose SIGTERM reaches the run, too.
+if [ $code = 130 ] && [ -z "$stopped" ] &&
+    scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING && scontrol requeue $SLURM_JOB_ID; then
+    exit 0
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmBackend:
+    """`sbatch`, `scontrol`, `squeue` and `scancel`."""
+
+    options: tuple[str, ...] = ()
+    """Of `sbatch`, such as `--gres=gpu:8`."""
+    signal_s: int = 900
+    """Seconds before the end of its time at which a job is told to save a checkpoint."""
+
+    def check(self, job: Job) -> None:
+        require_hardware(job)
+        wrong = next((one for one in self.options if not one.startswith("--")), None)
+        if wrong is not None:
+            raise ConfigError(f"--sbatch={wrong}: expected an option of sbatch, as in --gres=gpu:8")
+        _run("sbatch", "--version")
+
+    def submit(self, job: Job, package: Path) -> Mapping[str, str]:
+        folder = Path(job.folder)
+        unpack(package, folder / "source")
+        Path(job.run_dir).mkdir(parents=True, exist_ok=True)
+        file = folder / "script.sh"
+        file.write_text(self._script(job))
+        try:
+            printed = _run("sbatch", "--parsable", str(file))
+        except TimeoutError as error:
+            found = _by_name(job, unanswered=SubmissionUnknown)
+            if found is None:
+                raise JobError(f"{error}; the job was not submitted: try again") from error
+            return {"id": found}
+        return {"id": printed.strip().split(";")[0]}
+
+    def state(self, job: Job) -> JobState:
+        number = _id(job)
+        if number is None:
+            return JobState.unknown
+        try:
+            shown = _run("scontrol", "show", "job", "--oneliner", number)
+        except ConfigError as error:
+            if "Invalid job id" not in str(error):
+                raise
+            return _written_state(job)  # Slurm forgets a job some minutes after its end (MinJobAge)
+        state = _field(shown, "JobState")
+        if state in _PENDING:
+            return JobState.pending
+        if state in _RUNNING:
+            return JobState.running
+        if state == "FAILED":
+            return state_of_exit(int(_field(shown, "ExitCode").split(":")[0] or 1))
+        return _ENDED.get(state, JobState.failed)
+
+    def log(self, job: Job) -> bytes:
+        file = Path(job.folder, LOG)
+        return file.read_bytes() if file.exists() else b""
+
+    def ask_to_stop(self, job: Job) -> bool:
+        return self._cancel(job, "--batch", "--signal=USR1")
+
+    def kill(self, job: Job) -> None:
+        self._cancel(job)
+
+    def _cancel(self, job: Job, *how: str) -> bool:
+        number = _id(job)
+        if number is None:
+            return False
+        _run("scancel", *how, number)
+        return True
+
+    def _script(self, job: Job) -> str:
+        ours = (
+            f"--job-name={job.name}",
+            f"--output={job.folder}/{LOG}",
+            "--open-mode=append",
+            f"--signal=B:TERM@{self.signal_s}",
+            "--requeue",
+        )
+        written = f"'{job.folder}/{_EXIT}'"
+        finish = _REQUEUE + f"echo $code > {written}\n"
+        return script(
+            job,
+            sys.executable,
+            directives=[f"#SBATCH {one}" for one in (*ours, *self.options)],
+            setup=f"rm -f {written}\n",
+            finish=finish,
+        )
+
+
+def _id(job: Job) -> str | None:
+    """Return a job's number; one without a handle, whose `submit` was cut off, is found by its name."""
+    return job.handle.get("id") or _by_name(job)
+
+
+def _by_name(job: Job, unanswered: type[JobError] = JobError) -> str | None:
+    try:
+        printed = _run("squeue", "--noheader", "--me", f"--name={job.name}", "--format=%i")
+    except (TimeoutError, JobError) as error:
+        raise unanswered(
+            f"{job.name}: Slurm does not answer; `jobs list` finds it later"
+        ) from error
+    return next(iter(printed.split()), None)
+
+
+def _written_state(job: Job) -> JobState:
+    file = Path(job.folder, _EXIT)
+    code = file.read_text().strip() if file.exists() else ""
+    return state_of_exit(int(code)) if code else JobState.stopped
+
+
+def _field(shown: str, name: str) -> str:
+    found = re.search(rf"\b{name}=(\S+)", shown)
+    return found[1] if found else ""
+
+
+def _run(*command: str) -> str:
+    """Return what a command of Slurm's prints.
+
+    Raises:
+        ConfigError: it is not installed, or refuses.
+        JobError: the controller does not answer.
+        TimeoutError: it may have done what it was asked to do.
+    """
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"--backend=slurm: {command[0]} is not installed here; run this on a login node of the "
+            "cluster, or choose another back end"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
+    if done.returncode == 0:
+        return done.stdout
+    said = " ".join(done.stderr.removeprefix(f"{command[0]}: ").removeprefix("error: ").split())
+    if "timed out" in said:  # the request may have arrived
+        raise TimeoutError(f"{command[0]}: {said}")
+    if "contact" in said:
+        raise JobError(f"--backend=slurm: {said}; is slurmctld running? (`scontrol ping`)")
+    raise ConfigError(f"{command[0]}: {said or f'exit code {done.returncode}'}")

@@ -1,0 +1,156 @@
+"""The working tree as a package: what git tracks and what it does not ignore, with its origin.
+
+The package also holds `.job_source/`: commit, branch and hash (`state.json`), and one patch of all that
+is not committed (`uncommitted.patch`). `runs.provenance` reads them where the package has no `.git`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.runs.provenance import SHIPPED, SHIPPED_PATCH, SHIPPED_STATE
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_N_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A working tree at one moment."""
+
+    root: Path
+    files: tuple[str, ...]
+    commit: str
+    branch: str
+    patch: bytes
+    """Applies to the commit by `git apply`; untracked files included."""
+
+    @property
+    def patch_hash(self) -> str:
+        """Return the SHA-256 of the patch; empty where everything is committed."""
+        return hashlib.sha256(self.patch).hexdigest() if self.patch else ""
+
+
+def read_source(start: Path, *, max_mb: float) -> Source:
+    """Read the working tree that a folder lies in.
+
+    Args:
+        max_mb: of all its files together.
+
+    Raises:
+        ConfigError: it is no git working tree with a commit, or is larger; names the largest files.
+    """
+    top = _git(start, "rev-parse", "--show-toplevel")
+    commit = top and _git(start, "rev-parse", "--verify", "--quiet", "HEAD")
+    if not top or not commit:
+        raise ConfigError(
+            f"--repo={start}: not a git working tree with a commit, and a job ships what git knows; "
+            "give the folder of a clone"
+        )
+    root = Path(top.decode().strip())
+    files = _listed(root, "--cached", "--others")
+    _refuse_large(root, files, max_mb)
+    return Source(
+        root=root,
+        files=files,
+        commit=commit.decode().strip(),
+        branch=_git(root, "rev-parse", "--abbrev-ref", "HEAD").decode().strip(),
+        patch=_patch(root),
+    )
+
+
+def write_package(source: Source, path: Path) -> None:
+    """Write the package as a zip file; equal trees give equal bytes."""
+    state = {
+        "commit": source.commit,
+        "branch": source.branch,
+        "dirty": bool(source.patch),
+        "patch_sha256": source.patch_hash,
+    }
+    with ZipFile(path, "w", ZIP_DEFLATED) as package:
+        for name in source.files:
+            file = source.root / name
+            entry = ZipInfo(name, _EPOCH)
+            entry.external_attr = (file.stat().st_mode & 0xFFFF) << 16
+            package.writestr(entry, file.read_bytes(), ZIP_DEFLATED)
+        package.writestr(ZipInfo(f"{SHIPPED}/{SHIPPED_STATE}", _EPOCH), json.dumps(state))
+        package.writestr(ZipInfo(f"{SHIPPED}/{SHIPPED_PATCH}", _EPOCH), source.patch)
+
+
+def unpack(package: Path, folder: Path) -> None:
+    """Unpack a package, with the permissions of its files, in the place of what is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with ZipFile(package) as zipped:
+        zipped.extractall(folder)
+        for entry in zipped.infolist():
+            if mode := entry.external_attr >> 16:
+                (folder / entry.filename).chmod(mode & 0o777)
+
+
+def _listed(root: Path, *which: str) -> tuple[str, ...]:
+    """Return files that git knows of or does not ignore, as they are on disk: deleted ones are not."""
+    names = _git(root, "ls-files", "-z", "--exclude-standard", *which).split(b"\0")
+    found = sorted({os.fsdecode(name) for name in names if name})
+    return tuple(name for name in found if (root / name).is_file())
+
+
+def _refuse_large(root: Path, files: tuple[str, ...], max_mb: float) -> None:
+    sizes = {name: (root / name).stat().st_size for name in files}
+    total = sum(sizes.values()) / 1e6
+    if total <= max_mb:
+        return
+    untracked = set(_listed(root, "--others"))
+    largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:_N_NAMED]
+    named = ", ".join(
+        f"{name} ({sizes[name] / 1e6:.1f} MB{', untracked' if name in untracked else ''})"
+        for name in largest
+    )
+    raise ConfigError(
+        f"--max-package-mb={max_mb:g}: the working tree {root} has {total:.0f} MB that git does not "
+        f"ignore (largest: {named}); add them to .gitignore, move them, or raise the limit"
+    )
+
+
+def _patch(root: Path) -> bytes:
+    """Return one patch of all that is not committed, by an index and objects of its own."""
+    with tempfile.TemporaryDirectory(prefix="job-index-") as folder:
+        real = _git(root, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+        environment = {
+            "GIT_INDEX_FILE": f"{folder}/index",
+            "GIT_OBJECT_DIRECTORY": folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": real.decode().strip(),
+        }
+        for command in (("read-tree", "HEAD"), ("add", "--all")):
+            _git(root, *command, environment=environment)
+        return _git(root, "diff", "--cached", "--binary", "HEAD", environment=environment)
+
+
+def _git(cwd: Path, *arguments: str, environment: dict[str, str] | None = None) -> bytes:
+    """Return a git command's output; empty if it fails while nothing depends on it.
+
+    Raises:
+        ConfigError: there is no git, or a command that must succeed fails.
+    """
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=cwd,
+            capture_output=True,
+            check=False,
+            env={**os.environ, **(environment or {})},
+        )
+    except OSError as error:
+        raise ConfigError(f"--repo={cwd}: git cannot run there ({error.strerror})") from error
+    if done.returncode and arguments[0] != "rev-parse":
+        said = done.stderr.decode(errors="replace").strip()
+        raise ConfigError(f"--repo={cwd}: git {arguments[0]} failed ({said})")
+    return done.stdout if done.returncode == 0 else b""

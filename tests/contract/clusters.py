@@ -1,0 +1,155 @@
+"""A Ray head and a Slurm of one node on this machine, each gone when its context ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+
+from coding_model_project.http import free_port
+
+_ROOT = Path(__file__).parents[2]
+_START_S = 180.0
+SLURM = ("munged", "slurmctld", "slurmd", "sbatch")
+
+_SLURM_CONF = """\
+ClusterName=one
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldPort={controller_port}
+SlurmdPort={node_port}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+ReturnToService=2
+KillWait=2
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@contextmanager
+def ray_head(token: str) -> Iterator[str]:
+    """A head with a dashboard that wants a token; its jobs import this working tree. Gives its URL."""
+    port = free_port()
+    command = [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+        *(f"--port={free_port()}", f"--dashboard-port={port}", "--num-cpus=2"),
+        *(f"--ray-client-server-port={free_port()}", "--object-store-memory=100000000"),
+        *(f"--dashboard-agent-listen-port={free_port()}", '--resources={"driver": 1}'),
+        *("--min-worker-port=0", "--max-worker-port=0"),
+    ]
+    # Short, since Ray makes sockets in it.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        own = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(_ROOT),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": token,
+        }
+        with running([*command, f"--temp-dir={folder}"], **own):
+            url = f"http://127.0.0.1:{port}"
+            _wait(lambda: _answers(f"{url}/api/version"))
+            yield url
+
+
+@contextmanager
+def slurm() -> Iterator[str]:
+    """A controller and a node; gives the path of slurm.conf."""
+    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        for part in ("state", "spool"):
+            (folder / part).mkdir()
+        conf = folder / "slurm.conf"
+        conf.write_text(
+            _SLURM_CONF.format(
+                host=socket.gethostname().partition(".")[0],
+                folder=folder,
+                controller_port=free_port(),
+                node_port=free_port(),
+            )
+        )
+        key = folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        files = {"key-file": key, "socket": folder / "munge.socket", "pid-file": folder / "m.pid"}
+        files |= {"log-file": folder / "m.log", "seed-file": folder / "m.seed"}
+        munged = ["munged", "--foreground", "--force"]
+        with ExitStack() as daemons:
+            daemons.enter_context(running([*munged, *(f"--{k}={v}" for k, v in files.items())]))
+            _wait(lambda: files["socket"].exists())
+            for daemon in ("slurmctld", "slurmd"):
+                daemons.enter_context(running([daemon, "-D", "-f", str(conf)]))
+            _wait(
+                lambda: (
+                    "idle" in _output(["sinfo", "--noheader", "--format=%T"], SLURM_CONF=str(conf))
+                )
+            )
+            yield str(conf)
+
+
+@contextmanager
+def running(command: Sequence[str], **environment: str) -> Iterator[None]:
+    """A process in a session of its own, which ends with all that is in it."""
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def has_slurm() -> bool:
+    """Whether Debian's packages slurmctld, slurmd, slurm-client and munge are here, and may be run."""
+    return os.getuid() == 0 and all(shutil.which(program) for program in SLURM)
+
+
+def _wait(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _START_S
+    while not ready():
+        assert time.monotonic() < deadline, "the cluster did not start in time"
+        time.sleep(0.2)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code in (200, 401)
+    except httpx.TransportError:
+        return False
+
+
+def _output(command: Sequence[str], **environment: str) -> str:
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    return done.stdout

@@ -1,0 +1,190 @@
+"""What every back end of `jobs` must do, by the command line, on the real thing.
+
+A job here is a process that behaves as a recipe does and trains nothing (`stand_in`); on Ray a real
+training is submitted, stopped and resumed by tests/end_to_end/test_jobs.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import coding_model_project.cli as cli
+from coding_model_project.launch.jobs.base import JobState
+from coding_model_project.launch.jobs.job_log import JobLog
+from tests.contract import clusters
+from tests.unit.launch.jobs.conftest import git
+
+pytestmark = [pytest.mark.xdist_group("jobs"), pytest.mark.timeout(300)]
+_STAND_IN = Path(__file__).with_name("stand_in.py")
+_SOON_S = 60.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A back end, and a folder with a repository to ship."""
+
+    options: tuple[str, ...]
+    root: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def jobs(self, *words: str, code: int = 0) -> str:
+        """Run `jobs`; return what it prints."""
+        ended = cli.main(["jobs", *words])
+        out, err = self.capsys.readouterr()
+        assert ended == code, out + err
+        return out + err
+
+    def submit(self, name: str, *overrides: str, code: int = 0) -> str:
+        options = ["--name", name, "--repo", str(self.root / "repo"), *self.options]
+        run = f"coding.run_dir={self.root}/run"
+        return self.jobs("submit", *options, "sft", "hardware=cpu", run, *overrides, code=code)
+
+    def state(self, name: str) -> JobState:
+        self.jobs("list")
+        return JobLog(self.root / "outputs" / "jobs").entry(name).state
+
+    def wait(self, name: str, text: str) -> None:
+        """Wait until a job has printed something."""
+        deadline = time.monotonic() + _SOON_S
+        while text not in (said := self.jobs("logs", name)):
+            assert time.monotonic() < deadline, said
+            time.sleep(0.3)
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[tuple[str, ...]]:
+    token = secrets.token_hex(32)
+    with clusters.ray_head(token) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_TOKEN", token)
+        yield (
+            "--backend",
+            "ray",
+            "--address",
+            url,
+            "--resource",
+            "driver=0.1",
+            "--driver-cpus",
+            "0",
+        )
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[tuple[str, ...]]:
+    with clusters.slurm() as conf, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", conf)
+        yield ("--backend", "slurm", "--sbatch=--time=10")
+
+
+@pytest.fixture(scope="module")
+def local() -> tuple[str, ...]:
+    return ("--backend", "local")
+
+
+_NO_SLURM = pytest.mark.skipif(not clusters.has_slurm(), reason="no Slurm of Debian's, or not root")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("local", marks=pytest.mark.slow),
+        pytest.param("ray", marks=pytest.mark.contract),
+        pytest.param("slurm", marks=[pytest.mark.contract, _NO_SLURM]),
+    ]
+)
+def place(request, tmp_path, capsys, monkeypatch) -> Place:
+    if request.param != "ray":  # whose head has it: the source that was shipped comes first
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    options = request.getfixturevalue(request.param)
+    return make_place(options, tmp_path, capsys, monkeypatch)
+
+
+def make_place(options, tmp_path, capsys, monkeypatch) -> Place:
+    """Make a repository whose only recipe is the stand-in, and go beside it."""
+    repo = tmp_path / "repo"
+    (repo / "recipes").mkdir(parents=True)
+    (repo / "recipes" / "__init__.py").touch()
+    shutil.copy(_STAND_IN, repo / "recipes" / "sft.py")
+    git(repo, "init", "--quiet")
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "first")
+    monkeypatch.chdir(tmp_path)
+    return Place(options, tmp_path, capsys)
+
+
+def test_a_job_saves_a_checkpoint_when_it_is_stopped_and_another_goes_on_from_there(place):
+    place.submit("first")
+    place.wait("first", "step 2\n")
+    assert place.state("first") is JobState.running
+    assert "first: interrupted" in place.jobs("stop", "first")
+    (checkpoint,) = (place.root / "run" / "checkpoints").iterdir()
+    saved = int((checkpoint / "model.bin").read_text())
+    assert "has ended (interrupted)" in place.jobs("stop", "first")
+
+    place.submit("second", f"steps={saved + 5}")
+    followed = place.jobs("logs", "--follow", "second")
+    assert f"step {saved + 1}\n" in followed
+    assert f"step {saved}\n" not in followed
+    assert f"step {saved + 5}\n" in followed
+    assert place.state("second") is JobState.finished
+
+    place.jobs("fetch", "second", "--out", "here")
+    assert (place.root / "here" / "run.json").exists()
+    assert not (place.root / "here" / "checkpoints").exists()
+    place.jobs("fetch", "second", "--out", "here", "--checkpoints")
+    assert len(list((place.root / "here" / "checkpoints").iterdir())) == 2
+
+
+def test_a_job_runs_the_code_as_it_was_submitted_and_its_run_says_which(place):
+    repo = place.root / "repo"
+    sft = repo / "recipes" / "sft.py"
+    sft.write_text(sft.read_text().replace("step {step}", "own step {step}"))
+    shipped = place.submit("changed", "steps=3")
+    assert "with changes" in shipped
+    sft.write_text("raise SystemExit('a later edit')")
+    assert "own step 3" in place.jobs("logs", "--follow", "changed")
+    job = JobLog(place.root / "outputs" / "jobs").entry("changed").job
+    kept = Path(job.folder, "uncommitted.patch").read_text()
+    assert "own step" in kept
+    assert job.commit == git(repo, "rev-parse", "HEAD").strip()
+
+
+def test_a_job_that_fails_says_why_and_one_that_is_ended_by_force_is_stopped(place):
+    place.submit("wrong", "fails=1")
+    assert "error: fails=1" in place.jobs("logs", "--follow", "wrong", code=1)
+    assert place.state("wrong") is JobState.failed
+    place.submit("long")
+    place.wait("long", "step 2\n")
+    assert "long: stopped" in place.jobs("stop", "long", "--now")
+    assert "already" not in place.submit("long", code=2)  # its name is taken
+    table = place.jobs("list", "--out", "jobs.md", "--offline")
+    assert table == "jobs.md\n"
+    assert "| long | stopped |" in (place.root / "jobs.md").read_text()
+
+
+@pytest.mark.contract
+def test_a_head_refuses_an_expired_token(ray, tmp_path, capsys, monkeypatch):
+    place = make_place(ray, tmp_path, capsys, monkeypatch)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    said = place.submit("never", code=2)
+    assert said.startswith("error: RAY_AUTH_TOKEN=…: the head at http")
+    assert "(403), the token has expired" in said
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.slow
+def test_a_gpu_that_a_local_job_has_is_not_given_to_another(local, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    place = make_place(local, tmp_path, capsys, monkeypatch)
+    place.submit("has", "--gpus", "90,91")
+    place.wait("has", "step 1\n")
+    said = place.submit("wants", "--gpus", "91", code=2)
+    assert "--gpus=91: GPU 91 is in use by the local job has" in said
+    place.jobs("stop", "has", "--now")
+    place.submit("wants", "--gpus", "91", "steps=1")  # its name was not used up
+    place.jobs("logs", "--follow", "wants")

@@ -1,0 +1,75 @@
+"""`jobs`: what a wrong command line is told."""
+
+import pytest
+
+import coding_model_project.cli as cli
+from tests.unit.launch.jobs.conftest import git
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "a.py").write_text("1\n")
+    git(repo, "init", "--quiet")
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "first")
+    monkeypatch.chdir(repo)
+    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    return repo
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["pipeline"], "recipe=pipeline: expected baseline, sft, dpo, grpo, repair, harbor"),
+        (["sft", "--backend", "k8s"], "--backend=k8s: expected local, ray, slurm, sagemaker"),
+        (["sft", "--name", "a_b"], "--name=a_b: expected at most 63"),
+        (["sft", "--name", "a", "--anonymous"], "--anonymous and --name: give one"),
+        (["sft", "--eval-gpus", "1"], "--eval-gpus=1: give --with-evaluation"),
+        (["sft", "--build"], "--build, --push: only with --backend sagemaker"),
+        (["sft", "--backend", "ray"], "--address=: not given"),
+        (["sft", "--backend", "sagemaker"], "--region=: not given"),
+        (["sft", "--backend", "ray", "--address", "http://h"], "coding.run_dir=: not set"),
+        (["sft", "--resource", "a", "--backend", "ray"], "--resource=a: expected NAME=VALUE"),
+        (["sft", "--gpus", "0,0"], "--gpus=0,0: expected different numbers"),
+        (["sft", "-m", "a=1,2"], "-m: expected key=value"),
+        (["sft", "--backend", "slurm"], "hardware=: not set"),
+        (
+            ["sft", "--backend", "sagemaker", "--region", "r", "coding.run_dir=/a"],
+            "coding.run_dir=/a: SageMaker has its own",
+        ),
+        (["sft", "--repo", "/"], "--repo=/: not a git working tree"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_nothing_is_written(here, capsys, words, said):
+    assert cli.main(["jobs", "submit", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {said}")
+    assert err.count("\n") == 1
+    assert not (here / "outputs").exists()
+
+
+def test_slurm_that_is_not_installed(here, capsys, monkeypatch):
+    import shutil
+    from pathlib import Path
+
+    git_folder = Path(shutil.which("git") or "").parent
+    only = here.parent / "bin"
+    only.mkdir()
+    (only / "git").symlink_to(git_folder / "git")
+    monkeypatch.setenv("PATH", str(only))
+    assert cli.main(["jobs", "submit", "--backend", "slurm", "sft", "hardware=cpu"]) == 2
+    assert "--backend=slurm: sbatch is not installed here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["logs"], ["stop"], ["fetch", "--out", "x"]])
+def test_a_job_that_is_not_known(here, capsys, command):
+    assert cli.main(["jobs", *command, "nope"]) == 2
+    assert "nope: no such job" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_running_cannot_be_stopped(here, capsys):
+    assert cli.main(["runs", "stop", "nowhere"]) == 1
+    assert "not running" in capsys.readouterr().out

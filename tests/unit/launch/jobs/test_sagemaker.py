@@ -1,0 +1,206 @@
+"""SageMaker and ECR, by moto: requests that AWS would take. It starts no container."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.launch.jobs import image
+from coding_model_project.launch.jobs.base import JobState, SubmissionUnknown
+from coding_model_project.launch.jobs.sagemaker import RUN_DIR, SageMakerBackend
+from tests.unit.launch.jobs.conftest import make_job
+
+pytestmark = pytest.mark.slow
+ROLE = "arn:aws:iam::123456789012:role/training"
+REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+
+
+@pytest.fixture
+def aws(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="bucket")
+        yield
+
+
+@pytest.fixture
+def sagemaker_job(tmp_path):
+    return make_job(
+        tmp_path,
+        backend="sagemaker",
+        target="us-east-1",
+        overrides=("hardware=gpu_8x", f"coding.run_dir={RUN_DIR}"),
+        run_dir=RUN_DIR,
+        mirror="s3://bucket/runs/sft",
+    )
+
+
+def backend(**fields) -> SageMakerBackend:
+    given = {
+        "region": "us-east-1",
+        "role": ROLE,
+        "image": f"{REGISTRY}/training:1",
+        "instance_type": "ml.p5.48xlarge",
+    }
+    return SageMakerBackend(**{**given, **fields})
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    (tmp_path / "p.zip").write_bytes(b"zip")
+    return tmp_path / "p.zip"
+
+
+def test_a_job_is_made_with_its_source_and_its_checkpoints_in_s3(aws, sagemaker_job, package):
+    runner = backend()
+    runner.check(sagemaker_job)
+    assert runner.state(sagemaker_job) is JobState.unknown
+    handle = runner.submit(sagemaker_job, package)
+    assert handle["arn"].endswith("training-job/sft-1")
+    made = boto3.client("sagemaker", region_name="us-east-1").describe_training_job(
+        TrainingJobName="sft-1"
+    )
+    assert made["CheckpointConfig"] == {"S3Uri": "s3://bucket/runs/sft", "LocalPath": RUN_DIR}
+    assert made["ResourceConfig"]["InstanceType"] == "ml.p5.48xlarge"
+    source = made["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]
+    assert source == "s3://bucket/runs/sft-source/sft-1.zip"
+    stored = boto3.client("s3").get_object(Bucket="bucket", Key="runs/sft-source/sft-1.zip")
+    assert stored["Body"].read() == b"zip"
+    (command,) = runner._request(sagemaker_job, source)["AlgorithmSpecification"][
+        "ContainerArguments"
+    ]
+    assert command.endswith(f"exec python -m recipes.sft hardware=gpu_8x coding.run_dir={RUN_DIR}")
+    assert runner.state(sagemaker_job) is JobState.finished  # moto's jobs end at once
+
+
+def test_an_answer_that_is_lost_does_not_start_a_second_job(
+    aws, sagemaker_job, package, monkeypatch
+):
+    real, calls = SageMakerBackend._call, []
+
+    def lossy(self, service, operation, *arguments, **options):
+        answer = real(self, service, operation, *arguments, **options)
+        calls.append(operation)
+        if operation == "create_training_job":
+            raise JobError("no answer")
+        return answer
+
+    monkeypatch.setattr(SageMakerBackend, "_call", lossy)
+    assert backend().submit(sagemaker_job, package)["arn"].endswith("sft-1")
+    assert calls.count("create_training_job") == 1
+
+
+def test_aws_that_goes_away_leaves_the_state_open(aws, sagemaker_job, package, monkeypatch):
+    real = SageMakerBackend._call
+
+    def away(self, service, operation, *arguments, **options):
+        if service == "sagemaker":
+            raise JobError("no answer")
+        return real(self, service, operation, *arguments, **options)
+
+    monkeypatch.setattr(SageMakerBackend, "_call", away)
+    with pytest.raises(SubmissionUnknown, match="jobs list"):
+        backend().submit(sagemaker_job, package)
+
+
+def test_the_log_is_read_from_cloudwatch(aws, sagemaker_job):
+    assert backend().log(sagemaker_job) == b""
+    logs = boto3.client("logs", region_name="us-east-1")
+    logs.create_log_group(logGroupName="/aws/sagemaker/TrainingJobs")
+    stream = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamName": "sft-1/algo-1"}
+    logs.create_log_stream(**stream)
+    now = int(time.time() * 1000)
+    events = [{"timestamp": now, "message": "step 1"}, {"timestamp": now + 1, "message": "step 2"}]
+    logs.put_log_events(**stream, logEvents=events)
+    assert backend().log(sagemaker_job) == b"step 1\nstep 2\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"instance_type": "p5"}, "--instance-type=p5: expected a name as in ml"),
+        ({"role": "me"}, "--role=me: expected arn:aws:iam"),
+        ({"image": ""}, "--image=: give"),
+    ],
+)
+def test_wrong_options_are_named(sagemaker_job, fields, message):
+    with pytest.raises(ConfigError, match=message):
+        backend(**fields).check(sagemaker_job)
+
+
+def test_a_missing_bucket_is_named(aws, tmp_path, sagemaker_job, package):
+    job = make_job(tmp_path, mirror="s3://missing/run")
+    with pytest.raises(ConfigError, match="s3 upload_file"):
+        backend().submit(job, package)
+
+
+def test_no_credentials_are_one_line(sagemaker_job, monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="Unable to locate credentials"):
+        backend().state(sagemaker_job)
+
+
+def test_an_image_is_pushed_to_a_repository_that_is_made(aws, tmp_path, monkeypatch):
+    """By a program in podman's place: moto has no registry to push to."""
+    note = tmp_path / "calls.jsonl"
+    fake = tmp_path / "bin" / "podman"
+    fake.parent.mkdir()
+    fake.write_text(
+        "#!/bin/sh\n"
+        f"""python3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "$@" >> {note}\n"""
+        f'case "$1" in login) cat > {tmp_path}/password;; esac\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    for _ in range(2):  # the second time the repository is there
+        image.push(f"{REGISTRY}/training:1", "us-east-1")
+    login, push = [json.loads(line) for line in note.read_text().splitlines()][:2]
+    assert login == ["login", "--username", "AWS", "--password-stdin", REGISTRY]
+    assert push == ["push", f"{REGISTRY}/training:1"]
+    password = (tmp_path / "password").read_text()
+    assert password
+    assert password not in note.read_text()
+    (made,) = boto3.client("ecr", region_name="us-east-1").describe_repositories()["repositories"]
+    assert made["repositoryUri"] == f"{REGISTRY}/training"
+    with pytest.raises(ConfigError, match="--image=training:1: expected ACCOUNT"):
+        image.push("training:1", "us-east-1")
+
+
+def _podman_works() -> bool:
+    try:
+        return subprocess.run(["podman", "info"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not _podman_works(), reason="podman does not work here")
+def test_an_image_is_built_from_the_source(tmp_path, repo):
+    from coding_model_project.launch.jobs.source import read_source, write_package
+
+    write_package(read_source(repo, max_mb=1), tmp_path / "p.zip")
+    containerfile = tmp_path / "Containerfile"
+    containerfile.write_text("FROM scratch\nCOPY tool.sh /\n")
+    name = f"localhost/jobs-test-{os.getpid()}"
+    try:
+        image.build(tmp_path / "p.zip", name, containerfile)
+        listed = subprocess.run(
+            ["podman", "images", "--noheading", "--format", "{{.Repository}}", name],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert listed.stdout.strip() == name
+    finally:
+        subprocess.run(["podman", "rmi", name], capture_output=True, check=False)
+    with pytest.raises(ConfigError, match="no such file"):
+        image.build(tmp_path / "p.zip", name, tmp_path / "missing")

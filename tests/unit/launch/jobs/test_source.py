@@ -1,0 +1,81 @@
+"""What of a working tree a job gets, and what is noted of it."""
+
+import json
+import subprocess
+from zipfile import ZipFile
+
+import pytest
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.jobs.source import read_source, unpack, write_package
+from coding_model_project.runs import provenance
+from tests.unit.launch.jobs.conftest import git
+
+
+def changed(repo):
+    (repo / "old.py").unlink()
+    (repo / "new.py").write_text("y = 2\n")
+    (repo / "staged.bin").write_bytes(b"\0\xff")
+    git(repo, "add", "staged.bin")
+    (repo / "data").mkdir()
+    (repo / "data" / "big").write_text("ignored")
+    return repo
+
+
+def test_a_package_has_the_tree_as_it_is_without_what_git_ignores(repo, tmp_path):
+    source = read_source(changed(repo), max_mb=1)
+    write_package(source, tmp_path / "p.zip")
+    unpack(tmp_path / "p.zip", tmp_path / "out")
+    found = {
+        str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()
+    }
+    shipped = {".job_source/state.json", ".job_source/uncommitted.patch"}
+    assert found == {".gitignore", "tool.sh", "new.py", "staged.bin", *shipped}
+    assert (tmp_path / "out" / "tool.sh").stat().st_mode & 0o777 == 0o755
+
+
+def test_commit_and_patch_give_the_tree_again(repo, tmp_path):
+    status = git(changed(repo), "status", "--porcelain")
+    source = read_source(repo, max_mb=1)
+    assert git(repo, "status", "--porcelain") == status  # the user's own index is as it was
+    git(tmp_path, "clone", "--quiet", str(repo), "again")
+    git(tmp_path / "again", "checkout", "--quiet", source.commit)
+    subprocess.run(
+        ["git", "apply", "--binary"], cwd=tmp_path / "again", input=source.patch, check=True
+    )
+    assert read_source(tmp_path / "again", max_mb=1).patch_hash == source.patch_hash
+    assert (tmp_path / "again" / "staged.bin").read_bytes() == b"\0\xff"
+
+
+def test_a_clean_tree_has_no_patch_and_equal_trees_give_equal_packages(repo, tmp_path):
+    for name in ("a", "b"):
+        source = read_source(repo, max_mb=1)
+        write_package(source, tmp_path / name)
+    assert (source.patch, source.patch_hash) == (b"", "")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_huge_untracked_file_is_named(repo):
+    (repo / "model.bin").write_bytes(bytes(2_000_000))
+    with pytest.raises(
+        ConfigError, match=r"--max-package-mb=1: .*model\.bin \(2\.0 MB, untracked\)"
+    ):
+        read_source(repo, max_mb=1)
+
+
+def test_a_folder_outside_of_git_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"--repo=.*not a git working tree"):
+        read_source(tmp_path, max_mb=1)
+
+
+def test_a_run_in_a_job_notes_the_commit_that_was_shipped(repo, tmp_path, monkeypatch):
+    source = read_source(changed(repo), max_mb=1)
+    write_package(source, tmp_path / "p.zip")
+    with ZipFile(tmp_path / "p.zip") as package:
+        assert json.loads(package.read(".job_source/state.json"))["commit"] == source.commit
+    unpack(tmp_path / "p.zip", tmp_path / "out")
+    monkeypatch.setattr(provenance, "_SHIPPED", tmp_path / "out" / ".job_source")
+    state = provenance.git_state()
+    assert (state["commit"], state["dirty"]) == (source.commit, True)
+    provenance.write_patches(tmp_path / "patches")
+    assert (tmp_path / "patches" / "uncommitted.patch").read_bytes() == source.patch
