@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from coding_model_project.errors import ClusterError, ConfigError
 
@@ -66,7 +67,7 @@ def joined(given: str | None, environment: Mapping[str, Any] | None = None) -> I
             log_to_driver=False,
             logging_level=logging.WARNING,
         )
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RayError, RuntimeError, ValueError, OSError) as error:
         ray.shutdown()
         raise ClusterError(_why(address, error)) from error
     finally:
@@ -98,6 +99,11 @@ def _why(address: str, error: Exception) -> str:
     text = " ".join(str(error).split())
     if "ersion mismatch" in text:
         return f"--ray-address={address}: this node's versions differ from the head's: {text}"
+    if "oken" in text and "uth" in text:
+        return (
+            f"--ray-address={address}: the head refuses this process's token; set RAY_AUTH_MODE=token and "
+            "RAY_AUTH_TOKEN to the head's (`ray get-auth-token` there)"
+        )
     return (
         f"--ray-address={address}: this machine cannot join ({text[:300]}); run "
         f"`ray start --address={address}` on it first"
