@@ -59,6 +59,7 @@ class VerlBackend:
     def __init__(self, config: DictConfig) -> None:
         self.concurrency: int = config.coding.evaluation.concurrency or 256
         self._model: str = config.coding.evaluation.model
+        self._on_cluster = config.coding.evaluation.cluster is not None
         self._overrides = _overrides(config, self.concurrency)
         self._numbers = itertools.count()
         self._client: Any = None
@@ -105,11 +106,11 @@ class VerlBackend:
         self._stop_ray()
 
     def _places(self) -> list[str]:
-        """Overrides for the machines that generate: those of a cluster that was joined, else this one."""
+        """Overrides for the machines that generate: those of the cluster, else this one."""
         import ray
 
         nodes, gpus = 1, max(1, count_gpus())
-        if ray.is_initialized():
+        if self._on_cluster:
             found = [int(one["Resources"].get("GPU", 0)) for one in ray.nodes() if one["Alive"]]
             sizes = [size for size in found if size]
             if not sizes:
@@ -118,7 +119,7 @@ class VerlBackend:
                     "`ray start --num-gpus=N` (on a CPU N=1, one replica)"
                 )
             nodes, gpus = len(sizes), min(sizes)
-        sized = [] if ray.is_initialized() or count_gpus() else _OWN_RAY_ON_CPU
+        sized = () if self._on_cluster or count_gpus() else _OWN_RAY_ON_CPU
         rollout = "actor_rollout_ref.rollout"
         return [f"{rollout}.nnodes={nodes}", f"{rollout}.n_gpus_per_node={gpus}", *sized]
 

@@ -101,8 +101,8 @@ def _why(address: str, error: Exception) -> str:
         return f"--ray-address={address}: this node's versions differ from the head's: {text}"
     if "oken" in text and "uth" in text:
         return (
-            f"--ray-address={address}: the head refuses this process's token; set RAY_AUTH_MODE=token and "
-            "RAY_AUTH_TOKEN to the head's (`ray get-auth-token` there)"
+            f"--ray-address={address}: the head refuses this process's token; set RAY_AUTH_MODE=token "
+            "and RAY_AUTH_TOKEN to the head's (`ray get-auth-token` there)"
         )
     return (
         f"--ray-address={address}: this machine cannot join ({text[:300]}); run "

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, s
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.concurrency import each
@@ -154,7 +154,8 @@ class RayNode:
                 raise error.cause from None
             raise
         except RayError as error:
-            if self._actor is actor and isinstance(error, RayActorError):
+            if self._actor is actor:
+                self.close()  # it may be alive, and only out of reach for a moment
                 self._actor = None
             raise SandboxError(f"its judge died: {_first_line(error)}") from None
         if isinstance(outcome, SandboxError):

@@ -33,9 +33,8 @@ async def test_a_kept_verdict_is_the_one_that_was_given(tmp_path):
 
 
 async def test_an_outage_is_not_kept(tmp_path):
-    with kept_results(tmp_path / "k.jsonl") as kept:
-        with pytest.raises(SandboxError):
-            await grader(FakeSandbox(failures=1), kept).grade(PROBLEM, "1")
+    with kept_results(tmp_path / "k.jsonl") as kept, pytest.raises(SandboxError):
+        await grader(FakeSandbox(failures=1), kept).grade(PROBLEM, "1")
     assert not (tmp_path / "k.jsonl").read_bytes()
 
 
