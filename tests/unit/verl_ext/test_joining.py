@@ -11,7 +11,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.verl_ext.cluster.joining import _why, head_address
 from tests.fakes import stdin_problem
 
-pytestmark = pytest.mark.verl
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from coding_model_project.verl_ext.cluster import node_judges
 from coding_model_project.verl_ext.cluster.node_judge import JudgePlan
 from tests.fakes import FakeSandbox, stdin_problem
 
-pytestmark = pytest.mark.verl
+pytestmark = pytest.mark.slow
 
 
 def answer(source, given):
@@ -50,7 +50,7 @@ class Cluster:
         return [
             {
                 "Alive": True,
-                "NodeID": str(number),
+                "NodeID": f"{number + 1:056x}",
                 "NodeManagerHostname": f"node{number}",
                 "NodeManagerPort": 1,
                 "Resources": {"CPU": float(cpus)} if cpus else {},
@@ -68,7 +68,7 @@ class Cluster:
     def kill(self, actor): ...
 
     def _actor(self, judge_class, node_id, given):
-        number = int(node_id)
+        number = int(node_id, 16) - 1
         judge = judge_class(*given)
 
         def method(name):
