@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.evaluation_config import Cluster
 from coding_model_project.isolation.confine import Tier
 
 if TYPE_CHECKING:
@@ -115,6 +116,24 @@ Rootfs = Annotated[
     typer.Option(help="Use this root file system, a folder or tar file, not this machine's."),
 ]
 MinTier = Annotated[Tier, typer.Option(help="Refuse weaker isolation.")]
+OnCluster = Annotated[
+    Cluster | None,
+    typer.Option(
+        "--cluster", help="Judge on all nodes of a Ray cluster. Default: on this machine only."
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="The head of the Ray cluster. Default: $RAY_ADDRESS."),
+]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal",
+        metavar="FILE",
+        help="Append each result to this file; the same command resumes from it.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 JOBS_FOLDER = Path("outputs/jobs")
 JobsFolder = Annotated[

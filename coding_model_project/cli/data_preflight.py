@@ -15,16 +15,19 @@ from coding_model_project.cli.common import (
     DataDir,
     DatasetName,
     DatasetPath,
+    JournalFile,
     Limit,
     MapColumns,
     MaxTests,
     MinTier,
     Mutants,
+    OnCluster,
+    RayAddress,
     Workers,
-    embedded_sandbox,
     given_dataset,
     say_set_aside,
 )
+from coding_model_project.cli.preflight_chunks import Asked, n_programs, run_preflight
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import progress_bar
@@ -59,6 +62,9 @@ def preflight(
     as_json: AsJson = False,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
+    journal: JournalFile = None,
+    cluster: OnCluster = None,
+    ray_address: RayAddress = None,
 ) -> int:
     """Check that gold solutions are accepted and known-bad ones rejected.
 
@@ -69,7 +75,6 @@ def preflight(
     from coding_model_project.data.loaders import load
     from coding_model_project.data.loaders.mapped import parse_map
     from coding_model_project.data.quality import quarantine as files
-    from coding_model_project.data.quality.preflight import preflight as check
 
     name, path = given_dataset(name, path)
     loaded = load(
@@ -84,17 +89,17 @@ def preflight(
     if not problems:
         say_set_aside(loaded)
         raise ConfigError(f"data preflight {name}: no problem can be used ({loaded.origin})")
-    sandbox = embedded_sandbox(workers, min_tier)
-
-    async def run():
-        async with sandbox:
-            return await check(
-                problems, sandbox, mutants_per_problem=mutants, repeats=repeats, progress=advance
-            )
-
-    n_programs = sum(len(p.gold) + len(p.bad) + bool(mutants and p.gold) for p in problems)
-    with progress_bar(name, n_programs) as advance:
-        result = asyncio.run(run())
+    asked = Asked(
+        mutants=mutants,
+        repeats=repeats,
+        workers=workers,
+        min_tier=min_tier,
+        on_cluster=cluster is not None,
+        address=ray_address,
+        journal=journal,
+    )
+    with progress_bar(name, n_programs(problems, mutants)) as advance:
+        result = asyncio.run(run_preflight(problems, asked, advance))
     if quarantine is not None:
         files.write_quarantine(quarantine, problems, result.quarantined, loaded.set_aside)
     if passed is not None:

@@ -16,15 +16,18 @@ import typer
 from coding_model_project.cli.common import (
     DataDir,
     Datasets,
+    JournalFile,
     MinTier,
+    OnCluster,
     PerProblem,
     ProblemsFile,
+    RayAddress,
     Seed,
     Tokenizer,
     Workers,
-    embedded_sandbox,
     given_problems,
 )
+from coding_model_project.cli.preflight_chunks import Asked, run_preflight
 from coding_model_project.data.training.sft_rows import Choose
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
@@ -69,6 +72,9 @@ def sft_rows(
     seed: Seed = 0,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
+    journal: JournalFile = None,
+    cluster: OnCluster = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Write SFT rows of the programs that evaluations accepted: at most n distinct ones per problem.
 
@@ -89,7 +95,14 @@ def sft_rows(
         asked = asked or _training(known.values())
         solved = {candidate.problem for candidate in candidates}
         unsolved = [one for one in asked if one.gold and one.id not in solved]
-        more, rejected = _gold(unsolved, workers, min_tier)
+        checking = Asked(
+            workers=workers,
+            min_tier=min_tier,
+            on_cluster=cluster is not None,
+            address=ray_address,
+            journal=journal,
+        )
+        more, rejected = _gold(unsolved, checking)
         candidates += more
     kept, counts = chosen_of(candidates, asked, n=n, how=choose, seed=seed)
     if not kept:
@@ -141,26 +154,17 @@ def _training(problems: Iterable[Problem]) -> list[Problem]:
     return found
 
 
-def _gold(
-    problems: Sequence[Problem], workers: int | None, min_tier: Tier
-) -> tuple[list[Candidate], tuple[str, ...]]:
+def _gold(problems: Sequence[Problem], checking: Asked) -> tuple[list[Candidate], tuple[str, ...]]:
     """Solutions that pass all tests of their problems, and ids of problems of which one does not."""
     from dataclasses import replace
 
-    from coding_model_project.data.quality.preflight import preflight
     from coding_model_project.data.training.sft_rows import gold_candidates
 
     if not problems:
         return [], ()
-    sandbox = embedded_sandbox(workers, min_tier)
-
-    async def run():
-        async with sandbox:
-            judged = [replace(one, bad=()) for one in problems]
-            return await preflight(judged, sandbox, progress=advance)
-
+    judged = [replace(one, bad=()) for one in problems]
     with progress_bar("solutions", sum(len(one.gold) for one in problems)) as advance:
-        found = asyncio.run(run())
+        found = asyncio.run(run_preflight(judged, checking, advance))
     rejected = tuple(name for name, _ in found.quarantined)
     return gold_candidates(one for one in problems if one.id not in rejected), rejected
 

@@ -15,6 +15,8 @@ from coding_model_project.cli.common import (
     MaxTests,
     MinTier,
     NeededDatasets,
+    OnCluster,
+    RayAddress,
     Seed,
     Workers,
 )
@@ -201,6 +203,8 @@ def run(
         EvaluationMode,
         typer.Option(help="Generate by vLLM here or --base-url (simple), or by verl (verl)."),
     ] = EvaluationMode.simple,
+    cluster: OnCluster = None,
+    ray_address: RayAddress = None,
     max_model_len: Annotated[
         Whole, typer.Option(help="Limit prompt and completion to N tokens, for vLLM here.")
     ] = None,
@@ -246,6 +250,8 @@ def run(
             "datasets": dataset,
             "data_dir": str(data_dir) if data_dir else None,
             "mode": mode,
+            "cluster": cluster,
+            "ray_address": ray_address,
             "protocol": protocol,
             "n": n,
             "temperature": temperature,

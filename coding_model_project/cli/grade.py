@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +17,12 @@ from coding_model_project.cli.common import (
     AsJson,
     DataDir,
     Datasets,
+    JournalFile,
     MapColumns,
     MinTier,
+    OnCluster,
     ProblemsFile,
+    RayAddress,
     Workers,
     cores,
     embedded_sandbox,
@@ -28,15 +32,19 @@ from coding_model_project.cli.common import (
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import Advance, progress_bar
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 if TYPE_CHECKING:
+    from coding_model_project.evaluation.kept import KeptResults
     from coding_model_project.evaluation.statistics.pass_at_k import Outcome
-    from coding_model_project.sandbox.base import Sandbox
+    from coding_model_project.grading.judge import Graders
     from coding_model_project.types import Problem
 
 STANDARD = Path("-")
 """In the place of a file: standard input, or standard output."""
 N_REASONS = 5
+AT_ONCE = 2048
+"""Completions under way, enough for all nodes of a cluster."""
 NO_FENCE = 0.9
 """The share of completions without code from which on the reason is probably a missing --bare."""
 
@@ -70,6 +78,9 @@ def grade(
     data_dir: DataDir = None,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
+    journal: JournalFile = None,
+    cluster: OnCluster = None,
+    ray_address: RayAddress = None,
 ) -> int:
     """Judge completions by their problems' hidden tests, or by the verifiers of their Harbor tasks.
 
@@ -80,15 +91,25 @@ def grade(
     """
     if as_json and out == STANDARD:
         raise ConfigError("--json and --out -: both use standard output; choose one")
+    from coding_model_project.cli.on_cluster import judge_on_cluster
+    from coding_model_project.evaluation.kept import kept_results
+    from coding_model_project.grading.judge import start_graders
+
     known = given_problems(problems, dataset, data_dir, map_columns)
     source = f"--problems={problems}" if problems else f"--dataset={', '.join(dataset or ())}"
     rows = _read_completions(completions, known, source)
     _check_problems({problem.id: problem for problem, _ in rows}, source)
-    sandbox = embedded_sandbox(workers, min_tier)
     if out is not None and out != STANDARD:
         _check_place(out)  # now rather than after an hour of judging
-    with progress_bar("judging", len(rows)) as advance:
-        outcomes = asyncio.run(_judge(sandbox, rows, bare, stop_early, cores(workers), advance))
+    if cluster is None:
+        sandbox = embedded_sandbox(workers, min_tier)
+        judge = start_graders(sandbox, at_once=cores(workers), bare=bare, stop_early=stop_early)
+    else:
+        config = SandboxConfig(workers=workers, min_tier=min_tier)
+        judge = judge_on_cluster(config, ray_address, bare=bare, stop_early=stop_early)
+    settings = f"bare={bare} stop_early={stop_early}"
+    with kept_results(journal) as kept, progress_bar("judging", len(rows)) as advance:
+        outcomes = asyncio.run(_judge(judge, rows, kept, settings, advance))
     if out == STANDARD:
         _write_lines(sys.stdout.buffer, rows, outcomes)
     elif out is not None:
@@ -99,22 +120,22 @@ def grade(
 
 
 async def _judge(
-    sandbox: Sandbox,
+    judge: AbstractAsyncContextManager[Graders],
     rows: Sequence[tuple[Problem, str]],
-    bare: bool,
-    stop_early: bool,
-    at_once: int,
+    kept: KeptResults,
+    settings: str,
     advance: Advance,
 ) -> list[Outcome]:
+    from coding_model_project.evaluation.kept import KeptGrader
     from coding_model_project.grading.batch import judge_completions
-    from coding_model_project.grading.judge import start_graders
 
-    async with start_graders(sandbox, at_once=at_once, bare=bare, stop_early=stop_early) as graders:
+    async with judge as graders:
         groups = await judge_completions(
             [problem for problem, _ in rows],
             [[completion] for _, completion in rows],
-            graders.hidden,
+            KeptGrader(graders.hidden, kept, f"{graders.hidden.identity} {settings}"),
             progress=advance,
+            max_concurrency=AT_ONCE,
         )
     return [outcome for group in groups for outcome in group]
 

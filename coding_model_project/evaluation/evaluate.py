@@ -33,7 +33,7 @@ from coding_model_project.evaluation.results import (
 from coding_model_project.evaluation.runner import Known, Runner, read_known
 from coding_model_project.evaluation.settings import Settings
 from coding_model_project.evaluation.tables import budget_table, metrics_table, months_table
-from coding_model_project.grading.judge import make_sandbox, open_judge
+from coding_model_project.grading.judge import OpenJudge, make_sandbox, open_judge
 from coding_model_project.grading.observation import can_repair
 from coding_model_project.runs.folder import (
     RunFolder,
@@ -57,6 +57,7 @@ def evaluate(
     config: DictConfig,
     command: Sequence[str],
     say: Say,
+    opens: OpenJudge = open_judge,
 ) -> Metrics:
     """Evaluate a model, or go on with what an earlier attempt has left.
 
@@ -65,6 +66,7 @@ def evaluate(
         config: where the settings come from, for the record.
         command: what started this, for the record.
         say: told a line now and then.
+        opens: opens the judge, only if something is missing.
 
     Returns:
         The content of metrics.json.
@@ -72,8 +74,8 @@ def evaluate(
     Raises:
         ConfigError: a key, a data set or the folder does not work out; before anything is generated.
         DataError: a file is damaged; names it and the line.
-        GenerationError, SandboxError, StorageError: infrastructure failed. All that was made is kept,
-            and the same command goes on.
+        GenerationError, SandboxError, StorageError, ClusterError: infrastructure failed. All that was
+            made is kept, and the same command goes on.
     """
     make_sandbox(settings.sandbox)  # is it known?
     run = RunFolder(settings.run_dir)
@@ -107,7 +109,7 @@ def evaluate(
         )
         try:
             with Heartbeat(run.log_dir(attempt.number)):
-                metrics = asyncio.run(_evaluate(settings, datasets, backend, say))
+                metrics = asyncio.run(_evaluate(settings, datasets, backend, opens, say))
         except BaseException as error:
             end_attempt(run.path, attempt, error)
             raise
@@ -122,6 +124,7 @@ async def _evaluate(
     settings: Settings,
     datasets: Sequence[DataSet],
     backend: Backend,
+    opens: OpenJudge,
     say: Say,
 ) -> Metrics:
     folder, protocol = settings.run_dir, settings.protocol
@@ -142,7 +145,7 @@ async def _evaluate(
         if any(n_known):
             say(f"going on with {n_known[0]} completions and {n_known[1]} verdicts")
         if n_known[1] < len(planned):
-            await _run(settings, planned, backend, known, completions, results, say)
+            await _run(settings, planned, backend, opens, known, completions, results, say)
     by_key = with_completions(folder, read_rows(folder / RESULTS, Result))
     judged = [(sample, *by_key[sample.key]) for sample in planned]
     with storage_errors(folder):
@@ -168,13 +171,14 @@ async def _run(
     settings: Settings,
     planned: Sequence[Sample],
     backend: Backend,
+    opens: OpenJudge,
     known: Known,
     completions: Journal[Generated],
     results: Journal[Result],
     say: Say,
 ) -> None:
     n_known = len(known.generated), len(known.judged)
-    opened = open_judge(
+    opened = opens(
         settings.sandbox,
         style=settings.protocol.prompt,
         stop_early=settings.protocol.stop_early,

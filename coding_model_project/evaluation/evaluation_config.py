@@ -18,6 +18,12 @@ class EvaluationMode(StrEnum):
     verl = "verl"
 
 
+class Cluster(StrEnum):
+    """Machines that share the work of one command."""
+
+    ray = "ray"
+
+
 class TokenLimitField(StrEnum):
     """The field of a request that holds the longest completion."""
 
@@ -123,6 +129,15 @@ class EvaluationConfig:
         EvaluationMode.simple,
         "What generates: `simple` is vLLM in this process, or the server at `base_url`; `verl` is "
         "verl's standalone rollout.",
+    )
+    cluster: Cluster | None = key(
+        None,
+        "`ray` judges on all nodes of a Ray cluster, and generates there with `mode=verl`: "
+        "`docs/evaluate-on-a-cluster.md`. null: on this machine.",
+    )
+    ray_address: str | None = key(
+        None,
+        "That cluster's head, as `HOST:PORT`. null: the environment variable `RAY_ADDRESS`.",
     )
     base_url: str | None = key(
         None,

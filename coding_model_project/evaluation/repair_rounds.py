@@ -10,7 +10,7 @@ from coding_model_project.errors import PromptError, SandboxError, UngradableErr
 from coding_model_project.evaluation.backends.generation import Backend, Completion
 from coding_model_project.evaluation.plan import Sample, sample_seed
 from coding_model_project.evaluation.protocols import EvalProtocol
-from coding_model_project.grading.cache import CachedGrader
+from coding_model_project.grading.judge import AnyGrader
 from coding_model_project.grading.prompts import Message, solve_messages
 
 
@@ -58,7 +58,7 @@ class Episodes:
         public: judges by public tests; needed by a protocol with rounds.
     """
 
-    def __init__(self, backend: Backend, public: CachedGrader, protocol: EvalProtocol) -> None:
+    def __init__(self, backend: Backend, public: AnyGrader, protocol: EvalProtocol) -> None:
         self._backend = backend
         self._public = public
         self._protocol = protocol

@@ -73,6 +73,16 @@ class Settings:
                 "coding.evaluation.stop: verl's rollout does not take texts that end a completion; "
                 "remove it (--stop), or set coding.evaluation.mode=simple (--mode simple)"
             )
+        if asked.cluster and not asked.base_url and asked.mode is EvaluationMode.simple:
+            raise ConfigError(
+                f"coding.evaluation.cluster={asked.cluster}: vLLM in this process generates on one "
+                "machine; set coding.evaluation.mode=verl (--mode verl), or name a server (--base-url)"
+            )
+        if asked.ray_address and not asked.cluster:
+            raise ConfigError(
+                f"coding.evaluation.ray_address={asked.ray_address}: needs "
+                "coding.evaluation.cluster=ray (--cluster ray)"
+            )
         if asked.extra_body and not asked.base_url:
             raise ConfigError(
                 "coding.evaluation.extra_body: only requests to a server have one; set "

@@ -43,6 +43,15 @@ class CachedGrader:
         """Completions answered from memory or by a run already under way."""
         self.misses = 0
 
+    @property
+    def identity(self) -> str:
+        """All but code and problem that a verdict depends on."""
+        return self._inner.identity
+
+    def answered_from_memory(self) -> None:
+        """See `grading.base.CodeGrader`."""
+        self._inner.answered_from_memory()
+
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """See `grading.base.Grader`. A cached verdict has `cached` set and no judge time."""
         found = extract_for(problem, completion, bare=self._bare)
@@ -101,11 +110,12 @@ class CachedGrader:
     def _problem_digest(self, problem: Problem) -> bytes:
         known = self._problems.get(problem.id)
         if known is None or known[0] is not problem:
-            known = self._problems[problem.id] = problem, _digest(problem)
+            known = self._problems[problem.id] = problem, problem_digest(problem)
         return known[1]
 
 
-def _digest(problem: Problem) -> bytes:
+def problem_digest(problem: Problem) -> bytes:
+    """Return a digest of all of a problem that a verdict depends on."""
     tests = [
         (type(test.input).__name__, astuple(test.input), test.expected, test.public)
         for test in problem.tests

@@ -7,15 +7,16 @@ import importlib
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Self
+from typing import Protocol, Self
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import (
     IN_ROOMS,
     CodeGrader,
+    Grader,
     TaskEnvironment,
     harbor_identity,
     math_judge,
@@ -151,12 +152,16 @@ class GraderByProblem:
         return self._others[by]
 
 
+class AnyGrader(Grader, CodeGrader, Protocol):
+    """Judges completions, and programs that were found already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Graders:
     """Graders that share a sandbox: `hidden` tests earn rewards, `public` ones are shown in prompts."""
 
-    hidden: CachedGrader
-    public: CachedGrader
+    hidden: AnyGrader
+    public: AnyGrader
 
     async def passes_public(self, problem: Problem, verdict: Verdict) -> bool | None:
         """Return true if a judged program passes its problem's public tests; None if there are none.
@@ -238,6 +243,19 @@ async def start_graders(
             yield Graders(CachedGrader(hidden, bare=bare), CachedGrader(public, bare=bare))
 
 
+class OpenJudge(Protocol):
+    """Opens the graders of a configuration, here (`open_judge`) or on the nodes of a cluster."""
+
+    def __call__(
+        self,
+        sandbox: SandboxConfig,
+        *,
+        style: PromptStyle,
+        stop_early: bool,
+        stop_on_timeout: bool = False,
+    ) -> AbstractAsyncContextManager[Graders]: ...
+
+
 @asynccontextmanager
 async def open_judge(
     sandbox: SandboxConfig,
@@ -258,7 +276,7 @@ async def open_judge(
     """
     async with start_graders(
         make_sandbox(sandbox),
-        at_once=_programs_at_once(sandbox),
+        at_once=programs_at_once(sandbox),
         bare=style is PromptStyle.bare,
         stop_early=stop_early,
         stop_on_timeout=stop_on_timeout,
@@ -268,7 +286,8 @@ async def open_judge(
         yield graders
 
 
-def _programs_at_once(config: SandboxConfig) -> int:
+def programs_at_once(config: SandboxConfig) -> int:
+    """Return how many programs a judge of this process runs together."""
     if config.name == "fusion":
         return config.max_concurrency
     return config.workers or len(os.sched_getaffinity(0))

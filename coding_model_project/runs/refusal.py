@@ -25,6 +25,9 @@ _SAMPLES = (
 )
 """What an attempt may leave of its samples, in a run's folder."""
 
+_WHERE = ("coding.evaluation.cluster", "coding.evaluation.ray_address")
+"""Keys that say on which machines the work is done, which a run may go on with others of."""
+
 
 def comparable(config: DictConfig) -> str:
     """The resolved configuration as YAML, without what only says how to start."""
@@ -51,7 +54,7 @@ def settings_changed(run: RunFolder, config: DictConfig) -> list[str]:
     return [
         f"{key}: {before.get(key, 'absent')} → {after.get(key, 'absent')}"
         for key in [*before, *(key for key in after if key not in before)]
-        if before.get(key, "absent") != after.get(key, "absent")
+        if key not in _WHERE and before.get(key, "absent") != after.get(key, "absent")
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 
 from omegaconf import DictConfig
@@ -16,6 +17,8 @@ from coding_model_project.evaluation.evaluate import evaluate
 from coding_model_project.evaluation.evaluation_config import EvaluationMode
 from coding_model_project.evaluation.results import Metrics
 from coding_model_project.evaluation.settings import simple_backend
+from coding_model_project.extras import extra
+from coding_model_project.grading.judge import OpenJudge, open_judge
 from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
@@ -29,6 +32,7 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
 
     Raises:
         ConfigError: also if there is no such model.
+        ClusterError: the cluster that `coding.evaluation.cluster` names cannot be used.
     """
     coding = coding_of(config)
     assert isinstance(coding, BaselineConfig)
@@ -43,7 +47,8 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     try:
         backend = _backend(config, coding)
         settings = evaluation_settings(coding)
-        return evaluate(settings, backend, config=config, command=command, say=say)
+        opens = _judge(coding, say)
+        return evaluate(settings, backend, config=config, command=command, say=say, opens=opens)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -59,3 +64,23 @@ def _backend(config: DictConfig, coding: BaselineConfig) -> Backend:
 
         return VerlBackend(config)
     return simple_backend(coding.evaluation, seed=coding.seed, on_cpu=count_gpus() == 0)
+
+
+def _judge(coding: BaselineConfig, say: Callable[[str], None]) -> OpenJudge:
+    asked = coding.evaluation
+    if asked.cluster is None:
+        return open_judge
+    with extra("train"):
+        from coding_model_project.verl_ext.cluster.joining import head_address, joined
+        from coding_model_project.verl_ext.cluster.node_judges import open_node_judges
+
+    address = head_address(asked.ray_address)  # now, rather than once the model is loaded
+
+    def join():
+        if asked.mode is not EvaluationMode.verl:
+            return joined(address)
+        from coding_model_project.verl_ext.rollout_backend import rollout_environment
+
+        return joined(address, rollout_environment())
+
+    return partial(open_node_judges, join=join, say=say)

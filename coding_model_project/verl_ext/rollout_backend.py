@@ -7,6 +7,7 @@ balances requests over them and loads the model's weights itself.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from coding_model_project.evaluation.backends.generation import (
     reasoning_marks,
     refuse_unknown_variables,
 )
-from coding_model_project.launch.device import count_gpus
+from coding_model_project.launch.device import count_gpus, environment_of
 from coding_model_project.verl_ext.cluster.session import start_ray
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
@@ -33,11 +34,14 @@ _ON_CPU = (
     "+actor_rollout_ref.rollout.enable_sleep_mode=false",
     # vLLM's CPU build refuses seeds where a prompt is read in parts.
     "actor_rollout_ref.rollout.enable_chunked_prefill=false",
+)
+_OWN_RAY_ON_CPU = (
     "+ray_kwargs.ray_init.num_gpus=1",  # logical: the one rollout rank
     "ray_kwargs.ray_init.num_cpus=16",  # logical: verl's small actors each ask for one
     "+ray_kwargs.ray_init.include_dashboard=false",
     "+ray_kwargs.ray_init.object_store_memory=300000000",
 )
+"""Sizes of a Ray that is started here; a cluster has its own."""
 _BATCHED_TOKENS = 8192
 """Prompt tokens of one step of the engine, on a CPU."""
 
@@ -46,7 +50,8 @@ class VerlBackend:
     """See `generation.Backend`.
 
     Args:
-        config: its `coding.evaluation` names the model; each GPU of this host gets a replica.
+        config: its `coding.evaluation` names the model; each GPU of this host gets a replica, or of the
+            cluster that it names.
     """
 
     repeatable = True
@@ -54,6 +59,7 @@ class VerlBackend:
     def __init__(self, config: DictConfig) -> None:
         self.concurrency: int = config.coding.evaluation.concurrency or 256
         self._model: str = config.coding.evaluation.model
+        self._on_cluster = config.coding.evaluation.cluster is not None
         self._overrides = _overrides(config, self.concurrency)
         self._numbers = itertools.count()
         self._client: Any = None
@@ -75,12 +81,12 @@ class VerlBackend:
         from verl.utils import hf_tokenizer
         from verl.workers.rollout.llm_server import LLMServerManager
 
-        config = compose_rollout(self._overrides)
         self._tokenizer = hf_tokenizer(self._model)
         if self._tokenizer.chat_template is None:
             raise ConfigError(f"{self._model} has no chat template: save one with its tokenizer")
         self._marks = reasoning_marks(self._tokenizer)
         self._owns_ray = not ray.is_initialized()
+        config = compose_rollout([*self._overrides, *self._places()])
         if self._owns_ray:
             start_ray(config)
         try:
@@ -98,6 +104,24 @@ class VerlBackend:
     async def __aexit__(self, *_: object) -> None:
         self._client = None
         self._stop_ray()
+
+    def _places(self) -> list[str]:
+        """Overrides for the machines that generate: those of the cluster, else this one."""
+        import ray
+
+        nodes, gpus = 1, max(1, count_gpus())
+        if self._on_cluster:
+            found = [int(one["Resources"].get("GPU", 0)) for one in ray.nodes() if one["Alive"]]
+            sizes = [size for size in found if size]
+            if not sizes:
+                raise GenerationError(
+                    "coding.evaluation.mode=verl: the Ray cluster counts no GPU; start its nodes with "
+                    "`ray start --num-gpus=N` (on a CPU N=1, one replica)"
+                )
+            nodes, gpus = len(sizes), min(sizes)
+        sized = () if self._on_cluster or count_gpus() else _OWN_RAY_ON_CPU
+        rollout = "actor_rollout_ref.rollout"
+        return [f"{rollout}.nnodes={nodes}", f"{rollout}.n_gpus_per_node={gpus}", *sized]
 
     async def check(self, sampling: Sampling) -> Sequence[str]:
         """See `generation.Backend`. `Settings.of` refuses `stop`; vLLM has the other options."""
@@ -157,6 +181,20 @@ class VerlBackend:
             ray.shutdown()
 
 
+def rollout_environment() -> dict[str, Any]:
+    """Return the runtime environment that verl's rollout needs on the nodes of a cluster.
+
+    Workers have their node's environment, which lacks what this process sets for verl and vLLM.
+    """
+    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+    environment: dict[str, Any] = dict(get_ppo_ray_runtime_env(None))
+    names = environment_of("cpu" if count_gpus() == 0 else "cuda")
+    own = {name: os.environ[name] for name in names if name in os.environ}
+    environment["env_vars"] = {**environment.get("env_vars", {}), **own}
+    return environment
+
+
 def compose_rollout(overrides: list[str]) -> DictConfig:
     """verl's `ppo_trainer` tree with overrides; also inside of a recipe, which Hydra is running."""
     outer = GlobalHydra.instance().hydra
@@ -173,8 +211,6 @@ def _overrides(config: DictConfig, concurrency: int) -> list[str]:
     asked = config.coding.evaluation
     rollout = {
         "name": "vllm",
-        "nnodes": 1,
-        "n_gpus_per_node": max(1, count_gpus()),
         "tensor_model_parallel_size": 1,
         "load_format": "auto",
         "seed": config.coding.seed,

@@ -21,14 +21,17 @@ EMPTY_STATEMENT = "empty statement"
 NO_HIDDEN_TESTS = "no hidden tests"
 ABSURD_LIMITS = "absurd limits"
 
+Fault = tuple[str, str]
+"""Its kind and the detail."""
 
-def faults(problems: Sequence[Problem]) -> list[list[tuple[str, str]]]:
+
+def faults(problems: Sequence[Problem]) -> list[list[Fault]]:
     """Each problem's faults, in the order of the problems: the kind of fault and the detail."""
     times = Counter(problem.id for problem in problems)
     return [list(_faults(problem, times[problem.id])) for problem in problems]
 
 
-def _faults(problem: Problem, times: int) -> Iterator[tuple[str, str]]:
+def _faults(problem: Problem, times: int) -> Iterator[Fault]:
     if not problem.id.strip():
         yield EMPTY_ID, 'each problem needs an id of its own, such as "mine/1"'
     if times > 1:

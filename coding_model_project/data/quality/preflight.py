@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coding_model_project.concurrency import each
-from coding_model_project.data.quality.faults import faults
+from coding_model_project.data.quality.faults import Fault, faults
 from coding_model_project.data.quality.mutants import Mutant, mutants
 from coding_model_project.data.quality.rates import NONE, Rate
 from coding_model_project.data.quality.second_opinion import passes_plainly
@@ -109,6 +109,7 @@ async def preflight(
     problems: Sequence[Problem],
     sandbox: Sandbox,
     *,
+    found: Sequence[Sequence[Fault]] | None = None,
     max_concurrency: int = 16,
     mutants_per_problem: int = 0,
     repeats: int = 1,
@@ -117,6 +118,7 @@ async def preflight(
     """Judge gold solutions by all of a problem's tests, known-bad ones by the hidden tests.
 
     Args:
+        found: `faults` of these problems, where they are a part of a set; None looks for them.
         max_concurrency: programs handed to the sandbox at once.
         mutants_per_problem: mechanical mutants of its first gold solution to judge as known bad.
         repeats: how often each solution is judged, to find verdicts that change.
@@ -129,13 +131,18 @@ async def preflight(
     execution = ExecutionGrader(sandbox, stop_early=True, limiter=limiter)
     async with GraderByProblem(execution, limiter=limiter) as grader:
         run = _Run(problems, sandbox, grader, limiter, progress)
-        return await _preflight(run, problems, mutants_per_problem, repeats)
+        found = faults(problems) if found is None else found
+        return await _preflight(run, problems, found, mutants_per_problem, repeats)
 
 
 async def _preflight(
-    run: _Run, problems: Sequence[Problem], mutants_per_problem: int, repeats: int
+    run: _Run,
+    problems: Sequence[Problem],
+    found: Sequence[Sequence[Fault]],
+    mutants_per_problem: int,
+    repeats: int,
 ) -> Preflight:
-    n_problems, found = len(problems), faults(problems)
+    n_problems = len(problems)
     sound = [problem for problem, wrong in zip(problems, found, strict=True) if not wrong]
     for problem, wrong in zip(problems, found, strict=True):
         for what, detail in wrong:

@@ -33,6 +33,7 @@ from coding_model_project.errors import (
 )
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.prompts import Message
+from coding_model_project.grading.verdict_rows import plain_verdict
 from coding_model_project.harbor.bash_agent import BashAgent
 from coding_model_project.harbor.grader import HarborGrader
 from coding_model_project.harbor.integrity import require
@@ -43,7 +44,6 @@ from coding_model_project.verl_ext.rewards.judging import (
     EPISODE,
     JudgePool,
     leaving_out,
-    plain_verdict,
 )
 
 

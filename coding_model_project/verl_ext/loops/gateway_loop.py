@@ -26,6 +26,7 @@ from coding_model_project.errors import (
     HarborError,
 )
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.verdict_rows import plain_verdict
 from coding_model_project.harbor.agent_config import Trained
 from coding_model_project.harbor.environment.base import Environment
 from coding_model_project.harbor.gateway.agents import GatewayAgent, Work
@@ -46,7 +47,6 @@ from coding_model_project.verl_ext.rewards.judging import (
     AGENT,
     JudgePool,
     leaving_out,
-    plain_verdict,
 )
 
 

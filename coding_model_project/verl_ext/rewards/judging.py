@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from coding_model_project.errors import CodingModelError, DataError, SandboxErro
 from coding_model_project.grading.judge import Graders, open_judge
 from coding_model_project.grading.rewards import RewardKind
 from coding_model_project.runs.ungradable import Ungradable, note, reason_of
-from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
+from coding_model_project.types import Problem
 
 ATTEMPTS = "attempts"
 """The key of an agent loop's extra fields that holds an episode's attempts (as `repair_loop` gives them),
@@ -91,23 +90,6 @@ def _read_here(path: str) -> tuple[Problem, ...]:
             f"coding.problems={path}: node {socket.gethostname()} cannot read it ({error}); put it "
             "where every node can"
         ) from error
-
-
-def plain_verdict(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as plain data, to travel with a sample."""
-    results = [
-        asdict(result) | {"error": result.error and str(result.error)} for result in verdict.results
-    ]
-    return asdict(verdict) | {"results": results}
-
-
-def verdict_of(plain: Mapping[str, Any]) -> Verdict:
-    """The verdict that `plain_verdict` made this of."""
-    results = tuple(
-        TestResult(**{**result, "error": result["error"] and ErrorType(result["error"])})
-        for result in plain["results"]
-    )
-    return Verdict(**{**plain, "results": results})
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from coding_model_project.episodes.repair_config import RepairReward
 from coding_model_project.grading.brief import brief
 from coding_model_project.grading.rewards import REWARDS, discounted
 from coding_model_project.grading.shaping import Answer, Shaping, shaped
+from coding_model_project.grading.verdict_rows import verdict_of
 from coding_model_project.harbor.agent_config import AgentEnding
 from coding_model_project.harbor.integrity import Integrity, require
 from coding_model_project.types import ERROR_GROUPS, Problem, Reward, Verdict
@@ -32,7 +33,6 @@ from coding_model_project.verl_ext.rewards.judging import (
     EPISODE,
     JudgePool,
     leaving_out,
-    verdict_of,
 )
 
 SAMPLE_KEY = "sample"

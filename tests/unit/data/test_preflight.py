@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from coding_model_project import cli
-from coding_model_project.cli import data_preflight
+from coding_model_project.cli import preflight_chunks
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.quality.preflight import UNPROVEN, preflight
 from coding_model_project.errors import SandboxError
@@ -119,7 +119,7 @@ async def test_public_tests_count_for_gold():
 @pytest.fixture
 def sandbox(monkeypatch):
     fake = FakeSandbox(answer=run)
-    monkeypatch.setattr(data_preflight, "embedded_sandbox", lambda *_: fake)
+    monkeypatch.setattr(preflight_chunks, "embedded_sandbox", lambda *_: fake)
     return fake
 
 

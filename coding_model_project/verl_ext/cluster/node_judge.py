@@ -1,0 +1,155 @@
+"""A node's judge, in a Ray actor: its sandbox, its graders and the problems that were sent to it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TypeVar
+
+from coding_model_project import __version__
+from coding_model_project.data.quality.faults import Fault
+from coding_model_project.data.quality.preflight import Preflight, preflight
+from coding_model_project.errors import SandboxError, UngradableError
+from coding_model_project.grading.base import Outcome
+from coding_model_project.grading.judge import (
+    Graders,
+    make_sandbox,
+    programs_at_once,
+    start_graders,
+)
+from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
+from coding_model_project.types import Problem, Stdin, Test
+
+_Result = TypeVar("_Result")
+
+_PROBE = Problem.simple("Add one.", tests=[Test(Stdin("1"), expected="2")], id="probe")
+_PROBE_CODE = "print(int(input()) + 1)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgePlan:
+    """How nodes judge: the arguments of `grading.judge.open_judge`."""
+
+    sandbox: SandboxConfig
+    bare: bool
+    stop_early: bool
+    stop_on_timeout: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """A node's judge, once it has shown that it judges."""
+
+    identity: str
+    """Grader version, sandbox, tier, interpreter and mode (`CodeGrader.identity`)."""
+    sandbox: str
+    """`Sandbox.identity`."""
+    versions: str
+    """Of this package, and the Python that it runs in."""
+    at_once: int
+    """Programs that it runs together."""
+
+
+class NodeJudge:
+    """The actor's side; `node_judges.RayNode` is the driver's.
+
+    Methods return an `UngradableError` that is a result, where Ray would wrap one that is raised.
+
+    Args:
+        cpus: most programs at once, as many CPUs as Ray counts on this node.
+    """
+
+    def __init__(self, plan: JudgePlan, cpus: int) -> None:
+        self._plan = plan
+        self._at_once = max(1, min(programs_at_once(plan.sandbox), cpus))
+        self._problems: dict[int, Problem] = {}
+        self._stack = AsyncExitStack()
+        self._sandbox: Sandbox | None = None
+        self._graders: Graders | None = None
+
+    async def open(self) -> NodeFacts | Exception:
+        """Start the judge, or start it anew, and judge a program as a proof."""
+        try:
+            return await self._open()
+        except (UngradableError, OSError) as error:
+            return error
+
+    async def _open(self) -> NodeFacts:
+        await self._stack.aclose()
+        plan, sandbox = self._plan, make_sandbox(self._plan.sandbox)
+        graders = await self._stack.enter_async_context(
+            start_graders(
+                sandbox,
+                at_once=self._at_once,
+                bare=plan.bare,
+                stop_early=plan.stop_early,
+                stop_on_timeout=plan.stop_on_timeout,
+                max_failure_rate=plan.sandbox.max_failure_rate,
+            )
+        )
+        verdict = await graders.hidden.grade_code(_PROBE, _PROBE_CODE)
+        if not verdict.passed:
+            raise SandboxError(f"a right program is not accepted: {verdict.results[0].detail}")
+        self._sandbox, self._graders = sandbox, graders
+        return NodeFacts(
+            identity=graders.hidden.identity,
+            sandbox=sandbox.identity,
+            versions=f"{__version__}, Python {platform.python_version()}",
+            at_once=self._at_once,
+        )
+
+    async def ping(self) -> int:
+        """Answer, as a process that is alive does."""
+        return os.getpid()
+
+    async def take(self, number: int, problem: Problem) -> None:
+        """Keep a problem, which work then names by its number."""
+        self._problems[number] = problem
+
+    async def grade(self, number: int, completion: str, public: bool) -> Outcome:
+        """See `grading.base.Grader.grade`."""
+        return await _returned(self._grader(public).grade(self._problems[number], completion))
+
+    async def grade_code(
+        self, number: int, code: str | None, extraction: str, public: bool
+    ) -> Outcome:
+        """See `grading.base.CodeGrader.grade_code`."""
+        problem = self._problems[number]
+        return await _returned(
+            self._grader(public).grade_code(problem, code, extraction=extraction)
+        )
+
+    async def preflight(
+        self,
+        problems: Sequence[Problem],
+        found: Sequence[Sequence[Fault]],
+        mutants: int,
+        repeats: int,
+    ) -> Preflight | UngradableError:
+        """See `data.quality.preflight.preflight`."""
+        if self._sandbox is None:
+            return SandboxError("the judge is not open")
+        return await _returned(
+            preflight(
+                problems,
+                self._sandbox,
+                found=found,
+                mutants_per_problem=mutants,
+                repeats=repeats,
+            )
+        )
+
+    def _grader(self, public: bool):
+        assert self._graders is not None, "open() comes first"
+        return self._graders.public if public else self._graders.hidden
+
+
+async def _returned(work: Awaitable[_Result]) -> _Result | UngradableError:
+    try:
+        return await work
+    except UngradableError as error:
+        return error
