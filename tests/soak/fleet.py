@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ from coding_model_project.types import Limits
 from tests.contract.conftest import COMMAND, ServerProcess
 
 PROGRAMS = 10_000
-AT_ONCE = 128
+AT_ONCE = 64
 REFRESH_S = 0.5
 LIMITS = Limits(cpu_s=1.0, wall_s=10.0, memory_mb=256)
 
@@ -112,9 +113,12 @@ class World:
         self.servers: dict[str, ServerProcess] = {}
         self._started = time.monotonic()
 
-    def start(self, name: str, kind: type[ServerProcess] = ServerProcess) -> None:
-        self.servers[name] = kind("--workers", "1")
-        self.note(f"{name} starts")
+    def start(self) -> None:
+        """Start all servers there will ever be."""
+        kinds = dict.fromkeys("abcde", ServerProcess) | {"weaker": WeakerServer}
+        with ThreadPoolExecutor() as pool:
+            started = {name: pool.submit(kind, "--workers", "1") for name, kind in kinds.items()}
+        self.servers = {name: server.result() for name, server in started.items()}
 
     def name(self, *names: str) -> None:
         """Name these servers, and no others."""
@@ -151,16 +155,16 @@ class World:
 
 Event = Callable[[World], None]
 EVENTS: list[tuple[float, Event]] = [
-    (0.05, lambda w: (w.start("c"), w.name("a", "b", "c"))),
-    (0.10, lambda w: (w.start("d"), w.name("a", "b", "c", "d"))),
+    (0.05, lambda w: w.name("a", "b", "c")),
+    (0.10, lambda w: w.name("a", "b", "c", "d")),
     (0.25, lambda w: w.kill("a")),
-    (0.30, lambda w: (w.start("weaker", WeakerServer), w.name("a", "b", "c", "d", "weaker"))),
+    (0.30, lambda w: w.name("a", "b", "c", "d", "weaker")),
     (0.35, lambda w: w.back("a")),
     (0.45, lambda w: w.drain("b")),  # still named: its answers say that it leaves
     (0.50, lambda w: w.name("a", "c", "d", "weaker")),
     (0.55, lambda w: (w.name("a", "d", "weaker"), w.drain("c"))),  # as Kubernetes does it
     (0.65, lambda w: (w.kill("a"), w.kill("d"))),  # none is left
-    (0.66, lambda w: (w.start("e"), w.name("a", "d", "e", "weaker"))),
+    (0.65, lambda w: w.name("a", "d", "e", "weaker")),
     (0.75, lambda w: (w.back("d"), w.back("a"))),
     (0.85, lambda w: (w.servers["e"].send(signal.SIGSTOP), w.note("e freezes"))),
     (0.88, lambda w: (w.servers["e"].send(signal.SIGCONT), w.note("e goes on"))),
@@ -176,8 +180,7 @@ async def run(programs: int) -> Outcome:
     with TemporaryDirectory() as folder, ExitStack() as stack:
         world = World(Path(folder), outcome)
         stack.callback(world.close)
-        world.start("a")
-        world.start("b")
+        world.start()
         world.name("a", "b")
         stack.enter_context(_heard(outcome.said))
         started = time.monotonic()
@@ -228,8 +231,8 @@ def _compare(
         outcome.twice += len(verdicts) > 1
         for verdict in verdicts:
             outcome.wrong += _told(verdict) != _told(expected)
-            outcome.ran_elsewhere += verdict.sandbox.partition("/")[2] != (
-                expected.sandbox.partition("/")[2]
+            outcome.ran_elsewhere += (
+                verdict.sandbox.partition("/")[2] != (expected.sandbox.partition("/")[2])
             )
     outcome.n_by_verdict = dict(Counter(str(verdict.error or "accepted") for verdict in right))
 

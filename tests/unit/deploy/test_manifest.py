@@ -63,7 +63,10 @@ def test_its_command_its_probes_and_its_times_are_the_servers():
     known = {option for parameter in command.params for option in parameter.opts}
     args = CONTAINER["args"]
     assert {word for word in args if word.startswith("--")} <= known
-    probed = {CONTAINER[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
+    probed = {
+        CONTAINER[f"{kind}Probe"]["httpGet"]["path"]
+        for kind in ("startup", "readiness", "liveness")
+    }
     assert probed <= set(_OPEN_PATHS), "a probe has no token"
     drain_s = int(args[args.index("--drain-s") + 1])
     pre_stop_s = int(CONTAINER["lifecycle"]["preStop"]["exec"]["command"][-1])

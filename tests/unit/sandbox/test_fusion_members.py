@@ -147,7 +147,9 @@ async def test_each_address_of_a_name_is_a_server(world, monkeypatch):
     async with sandbox:
         assert await world.asked(sandbox) == {"10.0.0.1", "10.0.0.2", "fd00::1"}
         addresses[:] = ["10.0.0.3"]
-        await until(lambda: [e.url for e in sandbox._fleet._members._used] == ["http://10.0.0.3:8080"])  # type: ignore[union-attr]
+        await until(
+            lambda: [e.url for e in sandbox._fleet._members._used] == ["http://10.0.0.3:8080"]
+        )  # type: ignore[union-attr]
         addresses.clear()
         await asyncio.sleep(0.2)
         assert await world.asked(sandbox) == {"10.0.0.3"}
