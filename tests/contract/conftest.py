@@ -40,6 +40,11 @@ class ServerProcess:
         assert self._process is not None
         self._process.send_signal(number)
 
+    def ended(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(60)
+
     def kill(self) -> None:
         """As a machine that goes away."""
         self.send(signal.SIGKILL)

@@ -17,7 +17,7 @@ from typing import Protocol
 import httpx
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.http import Service
+from coding_model_project.http import Service, reason
 
 KEY = "coding.sandbox.urls"
 PREFIXES = ("http://", "https://", "dns+http://", "file:")
@@ -139,13 +139,17 @@ class Discovery:
     def __init__(self, entries: Sequence[str]) -> None:
         if not entries:
             raise ConfigError(f"{KEY} is empty: name a SandboxFusion server")
-        self._sources = [(Service("list of servers", entry), source(entry)) for entry in entries]
+        self._sources = [
+            (str(entry), Service("list of servers", str(entry)), source(entry)) for entry in entries
+        ]
         self._last: dict[Source, tuple[str, ...]] = {}
+        self.failures: dict[str, str] = {}
+        """Why an entry could not be read at the last look."""
 
     @property
     def changes(self) -> bool:
         """Whether servers may come and go."""
-        return any(source.changes for _, source in self._sources)
+        return any(one.changes for *_, one in self._sources)
 
     async def look(self) -> tuple[str, ...]:
         """Return the servers that there are, in the sources' order.
@@ -153,13 +157,15 @@ class Discovery:
         A source that cannot be read, or names none, is announced and keeps the servers it last had: an
         outage of a name server is no reason to leave judges that work.
         """
-        for service, one in self._sources:
+        for entry, service, one in self._sources:
             try:
                 self._last[one] = await one.urls()
+                self.failures.pop(entry, None)
                 service.worked()
             except (OSError, ConfigError) as error:
+                self.failures[entry] = reason(error)
                 service.failed(error, "the servers that it last named are kept")
-        return _unique(url for _, one in self._sources for url in self._last.get(one, ()))
+        return _unique(url for *_, one in self._sources for url in self._last.get(one, ()))
 
 
 def _unique(urls: Iterable[str]) -> tuple[str, ...]:

@@ -126,9 +126,8 @@ class Members:
         until = time.monotonic() + self._wait_s
         while not (urls := await self._discovery.look()):
             if time.monotonic() > until:
-                raise SandboxError(
-                    "no SandboxFusion server is found: coding.sandbox.urls names none"
-                )
+                why = "; ".join(f"{entry}: {w}" for entry, w in self._discovery.failures.items())
+                raise SandboxError(f"coding.sandbox.urls names no server: {why}")
             await asyncio.sleep(_LOOK_S)
         return urls
 
