@@ -239,7 +239,7 @@ def _compare(
 
 def _told(verdict: cmp.Verdict) -> tuple[object, ...]:
     """All of a verdict that says something of the program, but for times and texts."""
-    return (verdict.error, verdict.pass_fraction, *(test.error for test in verdict.tests))
+    return (verdict.error, verdict.pass_fraction, *(one.error for one in verdict.results))
 
 
 class _heard:

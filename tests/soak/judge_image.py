@@ -135,11 +135,12 @@ def main(image: str, engine: str = "podman") -> int:
     for tier, options in TIERS.items():
         token = secrets.token_hex(16)
         with judge(engine, image, options, token) as (name, url):
+            stolen = steal(url, token)
+            print(f"{tier}: thieves found {stolen or 'nothing'}", flush=True)
             inside = ("exec", name, "coding-model", "sandbox", "battery", "/battery/own.jsonl")
             lines = _said(engine, *inside, "--sandbox", "http://127.0.0.1:8080").splitlines()
             battery = json.loads(lines[-1]) if lines else {}
             print("\n".join(lines[:-1]))
-            stolen = steal(url, token)
         result[tier] = {**battery, "stolen": stolen}
         ok &= battery.get("tier") == tier and not battery.get("failed", [1]) and not stolen
     print(json.dumps({**result, "ok": ok}))
