@@ -61,6 +61,7 @@ soak: setup
 	@$(BIN)/python -m tests.soak.humaneval_x
 	@$(BIN)/python -m tests.soak.publishers $(PUBLISHERS)
 	@$(BIN)/python -m tests.soak.judge_faults
+	@$(BIN)/python -m tests.soak.fleet
 	@$(BIN)/python -m tests.soak.harbor_trials
 	@$(BIN)/python -m tests.soak.many_trials
 	@$(BIN)/python -m tests.soak.inspect_tasks

@@ -37,8 +37,9 @@ class Judge:
 
     Args:
         workers: programs judged at the same time; by default one per CPU core, or 32 on a service.
-        sandbox: "embedded" (needs no service), the URL of a SandboxFusion server, a list of URLs of
-            servers that are alike, or a `Sandbox` of your own, not yet started.
+        sandbox: "embedded" (needs no service), the URL of a SandboxFusion server, "dns+http://NAME:PORT"
+            for all addresses of a name, "file:PATH" for all lines of a file, a list of such for servers
+            that are alike, or a `Sandbox` of your own, not yet started.
         bare: completions are programs without a Markdown fence.
         stop_early: stop at a program's first failing test. Saves time where only `passed` matters;
             `pass_fraction` then counts the tests that did not run as failed.
@@ -280,12 +281,13 @@ def _sandbox(given: str | Sequence[str] | Sandbox, workers: int | None, min_tier
     if not isinstance(given, str | Sequence) and hasattr(given, "run"):
         return given
     urls = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    if not urls or not all(str(url).startswith(("http://", "https://")) for url in urls):
+    from coding_model_project.sandbox.fusion import FusionSandbox, discovery
+
+    if not urls or not all(str(url).startswith(discovery.PREFIXES) for url in urls):
         raise ConfigError(
-            f'sandbox={given!r}: expected "embedded", the URL of a SandboxFusion server, a list of '
-            "such URLs, or a Sandbox"
+            f'sandbox={given!r}: expected "embedded", the URL of a SandboxFusion server, '
+            "dns+http://NAME, file:PATH, a list of such, or a Sandbox"
         )
-    from coding_model_project.sandbox.fusion import FusionSandbox
 
     return FusionSandbox([str(url) for url in urls], max_concurrency=workers or _REQUESTS)
 

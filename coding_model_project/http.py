@@ -67,6 +67,10 @@ class Service:
         why = reason(error).removeprefix(f"{self._url}: ")
         self._say(f"{self._name} does not answer ({why}); {plan}")
 
+    def note(self, what: str) -> None:
+        """Say something of it, e.g. that it is new."""
+        self._say(f"{self._name} {what}")
+
     def worked(self) -> None:
         """Note an answer; the first one after an announced outage is announced too."""
         if self._down_since is None:

@@ -59,11 +59,27 @@ async def _check(min_tier: Tier, python: str, preload: tuple[str, ...]) -> int:
                 print(f"missing for {tier}: {why_not(tier, python, preload)}")
         print(f"tests are forked {compiled_loop.summary()}")
         print(f"languages: {toolchains.summary(sandbox.tier)}")
-        faults = await find_faults(sandbox, toolchains.available(sandbox.tier))
+        spoken = toolchains.available(sandbox.tier)
+        refused = [await _refusal(sandbox, language) for language in spoken]
+        for reason in filter(None, refused):
+            print(f"but {reason}")
+        speaks = [one for one, reason in zip(spoken, refused, strict=True) if reason is None]
+        faults = await find_faults(sandbox, speaks)
     for fault in faults:
         print(f"fault: {fault}")
     print(f"conformance: {f'{len(faults)} faults' if faults else 'passed'}")
     return SandboxError.exit_code if faults else 0
+
+
+async def _refusal(sandbox: Sandbox, language: str) -> str | None:
+    """Why programs in a language whose toolchain is there are refused all the same; None if they run."""
+    from coding_model_project.types import Limits, Program, Stdin
+
+    try:
+        await sandbox.run(Program(source="", language=language), [Stdin("")], Limits())
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 EXTENSIONS = {
@@ -175,12 +191,17 @@ def serve(
     ] = 512,
     max_request_mb: Annotated[int, typer.Option(help="Refuse requests above N MiB.", min=1)] = 64,
     memory_mb: Annotated[int, typer.Option(help="Let a program use at most N MiB.", min=16)] = 4096,
+    drain_s: Annotated[
+        float,
+        typer.Option(help="After SIGTERM, finish what was accepted for at most N seconds.", min=0),
+    ] = 60.0,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
 ) -> int:
     """Serve SandboxFusion's HTTP API from this machine's sandbox, until it is interrupted."""
     with extra("serve"):
         from coding_model_project.server import listening
+        from coding_model_project.server.admission import Admission
         from coding_model_project.server.app import Settings, create_app
         from coding_model_project.server.run_code import Bounds
 
@@ -201,7 +222,9 @@ def serve(
         print(f"serving on {address} ({sandbox.identity}, {at_once} programs at once)", flush=True)
 
     with sock:
-        listening.serve(create_app(sandbox, settings), sandbox, sock, started)
+        admission = Admission(settings.at_once, settings.max_waiting)
+        served = create_app(sandbox, settings, admission)
+        listening.serve(served, sandbox, sock, started, admission, drain_s)
     return 0
 
 
@@ -258,7 +281,8 @@ def bench(
 def battery(
     file: Annotated[Path, typer.Argument(help="JSON lines of adversarial and honest programs.")],
     sandbox: Annotated[
-        str, typer.Option(metavar="embedded|URL", help="Judge in this sandbox.")
+        str,
+        typer.Option(metavar="embedded|URL", help="Judge in this sandbox; several URLs by commas."),
     ] = "embedded",
     tier: Annotated[
         str | None, typer.Option(help="Isolate by exactly this tier of the embedded sandbox.")
@@ -296,8 +320,9 @@ def _battery_sandbox(name: str, tier: str | None) -> Sandbox:
         return EmbeddedSandbox(workers=1, min_tier=tier or "seccomp", tier=tier)
     if tier is not None:
         raise ConfigError("--tier: only the embedded sandbox can be told its tier")
-    if "://" not in name:
-        raise ConfigError(f'--sandbox={name}: neither "embedded" nor a URL')
-    from coding_model_project.sandbox.fusion import FusionSandbox
+    from coding_model_project.sandbox.fusion import FusionSandbox, discovery
 
-    return FusionSandbox([name])
+    urls = name.split(",")
+    if not all(url.startswith(discovery.PREFIXES) for url in urls):
+        raise ConfigError(f'--sandbox={name}: neither "embedded" nor a URL')
+    return FusionSandbox(urls)

@@ -59,6 +59,7 @@ def make_sandbox(config: SandboxConfig) -> Sandbox:
             max_concurrency=config.max_concurrency,
             timeout_s=config.timeout_s,
             retry_s=config.retry_s,
+            refresh_s=config.refresh_s,
         )
     module, _, attribute = name.partition(":")
     try:

@@ -46,7 +46,8 @@ class SandboxConfig:
     )
     urls: list[str] = key(
         [],
-        "SandboxFusion servers for `fusion`, all alike: `coding.sandbox.urls=[http://host:8080]`. "
+        "SandboxFusion servers for `fusion`, all alike: `coding.sandbox.urls=[http://host:8080]`; "
+        "`dns+http://name:8080` is every address of that name, `file:/path` every line of that file. "
         "A token they ask for is read from the environment variable `CODING_SANDBOX_TOKEN`.",
     )
     max_concurrency: int = key(
@@ -64,6 +65,11 @@ class SandboxConfig:
         180.0,
         "How long a request that a server failed to answer is tried again before its sample counts "
         "as ungradable. Once nothing has worked for so long, further ones are tried once.",
+        unit="s",
+    )
+    refresh_s: float = key(
+        5.0,
+        "How often names and files in `urls` are read again, for servers that come and go.",
         unit="s",
     )
     max_failure_rate: float = key(

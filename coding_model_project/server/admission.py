@@ -24,8 +24,20 @@ class Busy(Exception):
         self.retry_after_s = retry_after_s
 
 
+class Leaving(Exception):
+    """The server is about to end; nothing of the request was run."""
+
+    retry_after_s = 5
+
+    def __init__(self) -> None:
+        super().__init__("the server is about to end, ask another one")
+
+
 class Admission:
-    """Lets requests run `at_once`, keeps `max_waiting` more in order, and turns the rest away."""
+    """Lets requests run `at_once`, keeps `max_waiting` more in order, and turns the rest away.
+
+    Once it is `leaving`, what was let in ends as ever and everything new is turned away.
+    """
 
     def __init__(self, at_once: int, max_waiting: int) -> None:
         self._at_once, self._max_waiting = at_once, max_waiting
@@ -34,6 +46,12 @@ class Admission:
         self.running = 0
         self.waiting = 0
         self.refused = 0
+        self.leaving = False
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs or waits."""
+        return not self.running and not self.waiting
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
@@ -41,7 +59,11 @@ class Admission:
 
         Raises:
             Busy: too many wait already.
+            Leaving: the server is about to end.
         """
+        if self.leaving:
+            self.refused += 1
+            raise Leaving
         if self.waiting >= self._max_waiting and self._free.locked():
             self.refused += 1
             raise Busy(self._retry_after_s())

@@ -13,8 +13,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from coding_model_project.errors import CodingModelError, ConfigError, DataError
 from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.fusion import wire
 from coding_model_project.server import questions, requests, row_fields, submit
-from coding_model_project.server.admission import Admission, Busy
+from coding_model_project.server.admission import Admission, Busy, Leaving
 from coding_model_project.server.gate import Gate
 from coding_model_project.server.measures import Measures
 from coding_model_project.server.run_code import Bounds, run_code
@@ -41,8 +42,12 @@ class Settings:
     bounds: Bounds = field(default_factory=Bounds)
 
 
-def create_app(sandbox: Sandbox, settings: Settings) -> FastAPI:
-    """An application over a sandbox that whoever serves it has started (`listening`)."""
+def create_app(sandbox: Sandbox, settings: Settings, admission: Admission | None = None) -> FastAPI:
+    """An application over a sandbox that whoever serves it has started (`listening`).
+
+    Args:
+        admission: for those who end the server in an orderly way; by default one by the settings.
+    """
     app = FastAPI(
         title="SandboxFusion's API",
         docs_url=None,
@@ -50,8 +55,8 @@ def create_app(sandbox: Sandbox, settings: Settings) -> FastAPI:
         strict_content_type=False,  # clients that send none are answered
         default_response_class=AsciiJson,
     )
-    admission = Admission(settings.at_once, settings.max_waiting)
-    measures = Measures(admission)
+    admission = admission or Admission(settings.at_once, settings.max_waiting)
+    measures = Measures(admission, sandbox)
     app.add_middleware(Gate, token=settings.token, max_bytes=settings.max_request_bytes)
     _add_errors(app)
     _add_running(app, sandbox, settings.bounds, admission, measures)
@@ -60,6 +65,12 @@ def create_app(sandbox: Sandbox, settings: Settings) -> FastAPI:
     @app.get("/v1/ping")
     async def ping() -> str:
         return "pong"
+
+    @app.get("/v1/ready")
+    async def ready() -> Response:
+        if admission.leaving:
+            raise Leaving
+        return AsciiJson("ready")
 
     @app.get("/metrics")
     async def metrics() -> PlainTextResponse:
@@ -73,6 +84,10 @@ def _add_errors(app: FastAPI) -> None:
         assert isinstance(error, Busy)
         headers = {"retry-after": str(error.retry_after_s)}
         return AsciiJson({"detail": str(error)}, 429, headers)
+
+    async def leaving(_request: Request, error: Exception) -> Response:
+        headers = {wire.LEAVING: "1", "retry-after": str(Leaving.retry_after_s)}
+        return AsciiJson({"detail": str(error)}, 503, {**headers, "connection": "close"})
 
     async def malformed(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -96,6 +111,7 @@ def _add_errors(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unforeseen)
     app.add_exception_handler(RequestValidationError, malformed)
     app.add_exception_handler(Busy, busy)
+    app.add_exception_handler(Leaving, leaving)
     for permanent in (requests.BadRequest, DataError, ConfigError):
         app.add_exception_handler(permanent, unusable)
     app.add_exception_handler(RecursionError, too_deep)

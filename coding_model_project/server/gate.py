@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_OPEN_PATHS = ("/v1/ping",)
+_OPEN_PATHS = ("/v1/ping", "/v1/ready")
 
 
 class TooLarge(Exception):
@@ -20,7 +20,8 @@ class Gate:
     """Refuses requests without the token (401) or with too large a body (413).
 
     Args:
-        token: asked for as `Authorization: Bearer TOKEN`, but for a ping; None asks for none.
+        token: asked for as `Authorization: Bearer TOKEN`, but for a ping and readiness; None asks for
+            none.
         max_bytes: of a request's body.
     """
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import signal
 import socket
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.server.admission import Admission
 
 _BACKLOG = 2048
-_LAST_ANSWERS_S = 30
+LAST_ANSWERS_S = 30.0
+"""What runs when the server is told to end is waited for this long."""
 _KEEP_ALIVE_S = 75
+_CUT_S = 2
+"""For the last bytes of answers, once nothing runs any more or all is cut off."""
 
 
 def check_exposure(host: str, token: str | None) -> None:
@@ -59,12 +66,17 @@ def serve(
     around: AbstractAsyncContextManager[object],
     listening: socket.socket,
     started: Callable[[], None],
+    admission: Admission | None = None,
+    last_answers_s: float = LAST_ANSWERS_S,
 ) -> None:
-    """Serve until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM; a second one ends it at once.
 
     Args:
         around: what runs as long as the server does, such as a sandbox.
         started: called once requests are answered.
+        admission: of the application: what it let in is answered before the end, and new requests are
+            told that it is about to come.
+        last_answers_s: what takes longer than that is cut off.
 
     Raises:
         SandboxError: the sandbox does not start here.
@@ -76,12 +88,12 @@ def serve(
         access_log=False,
         lifespan="off",
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_LAST_ANSWERS_S,
+        timeout_graceful_shutdown=_CUT_S if admission else math.ceil(last_answers_s),
     )
 
     async def run() -> None:
         async with around:
-            await _Server(config, started).serve(sockets=[listening])
+            await _Server(config, started, admission, last_answers_s).serve(sockets=[listening])
 
     before = signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises it again at its end
     try:
@@ -92,11 +104,33 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        started: Callable[[], None],
+        admission: Admission | None,
+        last_answers_s: float,
+    ) -> None:
         super().__init__(config)
-        self._say = started
+        self._say, self._admission = started, admission
+        self._last_answers_s, self._ends_at = last_answers_s, math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if not self.should_exit:
             self._say()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Refuse what is new, and go on with what was let in; the second time, end."""
+        if self._admission is None or self._admission.leaving or not self.started:
+            super().handle_exit(sig, frame)
+            return
+        self._captured_signals.append(sig)  # raised again at the end, as by uvicorn itself
+        self._admission.leaving = True
+        self._ends_at = time.monotonic() + self._last_answers_s
+
+    async def on_tick(self, counter: int) -> bool:
+        admission = self._admission
+        if admission is not None and admission.leaving:
+            self.should_exit |= admission.idle or time.monotonic() > self._ends_at
+        return await super().on_tick(counter)

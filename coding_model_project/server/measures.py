@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from coding_model_project import __version__
+from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.requests import RunCodeResponse
 
@@ -18,7 +20,8 @@ class Measures:
 
     CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
         self._registry = CollectorRegistry()
         self._programs = Counter(
             "sandbox_programs", "Answers of /run_code", ["status"], registry=self._registry
@@ -29,10 +32,16 @@ class Measures:
         for name, meaning in (
             ("running", "Requests whose programs run"),
             ("waiting", "Requests that wait for a place"),
-            ("refused", "Requests answered 429 since the start"),
+            (
+                "refused",
+                "Requests answered 429, or 503 because it is about to end, since the start",
+            ),
+            ("leaving", "Whether it is about to end"),
         ):
             gauge = Gauge(f"sandbox_{name}", meaning, registry=self._registry)
             gauge.set_function(lambda name=name: getattr(admission, name))
+
+        self._info = Info("sandbox", "Who judges", registry=self._registry)
 
     def timed(self) -> AbstractContextManager[object]:
         """Times a run."""
@@ -42,4 +51,5 @@ class Measures:
         self._programs.labels(answer.status).inc()
 
     def text(self) -> str:
+        self._info.info({"identity": self._sandbox.identity, "version": __version__})
         return generate_latest(self._registry).decode()

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -15,6 +15,8 @@ COMMAND = [sys.executable, "-m", "coding_model_project", "sandbox", "serve"]
 
 class ServerProcess:
     """`sandbox serve` on a free port, or again on the one it had."""
+
+    COMMAND: Sequence[str] = COMMAND
 
     def __init__(self, *options: str) -> None:
         self._options = options
@@ -26,7 +28,7 @@ class ServerProcess:
     def start(self) -> None:
         """Start it, and wait until it serves."""
         self._process = subprocess.Popen(
-            [*COMMAND, "--port", self._port, *self._options], stdout=subprocess.PIPE, text=True
+            [*self.COMMAND, "--port", self._port, *self._options], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -37,6 +39,11 @@ class ServerProcess:
     def send(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(60)
 
     def kill(self) -> None:
         """As a machine that goes away."""

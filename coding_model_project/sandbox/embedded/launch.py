@@ -198,7 +198,9 @@ def bound_processes(most: int) -> None:
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
     linux.mount("proc", confine.PROC, "proc", flags).make()
     Path(f"{confine.PROC}/sys/kernel/pid_max").write_text(str(most))
+    linux.own_proc_entries()  # else the next file is root's, and closed to ordinary users
     Path(f"{confine.PROC}/self/oom_score_adj").write_text("1000")  # the first to go
+    linux.hide_memory()
     linux.unmount(confine.PROC)
 
 

@@ -14,6 +14,7 @@ from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded.outcomes import syntax_error
 from coding_model_project.sandbox.embedded.supervisor import check_contents
 from coding_model_project.sandbox.fusion import capabilities, other_languages
+from coding_model_project.sandbox.fusion.discovery import Discovery
 from coding_model_project.sandbox.fusion.driver_messages import Task, is_continued
 from coding_model_project.sandbox.fusion.fleet import Fleet
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
@@ -43,10 +44,12 @@ class FusionSandbox:
     run as the server runs them, one request per input. To be used from one event loop.
 
     Args:
-        urls: servers that are alike; one that fails is avoided for a while.
+        urls: servers that are alike, or what names them (`discovery`); one that fails is avoided for a
+            while.
         max_concurrency: requests at once.
         timeout_s: how much longer than the programs in it a request may take.
         retry_s: how long a request is tried again before it fails.
+        refresh_s: seconds between looks for servers that come and go.
         token: sent to the servers; by default the environment's CODING_SANDBOX_TOKEN.
         transport: for tests.
     """
@@ -58,16 +61,17 @@ class FusionSandbox:
         max_concurrency: int = 32,
         timeout_s: float = 30.0,
         retry_s: float = 180.0,
+        refresh_s: float = 5.0,
         token: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        if max_concurrency < 1 or timeout_s <= 0 or retry_s < 0:
-            raise ConfigError("coding.sandbox: max_concurrency, timeout_s and retry_s are positive")
-        self._urls = [_checked_url(url) for url in urls]
-        if not self._urls:
-            raise ConfigError("coding.sandbox.urls is empty: name a SandboxFusion server")
+        if max_concurrency < 1 or timeout_s <= 0 or retry_s < 0 or refresh_s <= 0:
+            raise ConfigError(
+                "coding.sandbox: max_concurrency, timeout_s, retry_s and refresh_s are positive"
+            )
+        self._discovery = Discovery(urls)
         self._max_concurrency = max_concurrency
-        self._timeout_s, self._retry_s = timeout_s, retry_s
+        self._timeout_s, self._retry_s, self._refresh_s = timeout_s, retry_s, refresh_s
         self._token = token if token is not None else os.environ.get(TOKEN_VARIABLE)
         self._transport = transport
         self._fleet: Fleet | None = None
@@ -93,10 +97,11 @@ class FusionSandbox:
         """
         self._facts, self._spoken = None, {}
         self._fleet = Fleet(
-            self._urls,
+            self._discovery,
             max_concurrency=self._max_concurrency,
             timeout_s=self._timeout_s,
             retry_s=self._retry_s,
+            refresh_s=self._refresh_s,
             token=self._token,
             probe=self._learn,
             transport=self._transport,
@@ -226,22 +231,6 @@ class FusionSandbox:
         if self._fleet is None:
             raise SandboxError(_NOT_STARTED)
         return self._fleet
-
-
-def _checked_url(url: str) -> str:
-    """A server's base address, without what users add by habit.
-
-    Raises:
-        ConfigError: it is no HTTP address.
-    """
-    base = str(url).strip().rstrip("/").removesuffix("/run_code")
-    try:
-        parsed = httpx.URL(base)
-    except httpx.InvalidURL as error:
-        raise ConfigError(f"coding.sandbox.urls: {url!r}: {error}") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ConfigError(f"coding.sandbox.urls: {url!r} is not an address like http://host:8080")
-    return base
 
 
 def _portion(inputs: Sequence[Input], most: int) -> Sequence[Input]:

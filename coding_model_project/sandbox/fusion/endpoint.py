@@ -21,7 +21,7 @@ _FIRST_COOLING_S, _LONGEST_COOLING_S = 1.0, 30.0
 _FAILURES_TO_COOL = 2
 """One failure may be a connection that the server closed, as it does after an HTTP 500."""
 
-_BUSY = 429
+_BUSY, _LEAVING = 429, 503
 _OUR_FAULT = (400, 413, 422)
 _NO_ENTRY = (401, 403)
 
@@ -33,6 +33,7 @@ class Unavailable(Exception):
         retry_after_s: when to try again, if the server said so.
         down: nothing listens there, or nothing answers.
         not_begun: nothing of the request was run: it did not arrive, or the server is busy.
+        leaving: the server is about to end, and refuses what is new.
         service: the server, for those who announce its outages.
     """
 
@@ -43,12 +44,14 @@ class Unavailable(Exception):
         retry_after_s: float | None = None,
         down: bool = False,
         not_begun: bool = False,
+        leaving: bool = False,
         service: Service | None = None,
     ) -> None:
         super().__init__(reason)
         self.retry_after_s = retry_after_s
         self.down = down
         self.not_begun = not_begun
+        self.leaving = leaving
         self.service = service
 
 
@@ -70,6 +73,10 @@ class Endpoint:
     rests_until: float = 0.0
     """On the monotonic clock: not asked before, unless none is better."""
     in_flight: int = 0
+    leaving: bool = False
+    """It said so: what comes back there may be another one."""
+    left: bool = False
+    """It is not named any more: never asked again."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     service: Service = field(init=False)
 
@@ -80,11 +87,13 @@ class Endpoint:
         return time.monotonic() < self.rests_until
 
     def worked(self) -> None:
-        self.failures, self.rests_until = 0, 0.0
+        self.failures, self.rests_until, self.leaving = 0, 0.0, False
         self.service.worked()
 
     def failed(self, error: Unavailable) -> None:
         """Take it out of use for a while, longer each time, unless that was the first failure."""
+        if error.leaving:
+            self.leaving, self.known = True, False
         if error.retry_after_s is not None:  # busy, not broken
             self.rests_until = time.monotonic() + error.retry_after_s
             return
@@ -128,10 +137,12 @@ class Endpoint:
         if status in _NO_ENTRY:
             raise ConfigError(_no_entry(self.url, status))
         if status != 200:
+            leaving = status == _LEAVING and wire.LEAVING in headers
             raise Unavailable(
                 f"HTTP {status}: {_tail(data)}",
                 retry_after_s=_retry_after_s(headers),
-                not_begun=status == _BUSY,
+                not_begun=status == _BUSY or leaving,
+                leaving=leaving,
             )
         try:
             return wire.Response.parse(data)

@@ -9,7 +9,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import httpx
@@ -18,15 +18,14 @@ import stamina
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.http import announced
 from coding_model_project.sandbox.fusion import wire
+from coding_model_project.sandbox.fusion.discovery import Discovery
 from coding_model_project.sandbox.fusion.endpoint import Endpoint, NotSandboxFusion, Unavailable
+from coding_model_project.sandbox.fusion.members import Members
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _JITTER_S = 0.2, 10.0, 1.0
 _NEXT_SERVER_S = 0.05
 _WATCH_S, _MISSED_PINGS = 5.0, 3
 """While a request is under way its server is pinged this often, and given up after so many misses."""
-
-_START_S = 20.0
-"""A server that is just starting is waited for this long at most."""
 
 T = TypeVar("T")
 Accept = Callable[[wire.Response], T]
@@ -40,26 +39,34 @@ class Fleet:
     """SandboxFusion servers that are used as one.
 
     Args:
+        discovery: which servers there are.
         max_concurrency: requests at once, of this client to all servers.
         timeout_s: how much longer than the programs may take an answer may take.
         retry_s: a request that got no answer for so long fails.
+        refresh_s: seconds between looks for servers that come and go.
         probe: run on each server before its first use.
         transport: for tests.
     """
 
     def __init__(
         self,
-        urls: Sequence[str],
+        discovery: Discovery,
         *,
         max_concurrency: int,
         timeout_s: float,
         retry_s: float,
+        refresh_s: float,
         token: str | None,
         probe: Probe,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        each = math.ceil(max_concurrency / len(urls))
-        self._endpoints = [Endpoint(url, asyncio.Semaphore(each)) for url in urls]
+        self._members = Members(
+            discovery,
+            self._examine,
+            max_concurrency=max_concurrency,
+            wait_s=retry_s,
+            refresh_s=refresh_s,
+        )
         self._limit = asyncio.Semaphore(max_concurrency)
         self._timeout_s, self._retry_s = timeout_s, max(retry_s, 0.001)
         self._probe = probe
@@ -74,29 +81,17 @@ class Fleet:
         )
 
     async def open(self) -> None:
-        """Probe every server; those that are down now are probed before they are used.
-
-        Raises:
-            ConfigError: an address is not that of a SandboxFusion.
-            SandboxError: no server can be reached.
-        """
-        looks = [asyncio.ensure_future(self._first_look(e)) for e in self._endpoints]
-        try:
-            found = await asyncio.gather(*looks)
-        finally:
-            for look in looks:
-                look.cancel()
-        reasons = [reason for reason in found if reason is not None]
-        if len(reasons) == len(self._endpoints):
-            raise SandboxError(f"no SandboxFusion server can be used: {'; '.join(reasons)}")
+        """See `Members.open`."""
+        await self._members.open()
 
     async def close(self) -> None:
+        await self._members.close()
         await self._client.aclose()
 
     @property
     def n_awake(self) -> int:
         """Servers that do not rest; 1 if all do."""
-        return sum(not endpoint.rests() for endpoint in self._endpoints) or 1
+        return self._members.n_awake
 
     async def run(
         self, body: wire.Body, run_s: float, accept: Accept[T], *, once_begun: bool = False
@@ -155,8 +150,8 @@ class Fleet:
     def _backoff(self, error: Exception) -> bool | float:
         if not isinstance(error, Unavailable):
             return False
-        if not all(endpoint.rests() for endpoint in self._endpoints):
-            if error.retry_after_s is None and len(self._endpoints) == 1:
+        if not self._members.all_rest():
+            if error.retry_after_s is None and not self._members.several:
                 return True
             return _NEXT_SERVER_S * (1 + random.random())
         if error.retry_after_s is not None:
@@ -164,15 +159,24 @@ class Fleet:
         return True
 
     async def _once(self, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
-        endpoint = self._choose()
-        endpoint.in_flight += 1
+        while True:
+            endpoint = self._members.choose()
+            endpoint.in_flight += 1
+            try:
+                async with endpoint.limit:
+                    if not self._members.should_change(endpoint):
+                        return await self._at(endpoint, body, run_s, accept)
+            finally:
+                endpoint.in_flight -= 1
+
+    async def _at(self, endpoint: Endpoint, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
+        """One request to one server, and what it says about that server's health."""
         sent = False
         try:
-            async with endpoint.limit:
-                await self._make_sure(endpoint)
-                sent = True
-                response = await self._send(endpoint, body, run_s)
-                result = accept(response)
+            await self._make_sure(endpoint)
+            sent = True
+            response = await self._send(endpoint, body, run_s)
+            result = accept(response)
         except Unavailable as error:
             endpoint.failed(error)
             self._failed()
@@ -182,20 +186,12 @@ class Fleet:
                 retry_after_s=error.retry_after_s,
                 down=error.down,
                 not_begun=error.not_begun or not sent,
+                leaving=error.leaving,
                 service=endpoint.service,
             ) from error
-        finally:
-            endpoint.in_flight -= 1
         endpoint.worked()
         self._failing_since = None
         return result
-
-    def _choose(self) -> Endpoint:
-        """The least busy server that does not rest, or else the one whose rest ends first."""
-        awake = [endpoint for endpoint in self._endpoints if not endpoint.rests()]
-        if awake:
-            return min(awake, key=lambda endpoint: (endpoint.in_flight, random.random()))
-        return min(self._endpoints, key=lambda endpoint: endpoint.rests_until)
 
     async def _make_sure(self, endpoint: Endpoint) -> None:
         """A server that failed is asked whether it is back, a new one what it is.
@@ -251,19 +247,3 @@ class Fleet:
 
         await self._probe(send)
         endpoint.known = True
-
-    async def _first_look(self, endpoint: Endpoint) -> str | None:
-        """Why a server cannot be used now; None if it can."""
-        start_s = min(_START_S, self._retry_s)
-        try:
-            with announced(endpoint.service, retry_s=start_s):
-                async for attempt in stamina.retry_context(
-                    on=Unavailable, attempts=None, timeout=start_s, wait_max=2.0
-                ):
-                    with attempt:
-                        await self._examine(endpoint)
-            endpoint.service.worked()
-        except Unavailable as error:
-            endpoint.failed(Unavailable(str(error), down=True))
-            return f"{endpoint.url}: {error}"
-        return None

@@ -10,6 +10,9 @@ from typing import Any, Self
 Body = dict[str, Any]
 """A request's JSON."""
 
+LEAVING = "x-sandbox-leaving"
+"""Header of a 503 by which this project's server says that it is about to end and ran nothing."""
+
 SANDBOX_ERROR = "SandboxError"
 """The status by which a server says that it failed itself, with HTTP status 200."""
 

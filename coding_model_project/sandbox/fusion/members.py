@@ -1,0 +1,189 @@
+"""The servers of a fleet: those that are used, those that come, and those that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+import stamina
+
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.http import announced
+from coding_model_project.sandbox.fusion.discovery import Discovery
+from coding_model_project.sandbox.fusion.endpoint import Endpoint, Unavailable
+
+_START_S = 20.0
+"""A server that is just starting is waited for this long at most."""
+
+_REFUSED_S = 30.0
+"""A server that came and cannot be used is examined again after this time."""
+
+_LOOK_S = 1.0
+"""Between looks for a first server."""
+
+
+class Members:
+    """Knows which servers may be asked.
+
+    Servers of the first look are used from the start, as soon as they can be. One that comes later gets
+    no program before it was examined; one that is not named any more gets none either, and what is
+    under way there ends as it may.
+
+    Args:
+        examine: passes if a server can be used; raises Unavailable for one that is down now, ConfigError
+            for one that must not be used.
+        max_concurrency: requests at once, to all servers.
+        wait_s: how long servers that are just starting are waited for, at most 20 s.
+        refresh_s: seconds between looks for servers that come and go.
+    """
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        examine: Callable[[Endpoint], Awaitable[None]],
+        *,
+        max_concurrency: int,
+        wait_s: float,
+        refresh_s: float,
+    ) -> None:
+        self._discovery, self._examine = discovery, examine
+        self._max_concurrency = max_concurrency
+        self._wait_s, self._refresh_s = min(_START_S, wait_s), refresh_s
+        self._used: list[Endpoint] = []
+        self._coming: dict[str, asyncio.Task[None]] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Look for servers and examine all; those that are down now are examined before they are used.
+
+        Raises:
+            ConfigError: an address is not that of a SandboxFusion, or servers differ.
+            SandboxError: no server can be reached.
+        """
+        urls = await self._first_urls()
+        each = self._each(len(urls))
+        self._used = [Endpoint(url, asyncio.Semaphore(each)) for url in urls]
+        looks = [asyncio.ensure_future(self._first_look(e)) for e in self._used]
+        try:
+            found = await asyncio.gather(*looks)
+        finally:
+            for look in looks:
+                look.cancel()
+        reasons = [reason for reason in found if reason is not None]
+        if len(reasons) == len(self._used):
+            raise SandboxError(f"no SandboxFusion server can be used: {'; '.join(reasons)}")
+        if self._discovery.changes:
+            self._following = asyncio.ensure_future(self._follow())
+
+    async def close(self) -> None:
+        """Look for no more servers."""
+        tasks = [*self._coming.values(), *([self._following] if self._following else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def n_awake(self) -> int:
+        """Servers that do not rest; 1 if all do."""
+        return sum(not endpoint.rests() for endpoint in self._used) or 1
+
+    @property
+    def several(self) -> bool:
+        """Whether a request that failed at one server can be sent to another."""
+        return len(self._used) > 1
+
+    def all_rest(self) -> bool:
+        return all(endpoint.rests() for endpoint in self._used)
+
+    def choose(self) -> Endpoint:
+        """Return the least busy server that does not rest, or else the one whose rest ends first.
+
+        Raises:
+            Unavailable: all have left.
+        """
+        awake = [endpoint for endpoint in self._used if not endpoint.rests()]
+        if awake:
+            return min(awake, key=lambda endpoint: (endpoint.in_flight, random.random()))
+        if not self._used:
+            raise Unavailable("no sandbox server is left", down=True, not_begun=True)
+        return min(self._used, key=lambda endpoint: endpoint.rests_until)
+
+    def should_change(self, endpoint: Endpoint) -> bool:
+        """Whether who waits for a place at this server had better choose again."""
+        return endpoint.left or (endpoint.leaving and endpoint.rests() and not self.all_rest())
+
+    def _each(self, n: int) -> int:
+        """Requests at once at one of so many servers."""
+        return math.ceil(self._max_concurrency / max(1, n))
+
+    # ── the start ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _first_urls(self) -> tuple[str, ...]:
+        """Raises: SandboxError: no source names a server in time."""
+        until = time.monotonic() + self._wait_s
+        while not (urls := await self._discovery.look()):
+            if time.monotonic() > until:
+                why = "; ".join(f"{entry}: {w}" for entry, w in self._discovery.failures.items())
+                raise SandboxError(f"coding.sandbox.urls names no server: {why}")
+            await asyncio.sleep(_LOOK_S)
+        return urls
+
+    async def _first_look(self, endpoint: Endpoint) -> str | None:
+        """Why a server cannot be used now; None if it can."""
+        try:
+            with announced(endpoint.service, retry_s=self._wait_s):
+                async for attempt in stamina.retry_context(
+                    on=Unavailable, attempts=None, timeout=self._wait_s, wait_max=2.0
+                ):
+                    with attempt:
+                        await self._examine(endpoint)
+            endpoint.service.worked()
+        except Unavailable as error:
+            endpoint.failed(Unavailable(str(error), down=True))
+            return f"{endpoint.url}: {error}"
+        return None
+
+    # ── coming and going ──────────────────────────────────────────────────────────────────────────
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(self._refresh_s)
+            self._update(await self._discovery.look())
+
+    def _update(self, urls: tuple[str, ...]) -> None:
+        for endpoint in [one for one in self._used if one.url not in urls]:
+            endpoint.left = True
+            self._used.remove(endpoint)
+            endpoint.service.note(f"is not named any more; {len(self._used)} remain")
+        for url in [url for url in self._coming if url not in urls]:
+            self._coming.pop(url).cancel()
+        known = {endpoint.url for endpoint in self._used} | set(self._coming)
+        for url in urls:
+            if url not in known:
+                each = self._each(len(urls))
+                endpoint = Endpoint(url, asyncio.Semaphore(each))
+                self._coming[url] = asyncio.ensure_future(self._admit(endpoint))
+
+    async def _admit(self, endpoint: Endpoint) -> None:
+        """Use a server that came, once it can be used."""
+        refused = ""
+        while True:
+            try:
+                await self._examine(endpoint)
+                break
+            except Unavailable as error:
+                pause_s = self._refresh_s
+                endpoint.service.failed(error, f"it is tried every {pause_s:g} s")
+            except (ConfigError, SandboxError) as error:
+                pause_s = _REFUSED_S
+                if str(error) != refused:
+                    refused = str(error)
+                    endpoint.service.note(f"is new, and not used: {refused}")
+            await asyncio.sleep(pause_s)
+        self._used.append(endpoint)
+        del self._coming[endpoint.url]
+        endpoint.service.worked()
+        endpoint.service.note(f"is new, and used from now on; there are {len(self._used)}")

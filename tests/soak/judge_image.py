@@ -1,0 +1,151 @@
+"""Attacks on the judge's container: the battery in it, and programs that look for each other's inputs.
+
+    python -m tests.soak.judge_image IMAGE [ENGINE]
+
+At both tiers that the container's options give. It needs podman or docker, and the image
+(`deploy/judge/Containerfile`); `make soak` leaves it out. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+BATTERY = Path(__file__).parents[1] / "sandbox_battery" / "own.jsonl"
+HARDENED = (
+    *("--read-only", "--tmpfs", "/tmp", "--cap-drop", "all"),
+    *("--security-opt", "no-new-privileges", "--ulimit", "nofile=4096:4096"),
+    *("--ulimit", "nproc=4096:4096"),
+)
+TIERS = {"seccomp": (), "namespaces": ("--security-opt", "seccomp=unconfined")}
+
+VICTIM = "import sys, time\nheld = sys.stdin.read()  # SOURCE\ntime.sleep(1.5)\nprint(len(held))"
+"""Holds a secret in its input and one in its source, for as long as the thief looks."""
+
+THIEF = """
+import glob, os, socket, sys
+sys.stdin.read()
+def tell(where, data):
+    print(where, data[:200000])
+for path in ["/proc/1/environ", *glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/cmdline"),
+             *glob.glob("/proc/[0-9]*/fd/*"), *glob.glob("/tmp/**", recursive=True),
+             *glob.glob("/home/**", recursive=True), *glob.glob("/run/**", recursive=True)]:
+    try:
+        tell(path, open(path, "rb").read(100000))
+    except OSError:
+        pass
+for fd in range(3, 64):
+    try:
+        tell(fd, os.read(fd, 100000))
+    except OSError:
+        pass
+try:  # what earlier programs left in this process's own memory
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+        for line in maps:
+            first, _, last = line.split()[0].partition("-")
+            memory.seek(int(first, 16))
+            data = memory.read(int(last, 16) - int(first, 16))
+            for at in range(len(data)):
+                at = data.find(b"MARK" + b"ED-", at)
+                if at < 0: break
+                tell("memory", data[at:at + 60])
+                break
+except (OSError, ValueError, OverflowError):
+    pass
+for address in (("127.0.0.1", 8080), ("0.0.0.0", 8080)):
+    try:
+        with socket.create_connection(address, 1) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.0\\r\\n\\r\\n")
+            tell("REACHED the server", connection.recv(1000))
+    except OSError:
+        pass
+print("done")
+"""
+
+
+@contextmanager
+def judge(
+    engine: str, image: str, options: tuple[str, ...], token: str
+) -> Iterator[tuple[str, str]]:
+    """Run the judge; gives the container's id and its URL."""
+    command = [engine, "run", "-d", "--rm", *HARDENED, *options, "-p", "127.0.0.1::8080"]
+    command += ["-e", "CODING_SANDBOX_TOKEN", "-v", f"{BATTERY.parent}:/battery:ro", image]
+    environment = {**os.environ, "CODING_SANDBOX_TOKEN": token}
+    name = subprocess.run(
+        command, check=True, text=True, stdout=subprocess.PIPE, env=environment
+    ).stdout.strip()
+    try:
+        port = _said(engine, "port", name, "8080").rpartition(":")[2].strip()
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            try:
+                if httpx.get(f"{url}/v1/ready").status_code == 200:
+                    break
+            except httpx.TransportError:
+                pass
+            time.sleep(0.2)
+        yield name, url
+    finally:
+        subprocess.run([engine, "stop", "--time", "70", name], stdout=subprocess.DEVNULL)
+
+
+def _said(engine: str, *words: str) -> str:
+    done = subprocess.run([engine, *words], text=True, stdout=subprocess.PIPE)
+    return done.stdout
+
+
+def steal(url: str, token: str) -> list[str]:
+    """What thieves found of the inputs, sources and token of others that ran beside and before them."""
+    found: list[str] = []
+    headers = {"authorization": f"Bearer {token}"}
+
+    def run(code: str, stdin: str) -> str:
+        body = {"code": code, "language": "python", "stdin": stdin, "run_timeout": 20}
+        answer = httpx.post(f"{url}/run_code", json=body, headers=headers, timeout=120).json()
+        return str((answer["run_result"] or {}).get("stdout"))
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            secret = f"MARKED-{secrets.token_hex(16)}"
+            victims = [pool.submit(run, VICTIM.replace("SOURCE", secret), secret) for _ in range(3)]
+            time.sleep(0.3)
+            thieves = [pool.submit(run, THIEF, "") for _ in range(3)]
+            kept = [victim.result() == f"{len(secret)}\n" for victim in victims]
+            found += [] if all(kept) else ["a victim did not end"]
+            for said in [thief.result() for thief in thieves]:
+                found += [] if "done" in said else [f"a thief did not end: {said[-200:]}"]
+                found += re.findall(rf"REACHED[^\n]*|MARKED-[0-9a-f]+|{re.escape(token)}", said)
+    return found
+
+
+def main(image: str, engine: str = "podman") -> int:
+    result: dict[str, object] = {}
+    ok = True
+    for tier, options in TIERS.items():
+        token = secrets.token_hex(16)
+        with judge(engine, image, options, token) as (name, url):
+            stolen = steal(url, token)
+            print(f"{tier}: thieves found {stolen or 'nothing'}", flush=True)
+            inside = ("exec", name, "coding-model", "sandbox", "battery", "/battery/own.jsonl")
+            lines = _said(engine, *inside, "--sandbox", "http://127.0.0.1:8080").splitlines()
+            battery = json.loads(lines[-1]) if lines else {}
+            print("\n".join(lines[:-1]))
+        result[tier] = {**battery, "stolen": stolen}
+        ok &= battery.get("tier") == tier and not battery.get("failed", [1]) and not stolen
+    print(json.dumps({**result, "ok": ok}))
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))

@@ -1,0 +1,246 @@
+"""Servers that come and go while programs are judged: by a file, by a name, by what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from coding_model_project.errors import ConfigError, SandboxError
+from coding_model_project.sandbox.fusion import FusionSandbox, discovery, members, wire
+from coding_model_project.server.admission import Admission
+from coding_model_project.server.app import Settings, create_app
+from coding_model_project.types import Execution
+from tests.fakes import FakeSandbox
+from tests.unit.sandbox.test_fusion import Server, impatient, outputs, program_of_a_probe  # noqa: F401
+
+HOSTS = ("one", "two", "three")
+
+
+class World:
+    """Servers by host, and a file that names some of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "judges.txt"
+        self.server = Server(*HOSTS)
+        self.name("one")
+
+    def name(self, *hosts: str) -> None:
+        self.file.write_text("# judges\n\n" + "".join(f"http://{h}:8080/ # {h}\n" for h in hosts))
+
+    def fusion(self, **options) -> FusionSandbox:
+        options = {"retry_s": 5.0, "timeout_s": 5.0, "refresh_s": 0.05} | options
+        return FusionSandbox([f"file:{self.file}"], transport=self.server, **options)
+
+    async def asked(self, sandbox: FusionSandbox) -> set[str]:
+        """The hosts that programs go to now."""
+        self.server.asked.clear()
+        for n in range(12):
+            await outputs(sandbox, str(n))
+        return set(self.server.asked)
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < end, "it did not come about"
+        await asyncio.sleep(0.02)
+
+
+async def test_one_that_is_added_gets_programs_once_it_was_examined(world, capfd):
+    async with world.fusion() as sandbox:
+        assert await world.asked(sandbox) == {"one"}
+        world.server.always["two"] = lambda _: httpx.Response(503)
+        world.name("one", "two")
+        await until(lambda: "does not answer (HTTP 503)" in capfd.readouterr().err)
+        assert await world.asked(sandbox) == {"one"}
+        del world.server.always["two"]
+        await until(lambda: "new, and used from now on; there are 2" in capfd.readouterr().err)
+        assert await world.asked(sandbox) == {"one", "two"}
+
+
+async def test_one_that_is_not_named_any_more_gets_none_and_ends_what_it_has(world):
+    world.name("one", "two")
+    world.server.sandbox.delay_s = 0.3
+    async with world.fusion() as sandbox:
+        running = [asyncio.ensure_future(outputs(sandbox, str(n))) for n in range(8)]
+        await asyncio.sleep(0.15)
+        world.name("one")
+        assert await asyncio.gather(*running) == [[str(n)] for n in range(8)]
+        world.server.sandbox.delay_s = 0
+        assert await world.asked(sandbox) == {"one"}
+
+
+async def test_one_that_differs_is_refused_with_a_line_and_the_others_go_on(world, capfd):
+    other = Server("two", sandbox=FakeSandbox(program_of_a_probe, identity="fake/namespaces/other"))
+
+    class Both(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            server = other if request.url.host == "two" else world.server
+            return await server.handle_async_request(request)
+
+    options = {"retry_s": 5.0, "refresh_s": 0.05, "transport": Both()}
+    async with FusionSandbox([f"file:{world.file}"], **options) as sandbox:
+        world.name("one", "two")
+        said = ""
+        while "not used" not in said:
+            await asyncio.sleep(0.02)
+            said += capfd.readouterr().err
+        assert "rlimit/cpython-3.11 and namespaces/other" in said
+        other.asked.clear()
+        assert await world.asked(sandbox) == {"one"}
+        assert other.asked == []
+
+
+async def test_a_file_that_is_damaged_or_gone_changes_nothing(world, capfd):
+    world.name("one", "two")
+    async with world.fusion() as sandbox:
+        for damage in ("", "no address\n", None):
+            if damage is None:
+                world.file.unlink()
+            else:
+                world.file.write_text(damage)
+            await asyncio.sleep(0.2)
+            assert await world.asked(sandbox) == {"one", "two"}
+        assert capfd.readouterr().err.count("the servers that it last named are kept") == 1
+
+
+async def test_all_replaced_at_once(world):
+    async with world.fusion() as sandbox:
+        world.name("two", "three")
+        await until(lambda: sandbox._fleet._members.n_awake == 2)  # type: ignore[union-attr]
+        assert await world.asked(sandbox) == {"two", "three"}
+
+
+async def test_none_left_is_an_outage_and_no_verdict(world):
+    async with world.fusion(retry_s=0.5) as sandbox:
+        world.server.always["two"] = lambda _: httpx.Response(503)
+        world.name("two")
+        await asyncio.sleep(0.2)
+        with pytest.raises(SandboxError, match="no sandbox server is left"):
+            await outputs(sandbox, "a")
+
+
+async def test_each_address_of_a_name_is_a_server(world, monkeypatch):
+    addresses = ["10.0.0.1", "10.0.0.2", "fd00::1"]
+    world.server.faults |= {address: [] for address in [*addresses, "10.0.0.3"]}
+
+    async def getaddrinfo(host, port, **_):
+        assert (host, port) == ("judge.default.svc", 8080)
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in addresses * 2]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    name = "dns+http://judge.default.svc:8080"
+    sandbox = FusionSandbox([name], transport=world.server, refresh_s=0.05, retry_s=5.0)
+    async with sandbox:
+        assert await world.asked(sandbox) == {"10.0.0.1", "10.0.0.2", "fd00::1"}
+        addresses[:] = ["10.0.0.3"]
+        await until(
+            lambda: [e.url for e in sandbox._fleet._members._used] == ["http://10.0.0.3:8080"]
+        )  # type: ignore[union-attr]
+        addresses.clear()
+        await asyncio.sleep(0.2)
+        assert await world.asked(sandbox) == {"10.0.0.3"}
+
+
+async def test_a_name_without_addresses_is_waited_for_and_then_an_outage(monkeypatch):
+    monkeypatch.setattr(members, "_LOOK_S", 0.05)
+    with pytest.raises(SandboxError, match=r"names no server: dns.*not known"):
+        async with FusionSandbox(["dns+http://no-such-name.invalid"], retry_s=0.2):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("file:/no/such/file", "no such file"),
+        ("dns+https://judge:8080", "only dns\\+http"),
+        ("judge:8080", "dns\\+http://name:8080"),
+    ],
+)
+def test_entries_that_name_nothing(entry, says):
+    with pytest.raises(ConfigError, match=says):
+        discovery.Discovery([entry])
+
+
+# ── a server that drains ──────────────────────────────────────────────────────────────────────────
+
+
+class Draining(httpx.AsyncBaseTransport):
+    """Two servers of this project, each with its admission."""
+
+    def __init__(self) -> None:
+        self.admissions = {host: Admission(64, 64) for host in ("one", "two")}
+        self.sandbox = FakeSandbox(program_of_a_probe, identity="fake/rlimit/cpython-3.11")
+        self._apps = {
+            host: httpx.ASGITransport(create_app(self.sandbox, Settings(at_once=64), admission))  # type: ignore[arg-type]
+            for host, admission in self.admissions.items()
+        }
+        self.n_run = dict.fromkeys(self.admissions, 0)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        response = await self._apps[host].handle_async_request(request)
+        self.n_run[host] += request.url.path == "/run_code" and response.status_code == 200
+        return response
+
+
+async def test_a_draining_server_ends_what_it_has_and_others_get_the_rest():
+    servers = Draining()
+    urls = ["http://one:8080", "http://two:8080"]
+    async with FusionSandbox(urls, transport=servers, retry_s=5.0) as sandbox:
+        servers.sandbox.delay_s = 0.3
+        running = [asyncio.ensure_future(outputs(sandbox, str(n))) for n in range(8)]
+        await until(lambda: servers.admissions["one"].running > 0)
+        servers.admissions["one"].leaving = True
+        assert await asyncio.gather(*running) == [[str(n)] for n in range(8)]
+        assert servers.admissions["one"].idle
+        servers.sandbox.delay_s, before = 0, servers.n_run["one"]
+        calls = len(servers.sandbox.calls)
+        for n in range(12):
+            assert await outputs(sandbox, str(n)) == [str(n)]
+        assert servers.n_run["one"] == before
+        assert len(servers.sandbox.calls) == calls + 12, "a program ran twice"
+
+
+async def test_what_comes_back_at_its_address_is_examined_anew(capfd):
+    servers = Draining()
+    urls = ["http://one:8080", "http://two:8080"]
+    async with FusionSandbox(urls, transport=servers, retry_s=5.0) as sandbox:
+        servers.admissions["one"].leaving = True
+        for n in range(6):
+            await outputs(sandbox, str(n))
+        used = sandbox._fleet._members._used  # type: ignore[union-attr]
+        assert [endpoint.known for endpoint in used] == [False, True]
+
+
+async def test_readiness_and_refusals_while_it_drains():
+    admission = Admission(4, 4)
+    sandbox = FakeSandbox(lambda *_: Execution(), identity="fake/rlimit/cpython-3.11")
+    app = create_app(sandbox, Settings(at_once=4, token="secret"), admission)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+        assert (await client.get("/v1/ready")).status_code == 200
+        admission.leaving = True
+        assert (await client.get("/v1/ready")).status_code == 503
+        assert (await client.get("/v1/ping")).status_code == 200, "it is alive"
+        headers = {"authorization": "Bearer secret"}
+        body = {"code": "1", "language": "python"}
+        refused = await client.post("/run_code", json=body, headers=headers)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert wire.LEAVING in refused.headers
+        assert sandbox.calls == []
+        text = (await client.get("/metrics", headers=headers)).text
+        assert "sandbox_leaving 1.0" in text
+        assert 'sandbox_info{identity="fake/rlimit/cpython-3.11"' in text
