@@ -41,11 +41,14 @@ from coding_model_project.runs.folder import (
     refuse_unusable,
     start_attempt,
 )
-from coding_model_project.runs.inputs import Inputs, inputs_of
+from coding_model_project.runs.inputs import Inputs, inputs_of, with_local_inputs
+from coding_model_project.runs.mirror.mirror import mirrored
+from coding_model_project.runs.mirror.restoring import open_mirror
 from coding_model_project.runs.provenance import command_line
 from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
 from coding_model_project.runs.stopping import StopSignal
 from coding_model_project.runs.summary import write_summary
+from coding_model_project.storage.object_store import is_url
 from coding_model_project.synthetic import prepare
 
 if TYPE_CHECKING:
@@ -123,6 +126,7 @@ def carry_out(
     """
     checks.check_memory(config.coding.min_memory_gb)
     make_absolute(config)
+    recorded, config = config, with_local_inputs(config, recipe.model_key)
     checks.check(config, recipe.model_key, recipe.make_data, prepared=False)
     if config.coding.dataset is not None and not Path(config.coding.data_dir).exists():
         refuse_unusable("coding.data_dir", config.coding.data_dir)
@@ -132,11 +136,12 @@ def carry_out(
     if repeats is not None:
         refuse_other_inputs(repeats, inputs)
     run = RunFolder(Path(config.coding.run_dir))
+    mirror = open_mirror(recorded, run.path, dict(os.environ), print)
     if run.attempts() and run.state is State.finished and not config.coding.force:
-        refuse_changes(run, config, inputs)
+        refuse_changes(run, recorded, inputs)
         print(f"{run.path} has finished; for another run set coding.run_dir to a new folder")
         return
-    with _attempt(recipe, config, inputs, command) as log_dir:
+    with mirrored(mirror, print), _attempt(recipe, recorded, inputs, command) as log_dir:
         _prepare_resume(config)
         prepare_environment(config.trainer.device)
         log_into(Path(config.coding.run_dir))
@@ -227,4 +232,4 @@ def make_absolute(config: DictConfig) -> None:
 
 
 def _absolute(path: str) -> str:
-    return os.fspath(Path(path).expanduser().absolute())
+    return path if is_url(path) else os.fspath(Path(path).expanduser().absolute())

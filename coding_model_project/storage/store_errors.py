@@ -13,9 +13,7 @@ from coding_model_project.errors import CodingModelError, ConfigError, DownloadE
 from coding_model_project.http import reason
 from coding_model_project.install import how_to_install
 
-_EXPIRED = (
-    "the credentials have expired; renew them (AWS_SESSION_TOKEN, or `aws sso login`) and start again"
-)
+_EXPIRED = "the credentials have expired; renew them (AWS_SESSION_TOKEN, or `aws sso login`) and start again"
 _UNKNOWN = (
     "the store rejects these credentials; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
     "AWS_SESSION_TOKEN and AWS_ENDPOINT_URL"
