@@ -156,7 +156,8 @@ def _prepare_resume(config: DictConfig) -> None:
         return
     trainer = config.trainer
     keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")
-    store = open_store(config, print)
+    if (store := open_store(config, print)) is not None:
+        store.check_writable()
     prepare_resume(Path(trainer.default_local_dir), store, print, keep)
 
 

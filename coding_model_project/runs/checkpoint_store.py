@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from coding_model_project.runs.checkpoints import (
     verify,
 )
 from coding_model_project.storage.object_store import ObjectStore
-from coding_model_project.storage.store_errors import shortly_explained
+from coding_model_project.storage.store_errors import is_transport_fault, shortly_explained
 
 
 def open_store(config: DictConfig, say: Say) -> CheckpointStore | None:
@@ -88,6 +88,52 @@ class CheckpointStore:
     def steps(self) -> list[int]:
         """The complete checkpoints' steps, newest first."""
         return [step for step in self._all_steps() if self._manifest(step)]
+
+    def readable_steps(self) -> list[int]:
+        """As `steps`, with errors as one line.
+
+        Raises:
+            CheckpointError: after retries.
+        """
+        with self._errors("they cannot be read"):
+            return self.steps()
+
+    def check_writable(self) -> None:
+        """Write a small object and delete it: training must not find out hours later that it cannot.
+
+        Raises:
+            ConfigError: the user can correct why not.
+            CheckpointError: after retries.
+        """
+        try:
+            with self._errors("they cannot be written"):
+                self._store.check_writable()
+        except CheckpointError as error:
+            if error.__cause__ is None or is_transport_fault(error.__cause__):
+                raise
+            raise ConfigError(str(error)) from error
+
+    def copy(self, step: int, checkpoints: Path, wanted: Callable[[str], bool]) -> Path | None:
+        """Copy some files of a complete checkpoint, and its manifest; None if it was pruned meanwhile.
+
+        Raises:
+            CheckpointError: after retries.
+        """
+        folder = checkpoints / _name(step)
+        partial = checkpoints / f".fetching_{folder.name}"
+        shutil.rmtree(partial, ignore_errors=True)
+        with self._errors(f"{folder.name} could not be copied"):
+            if (manifest := self._manifest(step)) is None:
+                return None
+            for path in [*filter(wanted, manifest.files), MANIFEST]:
+                (partial / path).parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    self._store.get(f"{folder.name}/{path}", partial / path)
+                except FileNotFoundError:
+                    shutil.rmtree(partial)
+                    return None
+            partial.rename(folder)
+        return folder
 
     def upload(self, folder: Path) -> None:
         """Copy a checkpoint, then delete the oldest ones there; if that fails, it is only said.

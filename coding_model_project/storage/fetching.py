@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
-from coding_model_project.storage.object_store import Entry, ObjectStore, is_url
-from coding_model_project.storage.store_errors import explained
+from coding_model_project.storage.object_store import Entry, ObjectStore, as_url, is_url
+from coding_model_project.storage.store_errors import explained, has_no_words
 
 if TYPE_CHECKING:
     from fsspec import Callback
@@ -43,17 +43,17 @@ def on_disk(path: str | Path) -> Path:
         ConfigError: the user can correct why it cannot be read.
         DownloadError: the store does not answer.
     """
-    return local_copy(str(path)) if is_url(path) else Path(path)
+    return local_copy(as_url(path)) if is_url(path) else Path(path)
 
 
-def folder_on_disk(path: str) -> str:
+def folder_on_disk(path: str | Path) -> str:
     """The path itself, such as a model's folder or hub name, or a copy of the folder behind a URL.
 
     Raises:
         ConfigError: the user can correct why it cannot be read.
         DownloadError: the store does not answer.
     """
-    return str(_fetched(path.rstrip("/"), is_folder=True)) if is_url(path) else path
+    return str(_fetched(as_url(path).rstrip("/"), is_folder=True)) if is_url(path) else str(path)
 
 
 def local_copy(url: str) -> Path:
@@ -107,8 +107,8 @@ def _listed(store: ObjectStore, *, is_folder: bool) -> Mapping[str, Entry]:
 
 
 def _detailed(store: ObjectStore, error: Exception) -> Exception:
-    """The store's own words, where the answer to a HEAD request had no body to say them."""
-    if str(error) not in ("Bad Request", "Forbidden"):
+    """The store's own words, where the answer to a HEAD request had none."""
+    if not has_no_words(error):
         return error
     try:
         store.files.ls(store.root, detail=False, refresh=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,12 +23,18 @@ _ATTEMPTS = 6
 _LONGEST_S = 300.0
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "created", "LastModified")
 """Fields by which the protocols tell one content of an object from the next, best first."""
+_URL = re.compile(r"^([a-z][a-z0-9+.-]*):/")
 _T = TypeVar("_T")
 
 
 def is_url(path: str | Path) -> bool:
     """Return true for one of fsspec's URLs (s3://, gs://, https://, memory://, ...)."""
-    return "://" in str(path)
+    return _URL.match(str(path)) is not None
+
+
+def as_url(path: str | Path) -> str:
+    """The URL that was given, also where a `Path` was made of it, which drops a slash."""
+    return str(path) if "://" in str(path) else _URL.sub(r"\1://", str(path), count=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +135,12 @@ class ObjectStore:
     @_retried
     def write(self, path: str, content: bytes) -> None:
         self.files.pipe_file(self._at(path), content)
+
+    def check_writable(self) -> None:
+        """Write an object and delete it, so that a missing permission is known before any work."""
+        probe = f".writable-{uuid.uuid4().hex[:8]}"
+        self.write(probe, b"")
+        self.remove(probe)
 
     @_retried
     def put(self, source: Path, path: str, size: int) -> None:

@@ -13,7 +13,7 @@ from coding_model_project.errors import CodingModelError, ConfigError, DownloadE
 from coding_model_project.http import reason
 from coding_model_project.install import how_to_install
 
-_EXPIRED = "the credentials have expired; renew them (AWS_SESSION_TOKEN, or `aws sso login`) and start again"
+_EXPIRED = "the credentials have expired; renew them (AWS_SESSION_TOKEN, or `aws sso login`)"
 _UNKNOWN = (
     "the store rejects these credentials; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
     "AWS_SESSION_TOKEN and AWS_ENDPOINT_URL"
@@ -45,6 +45,7 @@ _CODES = {
     "AccessDenied": _REFUSED,
     "AllAccessDisabled": _REFUSED,
     "403": _REFUSED,
+    "400": _UNKNOWN,
     "NoSuchBucket": _NO_BUCKET,
     "NoSuchKey": _NO_OBJECT,
     "404": _NO_OBJECT,
@@ -106,7 +107,7 @@ def shortly_explained(error: Exception, url: str) -> str:
     return str(explained(error, url)).removeprefix(f"{url}: ")
 
 
-def is_transport_fault(error: Exception) -> bool:
+def is_transport_fault(error: BaseException) -> bool:
     """Return true for an error that may not come again."""
     if code := _code(error):
         return code not in _CODES
@@ -126,6 +127,11 @@ def _short(error: Exception) -> str:
     """Why there was no answer, without the request's own long address."""
     text = reason(error)
     return "no connection" if text.startswith("Could not connect to the endpoint") else text
+
+
+def has_no_words(error: Exception) -> bool:
+    """Return true for the answer to a HEAD request, which has no body to say more."""
+    return _code(error) in ("400", "403")
 
 
 def _code(error: BaseException) -> str:

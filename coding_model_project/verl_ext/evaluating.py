@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -19,6 +20,11 @@ from coding_model_project.evaluation.settings import simple_backend
 from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
+from coding_model_project.runs.inputs import with_local_inputs
+from coding_model_project.runs.mirror.mirror import mirrored
+from coding_model_project.runs.mirror.restoring import open_mirror
+
+_MODEL_KEY = "coding.evaluation.model"
 
 
 def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None]) -> Metrics:
@@ -33,17 +39,21 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     coding = coding_of(config)
     assert isinstance(coding, BaselineConfig)
     asked = coding.evaluation
+    local = config
     if asked.base_url is None:
-        checks.check_model("coding.evaluation.model", asked.model)
+        local = with_local_inputs(config, _MODEL_KEY)
+        checks.check_model(_MODEL_KEY, local.coding.evaluation.model)
     checks.check_memory(coding.min_memory_gb)
     prepare_environment("cpu" if count_gpus() == 0 else "cuda")
     processes.start_sentinel()
     # As Ctrl-C, which asyncio knows to turn into an orderly end.
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        backend = _backend(config, coding)
+        backend = _backend(local, coding_of(local))
         settings = evaluation_settings(coding)
-        return evaluate(settings, backend, config=config, command=command, say=say)
+        mirror = open_mirror(config, settings.run_dir, dict(os.environ), say)
+        with mirrored(mirror, say):
+            return evaluate(settings, backend, config=config, command=command, say=say)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -1,4 +1,4 @@
-"""Secrets in what leaves this machine: found by their names, covered by asterisks of the same length.
+"""Secrets in what leaves this machine: found by their names, covered by a text of the same length.
 
 The length stays, so that a file's size and places in it are the same here and there.
 """
@@ -21,7 +21,8 @@ _USER_INFO = re.compile(r"\w+://[^/\s@'\"]+@")
 _SHORTEST = 6
 """Shorter values would also cover what is no secret."""
 _OURS = "CODING_RUN_TOKEN"
-MASK = "*"
+MASK = "X"
+"""Neither YAML nor JSON reads it as anything but text."""
 
 
 def secrets_of(config: Any, environment: Mapping[str, str]) -> tuple[bytes, ...]:

@@ -1,4 +1,4 @@
-"""A run's folder copied to a URL while it is written: all but checkpoints, what changed, every N seconds."""
+"""A run's folder copied to a URL while it is written: what changed, every N seconds, no checkpoints."""
 
 from __future__ import annotations
 
@@ -228,8 +228,9 @@ class BackgroundMirror:
             )
 
     def _run(self) -> None:
-        while not self._is_lost and not self._stop.wait(self._mirror.every_s):
+        while not self._stop.is_set() and not self._is_lost:
             self._round()
+            self._stop.wait(self._mirror.every_s)
 
     def _round(self, *, final: bool = False) -> bool:
         try:
@@ -238,7 +239,7 @@ class BackgroundMirror:
             self._is_lost = True
             self._say(str(error))
             return False
-        except Exception as error:  # a run goes on, whatever its mirror does
+        except Exception as error:  # noqa: BLE001 - a run goes on, whatever its mirror does
             why = str(explained(error, self._mirror.url))
             if not self._down:
                 self._say(f"mirror {why}; training goes on, the next round tries again")

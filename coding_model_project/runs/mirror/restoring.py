@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from coding_model_project.storage.store_errors import explained
 _ROUNDS_OF_A_DEAD_ONE = 3
 _SLOWEST_ROUND_S = 30.0
 _KILLED = 137
+_DIED = "ended without a word; its mirror gave no sign of life"
 
 Say = Callable[[str], None]
 
@@ -66,13 +67,15 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
         partial = folder.with_name(f".restoring_{folder.name}")
         Replica(store, "", partial, everything).pull()
         run = RunFolder(partial)
-        if attempts := run.attempts():
-            last = attempts[-1]
-            if last.exit_code is None:
-                _refuse_live(store, index, f"process {last.pid} on {last.host}", say)
-                _note_death(run.log_dir(last.number) / "attempt.json")
+        last = run.attempts()[-1:]
+        if not last:
+            _refuse_live(store, index, "a process that has just started", say)
+        elif last[0].exit_code is None:
+            _refuse_live(store, index, f"process {last[0].pid} on {last[0].host}", say)
+            _note_death(run.log_dir(last[0].number) / "attempt.json")
         if run.config.exists():
-            write_text(run.config, _unmasked(run.config.read_text(), comparable(config)))
+            recorded = run.config.read_text()
+            write_text(run.config, _made_ours(recorded, comparable(config), run.provenance()))
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(partial.iterdir(), key=lambda path: path.name == "run.json"):
             path.replace(folder / path.name)
@@ -122,20 +125,30 @@ def _age_s(store: ObjectStore) -> float:
 def _note_death(attempt: Path) -> None:
     fields = json.loads(attempt.read_text())
     ended = attempt.stat().st_mtime
-    why = "ended without a word; its mirror gave no sign of life"
-    write_json(attempt, {**fields, "ended": ended, "exit_code": _KILLED, "error": why})
+    write_json(attempt, {**fields, "ended": ended, "exit_code": _KILLED, "error": _DIED})
 
 
-def _unmasked(recorded: str, present: str) -> str:
-    """A recorded configuration with this start's values where its own were masked."""
+def _made_ours(recorded: str, present: str, origin: dict[str, Any]) -> str:
+    """A recorded configuration as it would be here: with this start's secrets and folders."""
     before = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(recorded)))
-    now = OmegaConf.to_container(OmegaConf.create(present))
-    return OmegaConf.to_yaml(OmegaConf.create(_filled(before, now)))
+    now = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(present)))
+    places = [
+        (before["coding"].get(key), now["coding"].get(key)) for key in ("run_dir", "data_dir")
+    ]
+    places.append((origin.get("cwd"), str(Path.cwd())))
+    return OmegaConf.to_yaml(OmegaConf.create(_filled(before, now, places)))
 
 
-def _filled(before: Any, now: Any) -> Any:
+def _filled(before: Any, now: Any, places: Sequence[tuple[Any, Any]]) -> Any:
     if isinstance(before, dict) and isinstance(now, dict):
-        return {key: _filled(value, now.get(key)) for key, value in before.items()}
+        return {key: _filled(value, now.get(key), places) for key, value in before.items()}
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        return [_filled(*pair) for pair in zip(before, now, strict=True)]
-    return now if is_masked(before) and now is not None else before
+        return [_filled(*pair, places) for pair in zip(before, now, strict=True)]
+    if isinstance(before, str) and now is not None:
+        moved = [f"{new}{before[len(old) :]}" for old, new in places if old and _is_in(before, old)]
+        return now if is_masked(before) or now in moved else before
+    return before
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
