@@ -58,7 +58,7 @@ class S3Server:
             region_name="us-east-1",
         )
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def objects(self, prefix: str = "") -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
         return [one["Key"] for page in pages for one in page.get("Contents", ())]
 

@@ -57,7 +57,7 @@ def wait(machine: Path, process: subprocess.Popen[bytes], happened) -> None:
 
 
 def manifests(s3: S3Server) -> list[int]:
-    found = [key for key in s3.keys("grpo/checkpoints") if key.endswith("manifest.json")]
+    found = [key for key in s3.objects("grpo/checkpoints") if key.endswith("manifest.json")]
     return [int(key.split("global_step_")[1].split("/")[0]) for key in found]
 
 
@@ -113,7 +113,7 @@ def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypa
             s3.content("grpo/run/metrics.jsonl")
             == (two / "outputs/grpo/metrics.jsonl").read_bytes()
         )
-        stored = [s3.content(key) for key in s3.keys("grpo/run")]
+        stored = [s3.content(key) for key in s3.objects("grpo/run")]
         assert not any(
             secret in one for one in stored for secret in (SECRET.encode(), b"hf-secret")
         )

@@ -40,7 +40,7 @@ def server():
 def s3(server, tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     yield server
-    for key in server.keys():
+    for key in server.objects():
         server.client.delete_object(Bucket="bucket", Key=key)
 
 
@@ -78,7 +78,7 @@ def append(folder, name, text):
 def test_a_run_is_followed_from_elsewhere(s3, run, capsys):
     at_work = mirror(run)
     at_work.sync()
-    assert not [key for key in s3.keys() if "checkpoints" in key]
+    assert not [key for key in s3.objects() if "checkpoints" in key]
     assert main(["runs", "s3://bucket/runs"]) == 0
     shown = capsys.readouterr().out
     assert URL in shown
@@ -131,14 +131,14 @@ def test_a_file_that_shrinks_or_goes_does_so_there(s3, run, small_parts):
     followed.pull()
     assert (followed.root / "rollouts.jsonl").read_text() == "z\n"
     assert not (followed.root / "metrics.jsonl").exists()
-    assert "runs/grpo/rollouts.jsonl" in s3.keys()
-    assert not [key for key in s3.keys() if "rollouts.jsonl.parts" in key or "metrics" in key]
+    assert "runs/grpo/rollouts.jsonl" in s3.objects()
+    assert not [key for key in s3.objects() if "rollouts.jsonl.parts" in key or "metrics" in key]
 
 
 def test_no_secret_leaves_the_machine(s3, run, small_parts):
     (run / "logs/attempt_1/console.log").write_text("z" * 95 + " hf-secret-2 is split\n")
     mirror(run).sync()
-    stored = b"".join(s3.content(key) for key in s3.keys())
+    stored = b"".join(s3.content(key) for key in s3.objects())
     assert b"wandb-secret-1" in (run / "config.yaml").read_bytes()
     assert not any(part in stored for part in (b"wandb-secret-1", b"hf-secret-2", b"hf-sec"))
     assert b"prompt_key: prompt" in stored
