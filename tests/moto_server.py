@@ -77,7 +77,6 @@ class S3Server:
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """A server with one empty bucket, for which the environment is set meanwhile."""
-    from moto.core import DEFAULT_ACCOUNT_ID  # noqa: F401 - moto is there
     from moto.s3.models import s3_backends
     from s3fs import S3FileSystem
 

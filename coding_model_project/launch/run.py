@@ -42,8 +42,7 @@ from coding_model_project.runs.folder import (
     start_attempt,
 )
 from coding_model_project.runs.inputs import Inputs, inputs_of, with_local_inputs
-from coding_model_project.runs.mirror.mirror import mirrored
-from coding_model_project.runs.mirror.restoring import open_mirror
+from coding_model_project.runs.mirror.mirroring import mirrored
 from coding_model_project.runs.provenance import command_line
 from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
 from coding_model_project.runs.stopping import StopSignal
@@ -136,18 +135,20 @@ def carry_out(
     if repeats is not None:
         refuse_other_inputs(repeats, inputs)
     run = RunFolder(Path(config.coding.run_dir))
-    mirror = open_mirror(recorded, run.path, dict(os.environ), print)
-    if run.attempts() and run.state is State.finished and not config.coding.force:
-        refuse_changes(run, recorded, inputs)
-        print(f"{run.path} has finished; for another run set coding.run_dir to a new folder")
-        return
-    with mirrored(mirror, print), _attempt(recipe, recorded, inputs, command) as log_dir:
-        _prepare_resume(config)
-        prepare_environment(config.trainer.device)
-        log_into(Path(config.coding.run_dir))
-        processes.start_sentinel()
-        with StopSignal(log_dir, listen=command is not None):
-            recipe.train(config)
+    with mirrored(recorded, run.path, print) as start_mirror:
+        if run.attempts() and run.state is State.finished and not config.coding.force:
+            refuse_changes(run, recorded, inputs)
+            start_mirror()
+            print(f"{run.path} has finished; for another run set coding.run_dir to a new folder")
+            return
+        with _attempt(recipe, recorded, inputs, command) as log_dir:
+            start_mirror()
+            _prepare_resume(config)
+            prepare_environment(config.trainer.device)
+            log_into(Path(config.coding.run_dir))
+            processes.start_sentinel()
+            with StopSignal(log_dir, listen=command is not None):
+                recipe.train(config)
 
 
 def _prepare_resume(config: DictConfig) -> None:

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.http import Service, announced
-from coding_model_project.storage.store_errors import is_transport_fault, missing_library
+from coding_model_project.storage.store_errors import (
+    has_no_bucket,
+    is_transport_fault,
+    missing_library,
+)
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem, Callback
@@ -104,7 +108,9 @@ class ObjectStore:
         self.files.invalidate_cache()
         try:
             found = self.files.ls(self.root, detail=False)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if has_no_bucket(error):
+                raise
             return []
         return [name.rstrip("/").rpartition("/")[2] for name in found]
 

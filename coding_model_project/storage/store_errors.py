@@ -129,6 +129,11 @@ def _short(error: Exception) -> str:
     return "no connection" if text.startswith("Could not connect to the endpoint") else text
 
 
+def has_no_bucket(error: Exception) -> bool:
+    """Return true if not only the object, but its bucket is missing."""
+    return _code(error) == "NoSuchBucket"
+
+
 def has_no_words(error: Exception) -> bool:
     """Return true for the answer to a HEAD request, which has no body to say more."""
     return _code(error) in ("400", "403")

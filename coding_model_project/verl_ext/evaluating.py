@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -21,8 +20,6 @@ from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
 from coding_model_project.runs.inputs import with_local_inputs
-from coding_model_project.runs.mirror.mirror import mirrored
-from coding_model_project.runs.mirror.restoring import open_mirror
 
 _MODEL_KEY = "coding.evaluation.model"
 
@@ -49,16 +46,16 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     # As Ctrl-C, which asyncio knows to turn into an orderly end.
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        backend = _backend(local, coding_of(local))
+        backend = _backend(local)
         settings = evaluation_settings(coding)
-        mirror = open_mirror(config, settings.run_dir, dict(os.environ), say)
-        with mirrored(mirror, say):
-            return evaluate(settings, backend, config=config, command=command, say=say)
+        return evaluate(settings, backend, config=config, command=command, say=say)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _backend(config: DictConfig, coding: BaselineConfig) -> Backend:
+def _backend(config: DictConfig) -> Backend:
+    coding = coding_of(config)
+    assert isinstance(coding, BaselineConfig)
     if coding.evaluation.mode is EvaluationMode.verl:
         if find_spec("verl") is None:
             raise ConfigError(

@@ -6,7 +6,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -249,16 +248,3 @@ class BackgroundMirror:
             self._say(f"the mirror {self._mirror.url} is up to date again")
         self._down = ""
         return True
-
-
-@contextmanager
-def mirrored(mirror: Mirror | None, say: Say) -> Iterator[None]:
-    """Keep a mirror up to date meanwhile, and bring it to the end."""
-    if mirror is None:
-        yield
-        return
-    background = BackgroundMirror(mirror, say)
-    try:
-        yield
-    finally:
-        background.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,8 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
-from coding_model_project.runs.mirror.masking import is_masked, secrets_of
-from coding_model_project.runs.mirror.mirror import Mirror
+from coding_model_project.runs.mirror.masking import is_masked
 from coding_model_project.runs.mirror.mirror_index import INDEX, MirrorIndex
 from coding_model_project.runs.mirror.replica import Replica, everything
 from coding_model_project.runs.refusal import comparable
@@ -26,24 +26,6 @@ _KILLED = 137
 _DIED = "ended without a word; its mirror gave no sign of life"
 
 Say = Callable[[str], None]
-
-
-def open_mirror(
-    config: DictConfig, folder: Path, environment: dict[str, str], say: Say
-) -> Mirror | None:
-    """The mirror that `coding.mirror` names, if any; a folder without a run is first restored from it.
-
-    Raises:
-        ConfigError: the URL cannot be used, another run is mirrored there, or this one is running.
-        DownloadError: the store does not answer.
-    """
-    chosen = config.coding.mirror
-    if chosen.url is None:
-        return None
-    if not RunFolder(folder).run_json.exists():
-        restore(chosen.url, config, folder, say)
-    plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    return Mirror(folder, chosen.url, chosen.every_s, secrets_of(plain, environment))
 
 
 def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
@@ -78,13 +60,18 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
             write_text(run.config, _made_ours(recorded, comparable(config), run.provenance()))
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(partial.iterdir(), key=lambda path: path.name == "run.json"):
-            path.replace(folder / path.name)
+            if (left := folder / path.name).is_dir():  # by a restoring that was killed
+                shutil.rmtree(left)
+            path.replace(left)
         partial.rmdir()
     except CodingModelError:
         raise
     except Exception as error:
         raise explained(error, f"coding.mirror.url={url}") from error
-    say(f"{folder}: restored from {store.url}, without checkpoints")
+    say(
+        f"{folder}: restored from {store.url}, without checkpoints; a new run takes another "
+        "coding.mirror.url"
+    )
     return True
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.cli import main
+from coding_model_project.cli.common import local_runs
 from coding_model_project.errors import ConfigError
 from coding_model_project.runs.folder import RunFolder
 from coding_model_project.runs.mirror import restoring
 from coding_model_project.runs.mirror.masking import secrets_of
 from coding_model_project.runs.mirror.mirror import BackgroundMirror, Mirror, TakenOverError
+from coding_model_project.runs.mirror.mirroring import mirrored
 from coding_model_project.runs.mirror.replica import Followed
 from coding_model_project.runs.mirror.restoring import restore
 from coding_model_project.storage.fetching import CACHE_VARIABLE
@@ -172,7 +176,7 @@ def test_an_empty_machine_goes_on_where_a_dead_one_ended(s3, run, tmp_path, monk
     config.coding.run_dir = str(tmp_path / "other/grpo")
     assert restore(URL, config, tmp_path / "other/grpo", said.append)
     restored = RunFolder(tmp_path / "other/grpo")
-    assert said[-1] == f"{restored.path}: restored from {URL}, without checkpoints"
+    assert said[-1].startswith(f"{restored.path}: restored from {URL}, without checkpoints; ")
     assert restored.metrics.read_text() == (run / "metrics.jsonl").read_text()
     assert restored.config.read_text() == OmegaConf.to_yaml(config)  # its secrets, and this folder
     last = restored.attempts()[-1]
@@ -204,3 +208,36 @@ def test_a_report_is_made_of_a_mirror(s3, tmp_path, capsys):
     out = "s3://bucket/pages/report.html"
     assert main(["report", URL, "--out", out]) == 0
     assert b"<html" in s3.content("pages/report.html")[:200]
+
+
+def test_a_reader_follows_a_run_at_work(s3, run):
+    background = BackgroundMirror(mirror(run), print)
+    while b"metrics" not in s3.content("runs/grpo/mirror.json"):
+        time.sleep(0.1)
+    with local_runs([Path(URL)], every_s=0.5) as ([folder], shown):
+        assert shown(folder) == URL
+        append(run, "metrics.jsonl", '{"step": 2, "data": {}}\n')
+        until = time.monotonic() + 30
+        while '"step": 2' not in (folder / "metrics.jsonl").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    background.close()
+
+
+def test_what_is_mirrored_is_restored_before_a_run_and_complete_after_it(s3, run, tmp_path):
+    config = OmegaConf.create(CONFIG)
+    with mirrored(config, run, print) as start:
+        start()
+        append(run, "metrics.jsonl", '{"step": 2, "data": {}}\n')
+        ended = {**json.loads((run / "logs/attempt_1/attempt.json").read_text()), "exit_code": 130}
+        (run / "logs/attempt_1/attempt.json").write_text(json.dumps(ended))
+    other = tmp_path / "other/grpo"
+    with mirrored(config, other, print):  # refused, say: it has not started to write there
+        assert b'"step": 2' in (other / "metrics.jsonl").read_bytes()
+    assert RunFolder(other).attempts()[0].exit_code == 130
+
+
+@pytest.mark.parametrize("every_s", [0, 61])
+def test_a_pause_that_is_no_sign_of_life(s3, run, every_s):
+    with pytest.raises(ConfigError, match=f"coding.mirror.every_s={every_s}: set it to 1 to 60"):
+        mirror(run, every_s)
