@@ -75,12 +75,12 @@ def _fetched(url: str, *, is_folder: bool) -> Path:
         folder = cache_dir() / key
         copy = folder / (PurePosixPath(store.root).name or "root")
         if not folder.exists():
-            with _locked(folder.with_suffix(".lock"), url):
+            with locked(folder.with_suffix(".lock"), url):
                 if not folder.exists():
-                    _fetch(store, entries, folder, copy.name)
+                    partial = _fetch(store, entries, folder, copy.name)
                     if _listed(store, is_folder=is_folder) != entries:
-                        shutil.rmtree(folder)
                         raise DownloadError(f"{url}: it changed while it was fetched; start again")
+                    partial.rename(folder)
     except CodingModelError:
         raise
     except Exception as error:  # each protocol's library has exceptions of its own
@@ -117,7 +117,7 @@ def _detailed(store: ObjectStore, error: Exception) -> Exception:
     return error
 
 
-def _fetch(store: ObjectStore, entries: Mapping[str, Entry], folder: Path, name: str) -> None:
+def _fetch(store: ObjectStore, entries: Mapping[str, Entry], folder: Path, name: str) -> Path:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     with _bar(store.url, sum(entry.bytes for entry in entries.values())) as callback:
@@ -127,7 +127,7 @@ def _fetch(store: ObjectStore, entries: Mapping[str, Entry], folder: Path, name:
             store.get(path, target, callback)
             if (arrived := target.stat().st_size) != entry.bytes and entry.bytes:
                 raise OSError(f"{path or name}: {arrived:,} of {entry.bytes:,} bytes arrived")
-    partial.rename(folder)
+    return partial
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _bar(url: str, size: int) -> Iterator[Callback | None]:
 
 
 @contextmanager
-def _locked(path: Path, url: str) -> Iterator[None]:
+def locked(path: Path, url: str) -> Iterator[None]:
     """Let one process at a time fetch what the lock is for."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -159,7 +159,7 @@ def _locked(path: Path, url: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            sys.stderr.write(f"waiting for another process that fetches {url}\n")
+            sys.stderr.write(f"waiting for another process that reads {url}\n")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:

@@ -6,10 +6,11 @@ none of these libraries.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 
-from coding_model_project.errors import CodingModelError, ConfigError, DownloadError
+from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
 from coding_model_project.http import reason
 from coding_model_project.install import how_to_install
 
@@ -72,6 +73,8 @@ def explained(error: Exception, url: str) -> CodingModelError:
     """
     if isinstance(error, CodingModelError):
         return error
+    if _is_full(error):
+        return StorageError(f"{url}: this machine's disk is full; make room, and start again")
     if isinstance(error, ImportError):
         return missing_library(url, error)
     if code := _code(error):
@@ -111,6 +114,8 @@ def is_transport_fault(error: BaseException) -> bool:
     """Return true for an error that may not come again."""
     if code := _code(error):
         return code not in _CODES
+    if _is_full(error):
+        return False
     if _is_unreachable(error):
         return True
     return isinstance(error, OSError) and not isinstance(error, _PERMANENT)
@@ -121,6 +126,10 @@ def _is_unreachable(error: BaseException) -> bool:
     names = {name for one in _chain(error) for name in _names(one)}
     ours = {"EndpointConnectionError", "HTTPClientError", "ConnectionError", "TimeoutError"}
     return bool(ours & names) or "gaierror" in names
+
+
+def _is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _short(error: Exception) -> str:

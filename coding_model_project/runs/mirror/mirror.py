@@ -23,8 +23,10 @@ from coding_model_project.runs.mirror.mirror_index import (
 from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import explained
 
-_NOT_MIRRORED = ("checkpoints", "wandb", ".hydra", INDEX)
+_NOT_MIRRORED = ("checkpoints", "exports", "wandb", ".hydra", INDEX)
 """At the top of a run's folder. W&B has an upload of its own."""
+_UNWANTED = (".partial", ".safetensors", ".pt", ".bin")
+"""What is half written, and weights."""
 _GROWS = (".jsonl", ".log")
 """Files that are only appended to while an attempt runs. They end at a line, unless the run has ended."""
 _LAST_ROUND_S = 600.0
@@ -66,6 +68,7 @@ class Mirror:
         self._secrets = secrets
         self._overlap = max(map(len, secrets), default=1) - 1
         self._stamps: dict[str, Stamp] = {}
+        self._stale: set[str] = set()
         self.url = self._store.url
         self._index = self._opened(every_s)
         self._store.attempts = 1  # the next round tries again
@@ -87,12 +90,12 @@ class Mirror:
                     id=mine.id if mine else uuid.uuid4().hex, writer="", round=0, every_s=every_s
                 )
             index = replace(index, writer=uuid.uuid4().hex, every_s=every_s, round=index.round + 1)
+            write_text(own, index.text())  # first: a kill in between must not lose its id
             self._store.write(INDEX, index.text().encode())
         except CodingModelError:
             raise
         except Exception as error:
             raise explained(error, f"{_KEY}={self.url}") from error
-        write_text(own, index.text())
         return index
 
     def sync(self, *, final: bool = False) -> None:
@@ -105,9 +108,9 @@ class Mirror:
             TakenOverError: another process mirrors this run by now.
             Exception: whatever the protocol's library raises.
         """
-        self._refuse_successor()
+        self._check_there()
         files: dict[str, MirroredFile] = {}
-        stale: list[str] = []
+        stamps: dict[str, Stamp] = {}  # noted with the index: a round counts as a whole
         for path in self._mirrored():
             name = path.relative_to(self._folder).as_posix()
             known = self._index.files.get(name)
@@ -116,28 +119,39 @@ class Mirror:
                 stamp = (stat.st_size, stat.st_mtime_ns, -1 if final else stat.st_ino)
                 if known is None or self._stamps.get(name) != stamp:
                     files[name] = self._uploaded(path, name, known, whole=final)
-                    self._stamps[name] = stamp
                 else:
                     files[name] = known
+                stamps[name] = stamp
             except FileNotFoundError:
                 if path.exists():
                     raise  # the store's, not this folder's
                 continue
             if known is not None:
                 before = object_names(name, len(known.parts))
-                stale += set(before) - set(object_names(name, len(files[name].parts)))
+                self._stale |= set(before) - set(object_names(name, len(files[name].parts)))
         for name in self._index.files.keys() - files.keys():
-            stale += object_names(name, len(self._index.files[name].parts))
+            self._stale |= set(object_names(name, len(self._index.files[name].parts)))
         index = replace(self._index, files=files, round=self._index.round + 1)
         self._store.write(INDEX, index.text().encode())
-        self._index = index
+        self._index, self._stamps = index, stamps
         write_text(self._folder / INDEX, index.text())
-        for name in stale:  # after the index that no longer names them
+        needed = {
+            name for path, file in files.items() for name in object_names(path, len(file.parts))
+        }
+        for name in sorted(self._stale - needed):  # after the index that no longer names them
             self._store.remove(name)
+        self._stale.clear()
 
-    def _refuse_successor(self) -> None:
+    def _check_there(self) -> None:
+        """Refuse to write what is another's by now; begin anew if somebody has deleted it.
+
+        Raises:
+            TakenOverError: another process mirrors this run by now.
+        """
         there = self._store.read(INDEX)
-        if there is not None and MirrorIndex.parse(there, self.url).writer != self._index.writer:
+        if there is None:
+            self._index, self._stamps = replace(self._index, files={}), {}
+        elif MirrorIndex.parse(there, self.url).writer != self._index.writer:
             raise TakenOverError(
                 f"{self.url}: another process mirrors this run by now, since it was resumed elsewhere; "
                 "end this one"
@@ -148,7 +162,11 @@ class Mirror:
             if top.name in _NOT_MIRRORED:
                 continue
             for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-                if path.is_file() and not path.name.startswith(".") and path.suffix != ".partial":
+                if (
+                    path.is_file()
+                    and not path.name.startswith(".")
+                    and path.suffix not in _UNWANTED
+                ):
                     yield path
 
     def _uploaded(

@@ -19,19 +19,20 @@ from coding_model_project.runs.mirror.mirror_index import (
     digest,
     object_names,
 )
-from coding_model_project.storage.fetching import cache_dir
+from coding_model_project.storage.fetching import cache_dir, locked
 from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import explained
 
 Wanted = Callable[[str], bool]
 
 
+_HEAVY = ("rollouts", "completions", "results", "ungradable")
+
+
 def is_light(path: str) -> bool:
-    """Return true for what a line about a run is made of: no samples, traces and logs."""
-    return path.startswith("logs/") is not path.endswith(("console.log", ".jsonl")) or (
-        "/" not in path
-        and not path.startswith(("rollouts", "completions", "results", "ungradable"))
-    )
+    """Return true for what a line about a run is made of: no samples, traces and consoles."""
+    top, _, below = path.partition("/")
+    return below.endswith((".json", ".txt", "heartbeat")) if below else not top.startswith(_HEAVY)
 
 
 def everything(path: str) -> bool:
@@ -50,10 +51,7 @@ class Replica:
         self._below = f"{below}/" if below else ""
         self._folder = folder
         self._wanted = wanted
-        state = folder / INDEX
-        self._has = (
-            MirrorIndex.parse(state.read_bytes(), str(folder)).files if state.exists() else {}
-        )
+        self._has: dict[str, MirroredFile] = {}
 
     def pull(self) -> MirrorIndex:
         """Fetch what has changed; what changes again meanwhile is left for the next time.
@@ -70,6 +68,16 @@ class Replica:
             )
         index = MirrorIndex.parse(content, url)
         self._folder.mkdir(parents=True, exist_ok=True)
+        with locked(self._folder.with_name(f".{self._folder.name}.lock"), url):
+            self._bring_to(index)
+        return index
+
+    def _bring_to(self, index: MirrorIndex) -> None:
+        state = self._folder / INDEX  # anew each time: other processes read this run, too
+        self._has = {}
+        if state.exists():
+            had = MirrorIndex.parse(state.read_bytes(), str(self._folder))
+            self._has = had.files if had.id == index.id else {}
         for path, file in index.files.items():
             if self._wanted(path) and self._has.get(path) != file:
                 with contextlib.suppress(_ChangedError):
@@ -81,8 +89,7 @@ class Replica:
         had = MirrorIndex(
             id=index.id, writer="", round=index.round, every_s=index.every_s, files=self._has
         )
-        write_text(self._folder / INDEX, had.text())
-        return index
+        write_text(state, had.text())
 
     def _fetch(self, path: str, file: MirroredFile) -> None:
         target = self._folder / path

@@ -64,6 +64,7 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
                 shutil.rmtree(left)
             path.replace(left)
         partial.rmdir()
+        partial.with_name(f".{partial.name}.lock").unlink(missing_ok=True)
     except CodingModelError:
         raise
     except Exception as error:

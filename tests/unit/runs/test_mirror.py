@@ -241,3 +241,37 @@ def test_what_is_mirrored_is_restored_before_a_run_and_complete_after_it(s3, run
 def test_a_pause_that_is_no_sign_of_life(s3, run, every_s):
     with pytest.raises(ConfigError, match=f"coding.mirror.every_s={every_s}: set it to 1 to 60"):
         mirror(run, every_s)
+
+
+def test_a_round_that_fails_in_its_middle_is_made_up_for(s3, run, monkeypatch):
+    at_work = mirror(run)
+    at_work.sync()
+    append(run, "metrics.jsonl", '{"step": 2, "data": {}}\n')
+    (run / "ungradable.jsonl").write_text("{}\n")
+    write = at_work._store.write
+
+    def fails(path, content):
+        if path == "ungradable.jsonl":
+            raise ConnectionResetError(104, "reset")
+        write(path, content)
+
+    monkeypatch.setattr(at_work._store, "write", fails)
+    with pytest.raises(ConnectionResetError):
+        at_work.sync()
+    monkeypatch.setattr(at_work._store, "write", write)
+    at_work.sync()
+    followed = Followed(URL)
+    followed.pull()
+    for name in ("metrics.jsonl", "ungradable.jsonl"):
+        assert (followed.root / name).read_bytes() == (run / name).read_bytes()
+
+
+def test_a_mirror_that_somebody_deleted_is_made_anew(s3, run):
+    at_work = mirror(run)
+    at_work.sync()
+    for key in s3.objects():
+        s3.client.delete_object(Bucket="bucket", Key=key)
+    at_work.sync()
+    followed = Followed(URL)
+    followed.pull()
+    assert (followed.root / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
