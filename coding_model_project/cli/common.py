@@ -5,16 +5,18 @@ An option has one name and the same words in every command; take it from here.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.evaluation.evaluation_config import Cluster
 from coding_model_project.isolation.confine import Tier
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from coding_model_project.types import Problem
 
 _N_SHOWN = 20
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # ── options ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -37,7 +41,9 @@ NeededDatasets = Annotated[list[str], _DATASET]
 """`Datasets` where there is no other way to name problems."""
 ProblemsFile = Annotated[
     Path | None,
-    typer.Option("--problems", metavar="FILE", help="Read problems from this file of JSON lines."),
+    typer.Option(
+        "--problems", metavar="FILE", help="Read problems from this file or URL of JSON lines."
+    ),
 ]
 DatasetName = Annotated[
     str,
@@ -246,14 +252,83 @@ def embedded_sandbox(
 
 
 def existing_file(path: Path, option: str) -> Path:
-    """The path of a file that is there.
+    """The path of a file that is there, or of a copy of the object behind a URL.
 
     Raises:
-        ConfigError: it is not; names the option.
+        ConfigError: it is not there; names the option.
+        DownloadError: the store does not answer.
     """
+    from coding_model_project.storage.fetching import on_disk
+    from coding_model_project.storage.object_store import is_url
+
+    if is_url(path):
+        try:
+            return on_disk(path)
+        except CodingModelError as error:
+            raise type(error)(f"{option}: {error}") from error
     if not path.is_file():
         raise ConfigError(f"{option}: {path}: no such file")
     return path
+
+
+@contextmanager
+def local_runs(
+    paths: Sequence[Path], *, every_s: float | None = None, light: bool = False
+) -> Iterator[tuple[list[Path], Callable[[Path], str]]]:
+    """Give folders in place of the URLs of mirrored runs, and a function that names them to the user.
+
+    Args:
+        every_s: seconds between two looks at what has changed there; None looks once.
+        light: leave out samples, logs and traces.
+
+    Raises:
+        ConfigError: no run is mirrored at a URL, or it cannot be read.
+        DownloadError: the store does not answer.
+    """
+    from coding_model_project.storage.object_store import as_url, is_url
+
+    if not any(map(is_url, paths)):
+        yield list(paths), str
+        return
+    from coding_model_project.runs.mirror.replica import Followed, everything, is_light, pulling
+
+    followed = {
+        path: Followed(as_url(path), is_light if light else everything)
+        for path in paths
+        if is_url(path)
+    }
+    for one in followed.values():
+        one.pull()
+
+    def shown(path: Path) -> str:
+        roots = [one for one in followed.values() if path.is_relative_to(one.root)]
+        return roots[0].shown(path) if roots else str(path)
+
+    folders = [followed[path].root if path in followed else path for path in paths]
+    with pulling(list(followed.values()) if every_s else [], every_s or 0, _warn):
+        yield folders, shown
+
+
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def publishes(command: Callable[P, R]) -> Callable[P, R]:
+    """Let a command's --out be a URL: it writes to a temporary folder, which is then uploaded."""
+
+    @functools.wraps(command)
+    def published_command(*args: P.args, **kwargs: P.kwargs) -> R:
+        from coding_model_project.storage.object_store import is_url
+        from coding_model_project.storage.publishing import published
+
+        out = kwargs.get("out")
+        if not isinstance(out, Path) or not is_url(out):
+            return command(*args, **kwargs)
+        with published(out) as local:
+            kwargs["out"] = local
+            return command(*args, **kwargs)
+
+    return published_command
 
 
 def say_set_aside(loaded: Loaded) -> None:

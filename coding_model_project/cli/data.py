@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Seed
+from coding_model_project.cli.common import Seed, publishes
 from coding_model_project.cli.data_dedup import dedup
 from coding_model_project.cli.data_export_harbor import export_harbor
 from coding_model_project.cli.data_list import list_sets
@@ -25,17 +25,18 @@ from coding_model_project.errors import ConfigError
 app = typer.Typer(no_args_is_help=True, help="Prepare and check data sets.")
 app.command("list")(list_sets)
 app.command()(preflight)
-app.command()(rates)
-app.command()(rows)
-app.command()(dedup)
-app.command("select-tests")(select_tests)
-app.command("sft-rows")(sft_rows)
-app.command("pairs")(pairs)
-app.command("repair-traces")(repair_traces)
+app.command()(publishes(rates))
+app.command()(publishes(rows))
+app.command()(publishes(dedup))
+app.command("select-tests")(publishes(select_tests))
+app.command("sft-rows")(publishes(sft_rows))
+app.command("pairs")(publishes(pairs))
+app.command("repair-traces")(publishes(repair_traces))
 app.command("export-harbor")(export_harbor)
 
 
 @app.command()
+@publishes
 def prepare(
     name: Annotated[
         str, typer.Argument(help="The data set: tinycode, tinygolf, tinymix or tinyshell.")

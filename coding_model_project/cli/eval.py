@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coding_model_project.cli import eval_export, eval_import, eval_latest, eval_rejudge, eval_run
+from coding_model_project.cli.common import publishes
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ app.command(
 )(eval_latest.latest)
 app.command("rejudge", help=eval_rejudge.HELP)(eval_rejudge.rejudge)
 app.command("import", help=eval_import.HELP)(eval_import.import_)
-app.command("export", help=eval_export.HELP)(eval_export.export)
+app.command("export", help=eval_export.HELP)(publishes(eval_export.export))
 
 
 @app.command()

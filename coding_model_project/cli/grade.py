@@ -28,6 +28,7 @@ from coding_model_project.cli.common import (
     embedded_sandbox,
     existing_file,
     given_problems,
+    publishes,
 )
 from coding_model_project.errors import ConfigError, UngradableError
 from coding_model_project.isolation.confine import Tier
@@ -49,6 +50,7 @@ NO_FENCE = 0.9
 """The share of completions without code from which on the reason is probably a missing --bare."""
 
 
+@publishes
 def grade(
     completions: Annotated[
         Path,

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Host
+from coding_model_project.cli.common import Host, publishes
 from coding_model_project.errors import ConfigError
 
 
+@publishes
 def export(
     checkpoint: Annotated[
         Path, typer.Argument(help="A checkpoint, a run (its last one), or a model's folder.")
@@ -31,8 +32,9 @@ def export(
     of other weights is refused.
     """
     from coding_model_project.handover import export as exporting
+    from coding_model_project.storage.fetching import folder_on_disk
 
-    found = exporting.source(checkpoint)
+    found = exporting.source(Path(folder_on_disk(checkpoint)))
     target = exporting.export(found, out or found.default_out, evaluation or [], print)
     print(f"{found.name} is in {target}; its card is {target / exporting.CARD}")
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli.common import FreePort
+from coding_model_project.cli.common import FreePort, local_runs, publishes
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
 
 if TYPE_CHECKING:
     from coding_model_project.runs.folder import RunFolder
 
+_FOLLOW_S = 10.0
+"""Seconds between two looks at runs behind URLs."""
 MOST_RUNS = 12
 """Runs of one folder in a page: more cannot be told apart in its charts."""
 
 
+@publishes
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Runs' folders, or folders that hold runs.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="Runs' folders, folders that hold runs, or their URLs.",
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("report.html"),
     budget_mb: Annotated[
@@ -45,10 +52,15 @@ def report(
     """
     if follow and not serve:
         raise ConfigError("report: --follow goes with --serve")
-    chosen = _runs(runs)
-    if serve:
-        _serve(chosen, port, follow=follow)
-        return
+    with local_runs(runs, every_s=_FOLLOW_S if follow else None) as (folders, shown):
+        chosen = _runs(folders, shown)
+        if serve:
+            _serve(chosen, port, follow=follow)
+            return
+        _write(chosen, out, budget_mb)
+
+
+def _write(chosen: Sequence[RunFolder], out: Path, budget_mb: float) -> None:
     from coding_model_project.reports import write_report
 
     written = write_report(chosen, out, budget_bytes=int(budget_mb * 1e6))
@@ -58,20 +70,20 @@ def report(
     )
 
 
-def _runs(paths: Sequence[Path]) -> list[RunFolder]:
+def _runs(paths: Sequence[Path], shown: Callable[[Path], str]) -> list[RunFolder]:
     from coding_model_project.runs.folder import runs_at
 
     chosen = []
     for path in paths:
         found = runs_at(path)
-        names = ", ".join(str(run.path) for run in found[:MOST_RUNS])
+        names = ", ".join(shown(run.path) for run in found[:MOST_RUNS])
         if len(found) > MOST_RUNS:
             raise ConfigError(
-                f"{path} holds {len(found)} runs, more than the {MOST_RUNS} of one page; name some: "
-                f"{names}, …"
+                f"{shown(path)} holds {len(found)} runs, more than the {MOST_RUNS} of one page; "
+                f"name some: {names}, …"
             )
         if [run.path for run in found] != [path]:
-            print(f"{path} holds {names}", file=sys.stderr)
+            print(f"{shown(path)} holds {names}", file=sys.stderr)
         chosen += found
     return chosen
 

@@ -5,21 +5,36 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from coding_model_project.cli.common import Every
+from coding_model_project.cli.common import Every, local_runs
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
     from coding_model_project.runs.folder import RunFolder
 
-app = typer.Typer(help="List runs; show, watch, stop or repeat one of them.")
 
-Run = Annotated[Path, typer.Argument(help="A run's folder, or one that holds runs.")]
-Root = Annotated[Path, typer.Option(help="Look for runs below this folder.")]
+class _PlaceFirst(TyperGroup):
+    """Takes a folder or a URL in the place of a command as --root: `runs s3://bucket/prefix`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        first = args[0] if args else ""
+        if first not in self.commands and ("://" in first or (first and Path(first).is_dir())):
+            args = ["--root", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_PlaceFirst, help="List runs; show, watch, stop or repeat one of them.")
+
+Run = Annotated[
+    Path, typer.Argument(help="A run's folder, one that holds runs, or the URL of mirrored ones.")
+]
+Root = Annotated[Path, typer.Option(help="Look for runs below this folder or URL.")]
 N_NAMED = 5
 
 
@@ -34,7 +49,8 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
     from coding_model_project.runs.folder import find_runs
     from coding_model_project.runs.run_lines import duration, line
 
-    runs = find_runs(root)
+    with local_runs([root], light=True) as ([folder], shown):
+        runs = find_runs(folder)
     if not runs:
         raise ConfigError(f"--root={root}: no runs below this folder")
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -44,7 +60,7 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
         a = line(run)
         of = f"/{a.steps}" if a.steps else ""
         table.add_row(
-            str(run.path), a.recipe, a.state, f"{a.step}{of}", a.result, duration(a.age_s)
+            shown(run.path), a.recipe, a.state, f"{a.step}{of}", a.result, duration(a.age_s)
         )
     Console().print(table)
 
@@ -60,7 +76,8 @@ def show(run: Run) -> None:
     from coding_model_project.runs.run_lines import duration, line
     from coding_model_project.runs.summary import summarise
 
-    folder = _newest(run)
+    with local_runs([run], light=True) as ([path], shown):
+        folder = _newest(path, shown)
     origin, a = folder.provenance(), line(folder)
     git, hardware = origin["git"] or {}, origin["hardware"]
     evaluated = a.recipe == RECIPE
@@ -103,13 +120,14 @@ def watch(
     from coding_model_project.runs.folder import State
     from coding_model_project.runs.live_view import view
 
-    folder = _newest(run)
-    folder.provenance()  # is it readable?
-    with Live(view(folder), refresh_per_second=4) as live:
-        while folder.state is State.running:
-            time.sleep(every)
+    with local_runs([run], every_s=every, light=True) as ([path], shown):
+        folder = _newest(path, shown)
+        folder.provenance()  # is it readable?
+        with Live(view(folder), refresh_per_second=4) as live:
+            while folder.state is State.running:
+                time.sleep(every)
+                live.update(view(folder))
             live.update(view(folder))
-        live.update(view(folder))
 
 
 @app.command()
@@ -124,11 +142,12 @@ def rerun(
     SFT on a CPU gives the same numbers to the last digit. GRPO gives the same data order, but other
     samples: vLLM's batches depend on when requests arrive, and sampling follows the batches.
     """
-    from coding_model_project.runs.folder import runs_at
+    from coding_model_project.runs.folder import refuse_url, runs_at
 
+    refuse_url("runs rerun", run)
     folder, *others = runs_at(run)
     if others:
-        raise ConfigError(f"{run} holds {_named([folder, *others])}; name one")
+        raise ConfigError(f"{run} holds {_named([folder, *others], str)}; name one")
     recipe = folder.provenance()["recipe"]
     _warn_of_differences(folder)
     command = [sys.executable, "-m", f"recipes.{recipe}"]
@@ -151,7 +170,7 @@ def stop(run: Run) -> None:
     print(f"{run}: asked to save a checkpoint and end after this step")
 
 
-def _newest(path: Path) -> RunFolder:
+def _newest(path: Path, shown: Callable[[Path], str]) -> RunFolder:
     """The run at a path, or the newest one below it; says which that is if there are several.
 
     Raises:
@@ -161,15 +180,18 @@ def _newest(path: Path) -> RunFolder:
 
     newest, *others = runs_at(path)
     if others:
-        named = _named([newest, *others])
-        print(f"{path} holds {named}; this is the newest: {newest.path}", file=sys.stderr)
+        named = _named([newest, *others], shown)
+        print(
+            f"{shown(path)} holds {named}; this is the newest: {shown(newest.path)}",
+            file=sys.stderr,
+        )
     return newest
 
 
-def _named(runs: list[RunFolder]) -> str:
+def _named(runs: list[RunFolder], shown: Callable[[Path], str]) -> str:
     """Return the number of runs and the names of the first."""
     more = ", …" if len(runs) > N_NAMED else ""
-    return f"{len(runs)} runs: {', '.join(str(run.path) for run in runs[:N_NAMED])}{more}"
+    return f"{len(runs)} runs: {', '.join(shown(run.path) for run in runs[:N_NAMED])}{more}"
 
 
 def _warn_of_differences(folder: RunFolder) -> None:

@@ -19,7 +19,7 @@ def watch(
         list[str],
         typer.Argument(
             metavar="GLOB...",
-            help="Runs or checkpoints, quoted: 'outputs/grpo*' finds new ones too.",
+            help="Runs or checkpoints, quoted: 'outputs/grpo*' finds new ones too; or URLs.",
         ),
     ],
     out: Annotated[

@@ -27,7 +27,7 @@ from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.grading.reward_config import RewardConfig
 from coding_model_project.harbor.agent_config import AgentConfig
 from coding_model_project.harbor.integrity import HarborConfig
-from coding_model_project.runs.runs_config import CheckpointsConfig, RolloutsConfig
+from coding_model_project.runs.runs_config import CheckpointsConfig, MirrorConfig, RolloutsConfig
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.synthetic.tinycode_config import TinyCodeConfig
 
@@ -121,6 +121,7 @@ class CodingConfig:
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     tinycode: TinyCodeConfig = field(default_factory=TinyCodeConfig)
     checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)
+    mirror: MirrorConfig = field(default_factory=MirrorConfig)
     rollouts: RolloutsConfig = field(default_factory=RolloutsConfig)
     weight_sync_timeout_s: float = key(
         600.0,

@@ -43,6 +43,7 @@ from coding_model_project.runs.folder import (
 )
 from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.lease import Heartbeat
+from coding_model_project.runs.mirror.mirroring import mirrored
 from coding_model_project.runs.refusal import refuse_changes
 from coding_model_project.runs.starting import end_attempt, start_attempt
 
@@ -79,7 +80,7 @@ def evaluate(
     """
     make_sandbox(settings.sandbox)  # is it known?
     run = RunFolder(settings.run_dir)
-    with sole_writer(run.path, "evaluation"):
+    with sole_writer(run.path, "evaluation"), mirrored(config, run.path, say) as start_mirror:
         datasets = load_datasets(
             settings.datasets,
             data_dir=settings.data_dir,
@@ -91,6 +92,7 @@ def evaluate(
         inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}
         if run.attempts() and run.state is State.finished and not settings.force:
             refuse_changes(run, config, inputs)
+            start_mirror()
             metrics = orjson.loads((run.path / METRICS).read_bytes())
             say(metrics_table(metrics, settings.protocol.ks))
             say(f"{run.path} has finished; for another evaluation choose a new folder")
@@ -107,6 +109,7 @@ def evaluate(
             force=settings.force,
             say=say,
         )
+        start_mirror()
         try:
             with Heartbeat(run.log_dir(attempt.number)):
                 metrics = asyncio.run(_evaluate(settings, datasets, backend, opens, say))

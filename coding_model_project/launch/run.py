@@ -40,13 +40,15 @@ from coding_model_project.runs.folder import (
     State,
     refuse_unusable,
 )
-from coding_model_project.runs.inputs import Inputs, inputs_of
+from coding_model_project.runs.inputs import Inputs, inputs_of, with_local_inputs
 from coding_model_project.runs.lease import Heartbeat
+from coding_model_project.runs.mirror.mirroring import mirrored
 from coding_model_project.runs.provenance import command_line
 from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
 from coding_model_project.runs.starting import end_attempt, start_attempt
 from coding_model_project.runs.stopping import StopSignal
 from coding_model_project.runs.summary import write_summary
+from coding_model_project.storage.object_store import is_url
 from coding_model_project.synthetic import prepare
 
 if TYPE_CHECKING:
@@ -126,6 +128,7 @@ def carry_out(
     make_absolute(config)
     if line := choose_attention(config, recipe.model_key.removesuffix(".path")):
         print(line)
+    recorded, config = config, with_local_inputs(config, recipe.model_key)
     checks.check(config, recipe.model_key, recipe.make_data, prepared=False)
     if config.coding.dataset is not None and not Path(config.coding.data_dir).exists():
         refuse_unusable("coding.data_dir", config.coding.data_dir)
@@ -135,17 +138,20 @@ def carry_out(
     if repeats is not None:
         refuse_other_inputs(repeats, inputs)
     run = RunFolder(Path(config.coding.run_dir))
-    if run.attempts() and run.state is State.finished and not config.coding.force:
-        refuse_changes(run, config, inputs)
-        print(f"{run.path} has finished; for another run set coding.run_dir to a new folder")
-        return
-    with _attempt(recipe, config, inputs, command) as log_dir:
-        _prepare_resume(config)
-        prepare_environment(config.trainer.device)
-        log_into(Path(config.coding.run_dir))
-        processes.start_sentinel()
-        with StopSignal(log_dir, listen=command is not None):
-            recipe.train(config)
+    with mirrored(recorded, run.path, print) as start_mirror:
+        if run.attempts() and run.state is State.finished and not config.coding.force:
+            refuse_changes(run, recorded, inputs)
+            start_mirror()
+            print(f"{run.path} has finished; for another run set coding.run_dir to a new folder")
+            return
+        with _attempt(recipe, recorded, inputs, command) as log_dir:
+            start_mirror()
+            _prepare_resume(config)
+            prepare_environment(config.trainer.device)
+            log_into(Path(config.coding.run_dir))
+            processes.start_sentinel()
+            with StopSignal(log_dir, listen=command is not None):
+                recipe.train(config)
 
 
 def _prepare_resume(config: DictConfig) -> None:
@@ -154,7 +160,8 @@ def _prepare_resume(config: DictConfig) -> None:
         return
     trainer = config.trainer
     keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")
-    store = open_store(config, print)
+    if (store := open_store(config, print)) is not None:
+        store.check_writable()
     prepare_resume(Path(trainer.default_local_dir), store, print, keep)
 
 
@@ -230,4 +237,4 @@ def make_absolute(config: DictConfig) -> None:
 
 
 def _absolute(path: str) -> str:
-    return os.fspath(Path(path).expanduser().absolute())
+    return path if is_url(path) else os.fspath(Path(path).expanduser().absolute())

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
-import fsspec
-import stamina
-from fsspec.utils import get_protocol
 from omegaconf import DictConfig
 
 from coding_model_project.errors import CheckpointError, ConfigError
-from coding_model_project.http import Service, announced
 from coding_model_project.runs.checkpoints import (
     FOLDER,
     MANIFEST,
@@ -32,8 +26,8 @@ from coding_model_project.runs.checkpoints import (
     step_of,
     verify,
 )
-
-_PERMANENT = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError)
+from coding_model_project.storage.object_store import ObjectStore
+from coding_model_project.storage.store_errors import is_transport_fault, shortly_explained
 
 
 def open_store(config: DictConfig, say: Say) -> CheckpointStore | None:
@@ -66,31 +60,6 @@ def prepare_resume(
     return (store and store.download_newest(checkpoints)) or good
 
 
-def _is_transport_fault(error: Exception) -> bool:
-    return isinstance(error, OSError) and not isinstance(error, _PERMANENT)
-
-
-_ATTEMPTS = 6
-_T = TypeVar("_T")
-
-
-def _retried(operation: Callable[..., _T]) -> Callable[..., _T]:
-    """Retry a single operation: at most 6 attempts within 5 minutes."""
-    decorate = stamina.retry(
-        on=_is_transport_fault, attempts=_ATTEMPTS, timeout=300.0, wait_max=30.0
-    )
-    repeated = decorate(operation)
-
-    @functools.wraps(operation)
-    def call(store: CheckpointStore, *args: object) -> _T:
-        with announced(store.service, attempts=_ATTEMPTS):
-            result = repeated(store, *args)
-        store.service.worked()
-        return result
-
-    return call
-
-
 class CheckpointStore:
     """Copies of a run's checkpoints under a URL of fsspec's: s3://, gs://, file://, ...
 
@@ -108,19 +77,63 @@ class CheckpointStore:
         """
         if keep < 1:
             raise ConfigError(f"coding.checkpoints.keep={keep}: must be at least 1")
-        options = {"auto_mkdir": True} if get_protocol(url) in ("file", "local") else {}
         try:
-            self._fs, self._root = fsspec.url_to_fs(url, **options)
-        except (ValueError, ImportError) as error:
-            raise ConfigError(f"coding.checkpoints.url={url}: {error}") from error
-        self.url = url.rstrip("/")
-        self.service = Service("checkpoint store", self.url)
+            self._store = ObjectStore(url, "checkpoint store")
+        except ConfigError as error:
+            raise ConfigError(f"coding.checkpoints.url={error}") from error
+        self.url = self._store.url
         self._keep = keep
         self._say = say
 
     def steps(self) -> list[int]:
         """The complete checkpoints' steps, newest first."""
         return [step for step in self._all_steps() if self._manifest(step)]
+
+    def readable_steps(self) -> list[int]:
+        """As `steps`, with errors as one line.
+
+        Raises:
+            CheckpointError: after retries.
+        """
+        with self._errors("they cannot be read"):
+            return self.steps()
+
+    def check_writable(self) -> None:
+        """Write a small object and delete it: training must not find out hours later that it cannot.
+
+        Raises:
+            ConfigError: the user can correct why not.
+            CheckpointError: after retries.
+        """
+        try:
+            with self._errors("they cannot be written"):
+                self._store.check_writable()
+        except CheckpointError as error:
+            if error.__cause__ is None or is_transport_fault(error.__cause__):
+                raise
+            raise ConfigError(str(error)) from error
+
+    def copy(self, step: int, checkpoints: Path, wanted: Callable[[str], bool]) -> Path | None:
+        """Copy some files of a complete checkpoint, and its manifest; None if it was pruned meanwhile.
+
+        Raises:
+            CheckpointError: after retries.
+        """
+        folder = checkpoints / _name(step)
+        partial = checkpoints / f".fetching_{folder.name}"
+        shutil.rmtree(partial, ignore_errors=True)
+        with self._errors(f"{folder.name} could not be copied"):
+            if (manifest := self._manifest(step)) is None:
+                return None
+            for path in [*filter(wanted, manifest.files), MANIFEST]:
+                (partial / path).parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    self._store.get(f"{folder.name}/{path}", partial / path)
+                except FileNotFoundError:
+                    shutil.rmtree(partial)
+                    return None
+            partial.rename(folder)
+        return folder
 
     def upload(self, folder: Path) -> None:
         """Copy a checkpoint, then delete the oldest ones there; if that fails, it is only said.
@@ -133,9 +146,9 @@ class CheckpointStore:
             if self._manifest(manifest.step) != manifest:
                 self._remove(manifest.step)
                 for path, record in manifest.files.items():
-                    self._put(folder / path, f"{self._path(manifest.step)}/{path}", record.bytes)
+                    self._store.put(folder / path, f"{folder.name}/{path}", record.bytes)
                 size = len(manifest.text())
-                self._put(folder / MANIFEST, f"{self._path(manifest.step)}/{MANIFEST}", size)
+                self._store.put(folder / MANIFEST, f"{folder.name}/{MANIFEST}", size)
         try:
             with self._errors("old ones could not be deleted"):
                 self._retain()
@@ -159,7 +172,7 @@ class CheckpointStore:
         return None
 
     def _restore(self, step: int, checkpoints: Path) -> Path | None:
-        folder = checkpoints / f"global_step_{step}"
+        folder = checkpoints / _name(step)
         partial = checkpoints / f".restoring_{folder.name}"
         shutil.rmtree(partial, ignore_errors=True)
         manifest = self._manifest(step)
@@ -167,7 +180,7 @@ class CheckpointStore:
         for path in [*manifest.files, MANIFEST]:
             (partial / path).parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # `verify` names it
-                self._get(f"{self._path(step)}/{path}", partial / path)
+                self._store.get(f"{folder.name}/{path}", partial / path)
         if problems := verify(partial):
             shutil.rmtree(partial)
             self._say(
@@ -188,53 +201,33 @@ class CheckpointStore:
             if step < complete[0] and step not in complete[: self._keep]:
                 self._remove(step)
 
-    def _path(self, step: int) -> str:
-        return f"{self._root}/global_step_{step}"
-
-    @_retried
     def _all_steps(self) -> list[int]:
-        self._fs.invalidate_cache()
-        try:
-            names = self._fs.ls(self._root, detail=False)
-        except FileNotFoundError:
-            return []
-        found = (FOLDER.fullmatch(name.rstrip("/").rpartition("/")[2]) for name in names)
+        found = (FOLDER.fullmatch(name) for name in self._store.names())
         return sorted((int(match[1]) for match in found if match), reverse=True)
 
-    @_retried
     def _manifest(self, step: int) -> Manifest | None:
+        content = self._store.read(f"{_name(step)}/{MANIFEST}")
         try:
-            return Manifest.parse(self._fs.cat_file(f"{self._path(step)}/{MANIFEST}"))
-        except (FileNotFoundError, ValueError):
+            return None if content is None else Manifest.parse(content)
+        except ValueError:
             return None
 
-    @_retried
-    def _put(self, source: Path, target: str, size: int) -> None:
-        self._fs.put_file(str(source), target)
-        self._fs.invalidate_cache()
-        arrived = self._fs.size(target)
-        if arrived != size:
-            raise OSError(f"{target}: {arrived} of {size:,} bytes arrived")
-
-    @_retried
-    def _get(self, source: str, target: Path) -> None:
-        self._fs.get_file(source, str(target))
-
-    @_retried
     def _remove(self, step: int) -> None:
-        with suppress(FileNotFoundError):
-            self._fs.rm_file(f"{self._path(step)}/{MANIFEST}")
-        with suppress(FileNotFoundError):
-            self._fs.rm(self._path(step), recursive=True)
+        self._store.remove(f"{_name(step)}/{MANIFEST}")
+        self._store.remove_below(_name(step))
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Each backend raises errors of its own, not all of them OSError."""
+        """Each protocol's library raises errors of its own, not all of them OSError."""
         try:
             yield
         except Exception as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise CheckpointError(f"checkpoints at {self.url}: {what}: {reason}") from error
+            why = shortly_explained(error, self.url)
+            raise CheckpointError(f"checkpoints at {self.url}: {what}: {why}") from error
+
+
+def _name(step: int) -> str:
+    return f"global_step_{step}"
 
 
 class BackgroundUploader:

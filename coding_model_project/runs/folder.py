@@ -29,6 +29,7 @@ from typing import Any
 from coding_model_project.errors import ConfigError, StorageError
 from coding_model_project.runs.attempt import ATTEMPT, Attempt, State
 from coding_model_project.runs.inputs import Inputs
+from coding_model_project.storage.object_store import as_url, is_url
 
 FATAL = "fatal.txt"
 """In an attempt's log folder: the one line that says why a run was stopped from within."""
@@ -155,6 +156,7 @@ def refuse_unusable(key: str, folder: str) -> None:
     way = f"set {key} to a folder that you can write into"
     if not folder:
         raise ConfigError(f"{key}=: no folder given; {way}")
+    refuse_url(key, folder)
     path = Path(folder).expanduser().absolute()
     for part in (path, *path.parents):
         if part.exists() and not part.is_dir():
@@ -169,6 +171,19 @@ def refuse_unusable(key: str, folder: str) -> None:
         raise ConfigError(f"{key}={folder}: cannot be written ({error.strerror}); {way}") from error
 
 
+def refuse_url(key: str, folder: str | Path) -> None:
+    """Refuse a URL where work in progress needs a folder.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if is_url(folder):
+        raise ConfigError(
+            f"{key}={as_url(folder)}: work in progress needs a folder of this machine; name one, and set "
+            "coding.mirror.url to copy a training's or an evaluation's there"
+        )
+
+
 @contextlib.contextmanager
 def sole_writer(folder: Path, what: str) -> Iterator[None]:
     """Meanwhile no other process gets in here; ends with the process, in whatever way that ends.
@@ -180,6 +195,7 @@ def sole_writer(folder: Path, what: str) -> Iterator[None]:
         ConfigError: another one is in.
         StorageError: the folder cannot be written.
     """
+    refuse_url("--out", folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -12,6 +12,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.errors import CodingModelError
+from coding_model_project.storage.fetching import folder_on_disk, on_disk
+from coding_model_project.storage.object_store import is_url
+
 _DATA_KEYS = ("data.train_files", "data.val_files", "coding.problems")
 _MODEL_FILES = ("*.json", "*.safetensors", "*.bin", "*.model", "*.txt", "*.jinja")
 _WHOLE_BYTES = 512 << 20
@@ -45,6 +49,30 @@ def inputs_of(config: DictConfig, model_key: str) -> Inputs:
     return found
 
 
+def with_local_inputs(config: DictConfig, model_key: str) -> DictConfig:
+    """The configuration with paths of copies in place of URLs; itself if it names none.
+
+    The run's own record keeps the URLs: they are the same on every machine.
+
+    Raises:
+        ConfigError: something cannot be read; names the key and the URL.
+        DownloadError: a store does not answer.
+    """
+    local = DictConfig(OmegaConf.create(config))
+    for key in (*_DATA_KEYS, model_key):
+        value = OmegaConf.select(config, key)
+        fetched = folder_on_disk if key == model_key else lambda path: str(on_disk(path))
+        paths = [value] if isinstance(value, str) else [str(path) for path in value or ()]
+        if not any(map(is_url, paths)):
+            continue
+        try:
+            copies = [fetched(path) for path in paths]
+        except CodingModelError as error:
+            raise type(error)(f"{key}={error}") from error
+        OmegaConf.update(local, key, copies[0] if isinstance(value, str) else copies)
+    return local
+
+
 def changes(before: Inputs, after: Inputs) -> list[str]:
     """What differs, a line per file."""
     return [
@@ -69,7 +97,7 @@ def fingerprint(path: Path) -> str:
 
 
 def model_files(name: str) -> Iterator[tuple[str, str]]:
-    folder = Path(name).expanduser()
+    folder = Path(folder_on_disk(name)).expanduser()
     if folder.is_dir():
         for path in sorted({path for form in _MODEL_FILES for path in folder.glob(form)}):
             yield path.name, fingerprint(path)

@@ -1,4 +1,4 @@
-"""`coding.checkpoints` and `coding.rollouts`: what a run keeps."""
+"""`coding.checkpoints`, `coding.mirror` and `coding.rollouts`: what a run keeps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ class CheckpointsConfig:
         "background. null: they stay in the run's folder only.",
     )
     keep: int = key(3, "Complete checkpoints kept there.", unit="checkpoints")
+
+
+@dataclass
+class MirrorConfig:
+    url: str | None = key(
+        None,
+        "Any fsspec URL to copy the run's folder to while it is written, without checkpoints: "
+        "`runs`, `report` and `watch` read it from elsewhere, and an empty machine goes on from it. "
+        "Secrets are masked. null: no copy.",
+    )
+    every_s: float = key(30.0, "Seconds between two rounds of copies, at most 60.", unit="s")
 
 
 @dataclass

@@ -22,6 +22,9 @@ from coding_model_project.grading.judge import OpenJudge, open_judge
 from coding_model_project.isolation import processes
 from coding_model_project.launch.checks import checks
 from coding_model_project.launch.device import count_gpus, prepare_environment
+from coding_model_project.runs.inputs import with_local_inputs
+
+_MODEL_KEY = "coding.evaluation.model"
 
 
 def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None]) -> Metrics:
@@ -37,15 +40,17 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     coding = coding_of(config)
     assert isinstance(coding, BaselineConfig)
     asked = coding.evaluation
+    local = config
     if asked.base_url is None:
-        checks.check_model("coding.evaluation.model", asked.model)
+        local = with_local_inputs(config, _MODEL_KEY)
+        checks.check_model(_MODEL_KEY, local.coding.evaluation.model)
     checks.check_memory(coding.min_memory_gb)
     prepare_environment("cpu" if count_gpus() == 0 else "cuda")
     processes.start_sentinel()
     # As Ctrl-C, which asyncio knows to turn into an orderly end.
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        backend = _backend(config, coding)
+        backend = _backend(local)
         settings = evaluation_settings(coding)
         opens = _judge(coding, say)
         return evaluate(settings, backend, config=config, command=command, say=say, opens=opens)
@@ -53,7 +58,9 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
         signal.signal(signal.SIGTERM, before)
 
 
-def _backend(config: DictConfig, coding: BaselineConfig) -> Backend:
+def _backend(config: DictConfig) -> Backend:
+    coding = coding_of(config)
+    assert isinstance(coding, BaselineConfig)
     if coding.evaluation.mode is EvaluationMode.verl:
         if find_spec("verl") is None:
             raise ConfigError(

@@ -67,7 +67,15 @@ def test_checkpoints_are_evaluated_in_the_training_s_own_job(world, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
     asked = f"--problems {world.root}/problems.jsonl --n 1 --max-tokens 8"
-    options = ["--name", "both", "--repo", str(_REPO), "--with-evaluation", "--eval-arguments", asked]
+    options = [
+        "--name",
+        "both",
+        "--repo",
+        str(_REPO),
+        "--with-evaluation",
+        "--eval-arguments",
+        asked,
+    ]
     jobs("submit", *options, "sft", *overrides(world, run, n_steps=9, save_freq=3))
     jobs("logs", "--follow", "both")
     points = [json.loads(line) for line in (run / "watch" / "curve.jsonl").read_text().splitlines()]

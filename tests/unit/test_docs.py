@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import json
 import re
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from coding_model_project.cli import app
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.runs.checkpoints import write_manifest
+from coding_model_project.runs.mirror.mirror import Mirror
 from tests import docs
+from tests.moto_server import s3_server
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import training, training_metrics, write_run
 from tests.unit.cli.options import options
@@ -35,7 +38,17 @@ def test_fast_blocks_run(page, tmp_path):
         grpo_run(folder / "outputs" / "grpo")
     if page.name == "compare.md":
         evaluated_run(folder / "outputs")
-    assert docs.execute(page, folder, timeout_s=180)
+    with mirrored_run(tmp_path) if page.name == "object-store.md" else nullcontext():
+        assert docs.execute(page, folder, timeout_s=180)
+
+
+@contextmanager
+def mirrored_run(folder):
+    """An S3 server with a run that was mirrored to it."""
+    with s3_server():
+        grpo_run(folder / "grpo")
+        Mirror(folder / "grpo", "s3://bucket/runs/grpo", 30.0, ()).sync(final=True)
+        yield
 
 
 def grpo_run(folder):

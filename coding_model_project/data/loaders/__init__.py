@@ -43,8 +43,8 @@ from coding_model_project.data.loaders.base import (
     SetAside,
     Trail,
 )
-from coding_model_project.data.loaders.remote import is_url
 from coding_model_project.errors import ConfigError
+from coding_model_project.storage.object_store import is_url
 from coding_model_project.types import Problem, Test
 
 __all__ = [

@@ -29,12 +29,12 @@ from coding_model_project.data.loaders.cases import (
     stdin_tests,
 )
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.data.loaders.table import UNKNOWN_SPLIT, split_word
 from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY, missing_field, problem_of
 from coding_model_project.data.problem_values import Malformed
 from coding_model_project.data.problems import from_file
 from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Asserts, GradedBy, Problem, Test
 
 NEEDED = ("statement", "tests")

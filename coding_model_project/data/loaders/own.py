@@ -8,10 +8,10 @@ from pathlib import Path
 
 from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.data.loaders.table import split_word
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
 OWN_FIELDS = ("id", "split", "statement", "tests")

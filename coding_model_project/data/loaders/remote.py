@@ -1,67 +1,18 @@
-"""Data sets that are not on this machine: objects behind a URL, and the hub."""
+"""Data sets of the Hugging Face hub."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from coding_model_project.data.loaders.base import Located, Part, Published
 from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.errors import ConfigError, DownloadError
 
-CACHE_VARIABLE = "CODING_DATA_CACHE"
 _REFUSED = (400, 401, 403, 404)
 """Answers of the hub that the user can correct, by another name or a token."""
-
-
-def is_url(path: str | Path) -> bool:
-    """Whether a path is one of fsspec's URLs (s3://, gs://, https://, memory://, ...)."""
-    return "://" in str(path)
-
-
-def cache_dir() -> Path:
-    """The folder for copies of remote files: $CODING_DATA_CACHE, else the user's cache folder."""
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path.home() / ".cache" / "coding_model_project" / "data"
-
-
-def on_disk(path: str | Path) -> Path:
-    """The file itself, or a copy of what is behind a URL.
-
-    Raises:
-        ConfigError: what is behind the URL cannot be read.
-    """
-    return local_copy(str(path)) if is_url(path) else Path(path)
-
-
-def local_copy(url: str, cache: Path | None = None) -> Path:
-    """A copy of the object behind a URL; made once for each of its versions.
-
-    Raises:
-        ConfigError: it cannot be read, or the client library for its protocol is missing.
-    """
-    import fsspec
-
-    try:
-        files, inside = fsspec.url_to_fs(url)
-        version = files.ukey(inside)
-        name = PurePosixPath(inside).name
-        key = hashlib.sha256(f"{url} {version}".encode()).hexdigest()[:16]
-        copy = (cache or cache_dir()) / key / name
-        if not copy.exists():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            partial = copy.with_name(f"{name}.{os.getpid()}.partial")
-            files.get_file(inside, str(partial))
-            partial.replace(copy)
-    except ImportError as error:
-        raise ConfigError(f"{url}: {error}") from error
-    except Exception as error:  # each protocol's client library has exceptions of its own
-        raise ConfigError(f"{url}: cannot be read: {type(error).__name__} {error}") from error
-    return copy
 
 
 def hub_rows(published: Published, part: Part, revision: str) -> Iterator[Located]:

@@ -23,8 +23,9 @@ from coding_model_project.data.loaders.base import (
     renamed,
 )
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.remote import hub_revision, hub_rows, on_disk
+from coding_model_project.data.loaders.remote import hub_revision, hub_rows
 from coding_model_project.errors import ConfigError, DataError, DownloadError
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import GradedBy, Problem
 
 SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}

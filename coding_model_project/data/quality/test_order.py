@@ -15,9 +15,9 @@ from pathlib import Path
 
 import orjson
 
-from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.data.problems import problem_line
 from coding_model_project.errors import ConfigError
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
 

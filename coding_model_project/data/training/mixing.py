@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.data.training.rows import source, source_of
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
 CountTokens = Callable[[Problem], int]

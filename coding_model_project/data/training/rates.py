@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data.loaders.remote import on_disk
 from coding_model_project.errors import ConfigError
 from coding_model_project.extras import extra
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Problem
 
 

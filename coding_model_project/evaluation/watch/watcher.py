@@ -20,6 +20,7 @@ from coding_model_project.errors import CheckpointError, ConfigError, DataError
 from coding_model_project.evaluation.results import RESULTS, read_evaluation
 from coding_model_project.evaluation.watch.children import Child, Children, Device
 from coding_model_project.evaluation.watch.curve import Curve, Point, said, scores
+from coding_model_project.evaluation.watch.fetched import FetchedCheckpoints
 from coding_model_project.evaluation.watch.found import (
     Checkpoint,
     find,
@@ -88,6 +89,7 @@ class _Watch:
         self._children = children
         self._say = say
         self._curve = Curve(plan.out)
+        self._fetched = FetchedCheckpoints(plan.patterns, plan.out, say)
         self._known: dict[str, Checkpoint] = {}
         self._waiting: deque[str] = deque()
         self._attempts: Counter[str] = Counter()
@@ -123,7 +125,8 @@ class _Watch:
         return self._curve
 
     def _look(self) -> None:
-        for checkpoint in find(self._plan.patterns):
+        self._fetched.refresh()
+        for checkpoint in find(self._fetched.patterns):
             if checkpoint.key not in self._known and checkpoint.key not in self._curve:
                 with contextlib.suppress(FileNotFoundError):  # deleted since it was found
                     hold(checkpoint, self._plan.out)

@@ -9,13 +9,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.errors import CodingModelError, TrainingError
 from coding_model_project.http import free_port
 from coding_model_project.runs.folder import RunFolder, full_disk
+from coding_model_project.runs.inputs import with_local_inputs
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
@@ -75,7 +76,8 @@ def the_only_rank() -> Iterator[None]:
 def main(make_trainer: MakeTrainer) -> None:
     """What torchrun starts: one rank's work, by the configuration that the command line names."""
     try:
-        run_rank(OmegaConf.load(sys.argv[1]), make_trainer)  # type: ignore[arg-type]
+        recorded = cast(DictConfig, OmegaConf.load(sys.argv[1]))
+        run_rank(with_local_inputs(recorded, "model.path"), make_trainer)
     except CodingModelError as error:
         print("error:", error, file=sys.stderr, flush=True)  # noqa: T201
         raise SystemExit(error.exit_code) from None

@@ -11,10 +11,10 @@ import pytest
 from coding_model_project.data import loaders
 from coding_model_project.data.loaders import LOADERS, find, load
 from coding_model_project.data.loaders.base import Place, SetAside, Trail
-from coding_model_project.data.loaders.remote import local_copy
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.embedded.languages import cpp
+from coding_model_project.storage.fetching import local_copy
 from coding_model_project.types import Asserts, Call, Checker, Problem, Protocol, Stdin, Test
 from tests.unit.data.rows import published as rows
 

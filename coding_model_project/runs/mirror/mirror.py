@@ -1,0 +1,268 @@
+"""A run's folder copied to a URL while it is written: what changed, every N seconds, no checkpoints."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.runs.folder import write_text
+from coding_model_project.runs.mirror.masking import masked
+from coding_model_project.runs.mirror.mirror_index import (
+    INDEX,
+    PART_BYTES,
+    MirroredFile,
+    MirrorIndex,
+    digest,
+    object_names,
+)
+from coding_model_project.storage.object_store import ObjectStore
+from coding_model_project.storage.store_errors import explained
+
+_NOT_MIRRORED = ("checkpoints", "exports", "wandb", ".hydra", INDEX)
+"""At the top of a run's folder. W&B has an upload of its own."""
+_UNWANTED = (".partial", ".safetensors", ".pt", ".bin")
+"""What is half written, and weights."""
+_GROWS = (".jsonl", ".log")
+"""Files that are only appended to while an attempt runs. They end at a line, unless the run has ended."""
+_LAST_ROUND_S = 600.0
+_LAST_TRY_S = 60.0
+_PAUSE_S = 5.0
+_KEY = "coding.mirror.url"
+
+Say = Callable[[str], None]
+Stamp = tuple[int, int, int]
+
+
+class TakenOverError(ConfigError):
+    """Another process has resumed the run, and mirrors it."""
+
+
+class Mirror:
+    """Copies of a run's files below a URL, made in rounds.
+
+    In a round each file that changed is uploaded from its first changed part on, then the index. Of a
+    file that grows, the parts before its last one are not even read again.
+    """
+
+    def __init__(self, folder: Path, url: str, every_s: float, secrets: tuple[bytes, ...]) -> None:
+        """
+        Args:
+            secrets: what is masked in every file.
+
+        Raises:
+            ConfigError: the URL cannot be used, or another run is mirrored there.
+            DownloadError: the store does not answer.
+        """
+        if not 1 <= every_s <= 60:
+            raise ConfigError(
+                f"coding.mirror.every_s={every_s:g}: set it to 1 to 60 seconds; readers hold a run for "
+                "dead that gives no sign of life for longer"
+            )
+        self._folder = folder
+        self._store = ObjectStore(url, "mirror", attempts=3)
+        self._secrets = secrets
+        self._overlap = max(map(len, secrets), default=1) - 1
+        self._stamps: dict[str, Stamp] = {}
+        self._stale: set[str] = set()
+        self.url = self._store.url
+        self._index = self._opened(every_s)
+        self._store.attempts = 1  # the next round tries again
+        self.every_s = every_s
+
+    def _opened(self, every_s: float) -> MirrorIndex:
+        """The index to go on with. Writes to the store, so that what is not allowed is known at once."""
+        own = self._folder / INDEX
+        try:
+            there = self._store.read(INDEX)
+            mine = MirrorIndex.parse(own.read_bytes(), str(self._folder)) if own.exists() else None
+            index = None if there is None else MirrorIndex.parse(there, self.url)
+            if index is not None and (mine is None or mine.id != index.id):
+                raise ConfigError(
+                    f"{_KEY}={self.url}: another run is mirrored there; give each run a URL of its own"
+                )
+            if index is None:  # of what a mirror had that was deleted, nothing is there
+                index = MirrorIndex(
+                    id=mine.id if mine else uuid.uuid4().hex, writer="", round=0, every_s=every_s
+                )
+            index = replace(index, writer=uuid.uuid4().hex, every_s=every_s, round=index.round + 1)
+            write_text(own, index.text())  # first: a kill in between must not lose its id
+            self._store.write(INDEX, index.text().encode())
+        except CodingModelError:
+            raise
+        except Exception as error:
+            raise explained(error, f"{_KEY}={self.url}") from error
+        return index
+
+    def sync(self, *, final: bool = False) -> None:
+        """Upload what has changed since the last round.
+
+        Args:
+            final: nothing is being written any more, so that files are taken to their last byte.
+
+        Raises:
+            TakenOverError: another process mirrors this run by now.
+            Exception: whatever the protocol's library raises.
+        """
+        self._check_there()
+        files: dict[str, MirroredFile] = {}
+        stamps: dict[str, Stamp] = {}  # noted with the index: a round counts as a whole
+        for path in self._mirrored():
+            name = path.relative_to(self._folder).as_posix()
+            known = self._index.files.get(name)
+            try:
+                stat = path.stat()
+                stamp = (stat.st_size, stat.st_mtime_ns, -1 if final else stat.st_ino)
+                if known is None or self._stamps.get(name) != stamp:
+                    files[name] = self._uploaded(path, name, known, whole=final)
+                else:
+                    files[name] = known
+                stamps[name] = stamp
+            except FileNotFoundError:
+                if path.exists():
+                    raise  # the store's, not this folder's
+                continue
+            if known is not None:
+                before = object_names(name, len(known.parts))
+                self._stale |= set(before) - set(object_names(name, len(files[name].parts)))
+        for name in self._index.files.keys() - files.keys():
+            self._stale |= set(object_names(name, len(self._index.files[name].parts)))
+        index = replace(self._index, files=files, round=self._index.round + 1)
+        self._store.write(INDEX, index.text().encode())
+        self._index, self._stamps = index, stamps
+        write_text(self._folder / INDEX, index.text())
+        needed = {
+            name for path, file in files.items() for name in object_names(path, len(file.parts))
+        }
+        for name in sorted(self._stale - needed):  # after the index that no longer names them
+            self._store.remove(name)
+        self._stale.clear()
+
+    def _check_there(self) -> None:
+        """Refuse to write what is another's by now; begin anew if somebody has deleted it.
+
+        Raises:
+            TakenOverError: another process mirrors this run by now.
+        """
+        there = self._store.read(INDEX)
+        if there is None:
+            self._index, self._stamps = replace(self._index, files={}), {}
+        elif MirrorIndex.parse(there, self.url).writer != self._index.writer:
+            raise TakenOverError(
+                f"{self.url}: another process mirrors this run by now, since it was resumed elsewhere; "
+                "end this one"
+            )
+
+    def _mirrored(self) -> Iterator[Path]:
+        for top in sorted(self._folder.iterdir()):
+            if top.name in _NOT_MIRRORED:
+                continue
+            for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+                if (
+                    path.is_file()
+                    and not path.name.startswith(".")
+                    and path.suffix not in _UNWANTED
+                ):
+                    yield path
+
+    def _uploaded(
+        self, path: Path, name: str, known: MirroredFile | None, *, whole: bool
+    ) -> MirroredFile:
+        stat = path.stat()
+        grows = path.suffix in _GROWS
+        size = stat.st_size if whole or not grows else _to_line_end(path, stat.st_size)
+        old = known.parts if known else ()
+        n = -(-size // PART_BYTES)
+        # What this process has already uploaded of a file that grew is still there.
+        kept = 0
+        if known and grows and name in self._stamps and size >= known.bytes:
+            kept = known.bytes // PART_BYTES
+        parts = list(old[:kept])
+        moved = (len(old) > 1) != (n > 1)
+        names = object_names(name, n)
+        for number in range(0 if moved else kept, n):
+            content = self._part(path, number, size)
+            found = digest(content)
+            if moved or number >= len(old) or old[number] != found:
+                self._store.write(names[number], content)
+            parts[number:] = [found]
+        return MirroredFile(bytes=size, modified=stat.st_mtime, parts=tuple(parts))
+
+    def _part(self, path: Path, number: int, size: int) -> bytes:
+        """A part without secrets, also not half of one at either end."""
+        start = number * PART_BYTES
+        end = min(start + PART_BYTES, size)
+        before = min(self._overlap, start)
+        with path.open("rb") as file:
+            file.seek(start - before)
+            content = masked(file.read(end - start + before + self._overlap), self._secrets)
+        return content[before : before + end - start]
+
+
+def _to_line_end(path: Path, size: int) -> int:
+    """The size of a file up to its last complete line."""
+    with path.open("rb") as file:
+        end = size
+        while end:
+            start = max(0, end - (1 << 16))
+            file.seek(start)
+            at = file.read(end - start).rfind(b"\n")
+            if at >= 0:
+                return start + at + 1
+            end = start
+    return 0
+
+
+class BackgroundMirror:
+    """A mirror that a thread keeps up to date, and whose outages are announced once each."""
+
+    def __init__(self, mirror: Mirror, say: Say) -> None:
+        self._mirror = mirror
+        self._say = say
+        self._down = ""
+        self._is_lost = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Upload what is left; if that fails for a minute, it is said and the run is none the worse."""
+        self._stop.set()
+        self._thread.join(_LAST_ROUND_S)
+        give_up = time.monotonic() + _LAST_TRY_S
+        while not (self._thread.is_alive() or self._is_lost or self._round(final=True)):
+            if time.monotonic() > give_up:
+                break
+            time.sleep(_PAUSE_S)
+        if self._down or self._thread.is_alive():
+            self._say(
+                f"the mirror {self._mirror.url} lacks the end of this run ({self._down or 'it hangs'}); "
+                "all of it is in the run's folder; the same command brings the mirror up to date"
+            )
+
+    def _run(self) -> None:
+        while not self._stop.is_set() and not self._is_lost:
+            self._round()
+            self._stop.wait(self._mirror.every_s)
+
+    def _round(self, *, final: bool = False) -> bool:
+        try:
+            self._mirror.sync(final=final)
+        except TakenOverError as error:
+            self._is_lost = True
+            self._say(str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - a run goes on, whatever its mirror does
+            why = str(explained(error, self._mirror.url))
+            if not self._down:
+                self._say(f"mirror {why}; training goes on, the next round tries again")
+            self._down = why.removeprefix(f"{self._mirror.url}: ")
+            return False
+        if self._down:
+            self._say(f"the mirror {self._mirror.url} is up to date again")
+        self._down = ""
+        return True

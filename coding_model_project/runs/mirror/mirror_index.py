@@ -1,0 +1,84 @@
+"""The index of a mirrored run: what its files were when it was written, by which readers go.
+
+URL/mirror.json         the index, written last in each round
+    PATH                a file of at most one part
+    PATH.parts/000000   the parts of a larger file, all of PART_BYTES but the last
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+
+from coding_model_project.errors import ConfigError
+
+INDEX = "mirror.json"
+PART_BYTES = 8 << 20
+"""A file that grows is uploaded anew from its last part on, so this bounds what is sent twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredFile:
+    """A file's content, by its parts."""
+
+    bytes: int
+    modified: float
+    """Seconds since the epoch, by the run's clock."""
+    parts: tuple[str, ...]
+    """A hash of each part."""
+
+    def is_prefix_of(self, later: MirroredFile) -> bool:
+        """Return true if all complete parts are still what they were, and nothing was cut off."""
+        whole = self.bytes // PART_BYTES
+        return self.bytes <= later.bytes and self.parts[:whole] == later.parts[:whole]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorIndex:
+    """The files of a mirrored run by their path."""
+
+    id: str
+    """Of the run's folder; another run does not write to the same URL."""
+    writer: str
+    """The process that writes it."""
+    round: int
+    """Counts up, also where nothing has changed: a sign of life."""
+    every_s: float
+    files: dict[str, MirroredFile] = field(default_factory=dict)
+
+    def text(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def parse(cls, content: bytes, url: str) -> MirrorIndex:
+        """The reverse of `text`.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        try:
+            fields = json.loads(content)
+            files = {
+                path: MirroredFile(**{**file, "parts": tuple(file["parts"])})
+                for path, file in fields.pop("files").items()
+            }
+            if any(path.startswith("/") or ".." in path.split("/") for path in files):
+                raise ValueError("names a file outside of the run's folder")
+            return cls(**fields, files=files)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"{url}/{INDEX}: not the index of a mirrored run ({error})"
+            ) from error
+
+
+def digest(content: bytes) -> str:
+    """The hash of a part."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def object_names(path: str, n_parts: int) -> list[str]:
+    """Where the parts of a file lie."""
+    if n_parts <= 1:
+        return [path][:n_parts]
+    return [f"{path}.parts/{number:06d}" for number in range(n_parts)]

@@ -1,0 +1,142 @@
+"""A run's folder made of its mirror, so that an empty machine goes on with its history."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.runs.folder import RunFolder, write_json, write_text
+from coding_model_project.runs.mirror.masking import is_masked
+from coding_model_project.runs.mirror.mirror_index import INDEX, MirrorIndex
+from coding_model_project.runs.mirror.replica import Replica, everything
+from coding_model_project.runs.refusal import comparable
+from coding_model_project.storage.object_store import ObjectStore
+from coding_model_project.storage.store_errors import explained
+
+_ROUNDS_OF_A_DEAD_ONE = 3
+_SLOWEST_ROUND_S = 30.0
+_KILLED = 137
+_DIED = "ended without a word; its mirror gave no sign of life"
+
+Say = Callable[[str], None]
+
+
+def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
+    """Make a run's folder of what is mirrored, if anything is.
+
+    An attempt that has not ended is watched for a while: if its mirror still changes, it is alive.
+
+    Args:
+        config: this start's, whose secrets are put where the mirrored configuration's were masked.
+
+    Raises:
+        ConfigError: the URL cannot be used, or the run is running elsewhere.
+        DownloadError: the store does not answer.
+    """
+    try:
+        store = ObjectStore(url, "mirror", attempts=3)
+        content = store.read(INDEX)
+        if content is None:
+            return False
+        index = MirrorIndex.parse(content, store.url)
+        partial = folder.with_name(f".restoring_{folder.name}")
+        Replica(store, "", partial, everything).pull()
+        run = RunFolder(partial)
+        last = run.attempts()[-1:]
+        if not last:
+            _refuse_live(store, index, "a process that has just started", say)
+        elif last[0].exit_code is None:
+            _refuse_live(store, index, f"process {last[0].pid} on {last[0].host}", say)
+            _note_death(run.log_dir(last[0].number) / "attempt.json")
+        if run.config.exists():
+            recorded = run.config.read_text()
+            write_text(run.config, _made_ours(recorded, comparable(config), run.provenance()))
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(partial.iterdir(), key=lambda path: path.name == "run.json"):
+            if (left := folder / path.name).is_dir():  # by a restoring that was killed
+                shutil.rmtree(left)
+            path.replace(left)
+        partial.rmdir()
+        partial.with_name(f".{partial.name}.lock").unlink(missing_ok=True)
+    except CodingModelError:
+        raise
+    except Exception as error:
+        raise explained(error, f"coding.mirror.url={url}") from error
+    say(
+        f"{folder}: restored from {store.url}, without checkpoints; a new run takes another "
+        "coding.mirror.url"
+    )
+    return True
+
+
+def _refuse_live(store: ObjectStore, index: MirrorIndex, who: str, say: Say) -> None:
+    """Watch an index by this machine's own clock.
+
+    Raises:
+        ConfigError: it still changes.
+    """
+    lease_s = _ROUNDS_OF_A_DEAD_ONE * index.every_s + _SLOWEST_ROUND_S
+    age_s = _age_s(store)
+    if age_s < lease_s:
+        say(
+            f"{store.url}: {who} has not ended; watching its mirror for {lease_s - age_s:.0f} s, to go "
+            "on in its place if there is no sign of life"
+        )
+    while True:
+        if store.read(INDEX) != index.text().encode():
+            raise ConfigError(
+                f"coding.mirror.url={store.url}: the run is running ({who}); end it there, or choose "
+                "another URL and another coding.run_dir"
+            )
+        if age_s >= lease_s:
+            return
+        time.sleep(1.0)
+        age_s += 1.0
+
+
+def _age_s(store: ObjectStore) -> float:
+    """Seconds since the index was written, by the store's own clock."""
+    probe = "mirror.now"
+    store.write(probe, b"")
+    now, written = store.modified(probe), store.modified(INDEX)
+    store.remove(probe)
+    return (now - written).total_seconds() if now and written else 0.0
+
+
+def _note_death(attempt: Path) -> None:
+    fields = json.loads(attempt.read_text())
+    ended = attempt.stat().st_mtime
+    write_json(attempt, {**fields, "ended": ended, "exit_code": _KILLED, "error": _DIED})
+
+
+def _made_ours(recorded: str, present: str, origin: dict[str, Any]) -> str:
+    """A recorded configuration as it would be here: with this start's secrets and folders."""
+    before = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(recorded)))
+    now = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(present)))
+    places = [
+        (before["coding"].get(key), now["coding"].get(key)) for key in ("run_dir", "data_dir")
+    ]
+    places.append((origin.get("cwd"), str(Path.cwd())))
+    return OmegaConf.to_yaml(OmegaConf.create(_filled(before, now, places)))
+
+
+def _filled(before: Any, now: Any, places: Sequence[tuple[Any, Any]]) -> Any:
+    if isinstance(before, dict) and isinstance(now, dict):
+        return {key: _filled(value, now.get(key), places) for key, value in before.items()}
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return [_filled(*pair, places) for pair in zip(before, now, strict=True)]
+    if isinstance(before, str) and now is not None:
+        moved = [f"{new}{before[len(old) :]}" for old, new in places if old and _is_in(before, old)]
+        return now if is_masked(before) or now in moved else before
+    return before
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")

@@ -1,0 +1,1 @@
+"""Object stores behind fsspec's URLs: s3://, gs://, https://, file://, ..."""

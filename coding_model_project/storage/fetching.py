@@ -1,0 +1,166 @@
+"""A path or a URL, as a path: what lies behind a URL is copied into a cache, once per version.
+
+CACHE/KEY/NAME      a file, or a folder with all below it; KEY is a hash of the URL and the versions
+CACHE/KEY.lock      held while KEY is fetched: other processes wait, then use it
+CACHE/KEY.partial/  what has arrived so far; renamed to KEY once it is complete
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from coding_model_project.errors import CodingModelError, ConfigError, DownloadError, StorageError
+from coding_model_project.storage.object_store import Entry, ObjectStore, as_url, is_url
+from coding_model_project.storage.store_errors import explained, has_no_words
+
+if TYPE_CHECKING:
+    from fsspec import Callback
+
+CACHE_VARIABLE = "CODING_DATA_CACHE"
+_LARGE_BYTES = 64 << 20
+"""From here on there is a progress bar."""
+_MB = 1_000_000
+
+
+def cache_dir() -> Path:
+    """The folder for copies of remote files: $CODING_DATA_CACHE, else the user's cache folder."""
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given) if given else Path.home() / ".cache" / "coding_model_project" / "data"
+
+
+def on_disk(path: str | Path) -> Path:
+    """The file itself, or a copy of the object behind a URL.
+
+    Raises:
+        ConfigError: the user can correct why it cannot be read.
+        DownloadError: the store does not answer.
+    """
+    return local_copy(as_url(path)) if is_url(path) else Path(path)
+
+
+def folder_on_disk(path: str | Path) -> str:
+    """The path itself, such as a model's folder or hub name, or a copy of the folder behind a URL.
+
+    Raises:
+        ConfigError: the user can correct why it cannot be read.
+        DownloadError: the store does not answer.
+    """
+    return str(_fetched(as_url(path).rstrip("/"), is_folder=True)) if is_url(path) else str(path)
+
+
+def local_copy(url: str) -> Path:
+    """A copy of the object behind a URL.
+
+    Raises:
+        ConfigError: the user can correct why it cannot be read.
+        DownloadError: the store does not answer.
+    """
+    return _fetched(url, is_folder=False)
+
+
+def _fetched(url: str, *, is_folder: bool) -> Path:
+    store = ObjectStore(url, "object store")
+    try:
+        entries = _listed(store, is_folder=is_folder)
+        versions = {path: (entry.bytes, entry.version) for path, entry in entries.items()}
+        key = hashlib.sha256(f"{url} {sorted(versions.items())}".encode()).hexdigest()[:16]
+        folder = cache_dir() / key
+        copy = folder / (PurePosixPath(store.root).name or "root")
+        if not folder.exists():
+            with locked(folder.with_suffix(".lock"), url):
+                if not folder.exists():
+                    partial = _fetch(store, entries, folder, copy.name)
+                    if _listed(store, is_folder=is_folder) != entries:
+                        raise DownloadError(f"{url}: it changed while it was fetched; start again")
+                    partial.rename(folder)
+    except CodingModelError:
+        raise
+    except Exception as error:  # each protocol's library has exceptions of its own
+        if (
+            isinstance(error, OSError)
+            and error.filename
+            and str(cache_dir()) in str(error.filename)
+        ):
+            raise StorageError(
+                f"{cache_dir()}: cannot be written ({error.strerror}); make room, or set "
+                f"{CACHE_VARIABLE} to another folder"
+            ) from error
+        raise explained(_detailed(store, error), url) from error
+    return copy
+
+
+def _listed(store: ObjectStore, *, is_folder: bool) -> Mapping[str, Entry]:
+    if not is_folder:
+        return {"": store.entry()}
+    found = {path: entry for path, entry in store.entries().items() if path}
+    if not found:
+        raise ConfigError(f"{store.url}: no such folder; nothing lies below this URL")
+    return found
+
+
+def _detailed(store: ObjectStore, error: Exception) -> Exception:
+    """The store's own words, where the answer to a HEAD request had none."""
+    if not has_no_words(error):
+        return error
+    try:
+        store.files.ls(store.root, detail=False, refresh=True)
+    except Exception as detailed:  # noqa: BLE001 - as above
+        return detailed
+    return error
+
+
+def _fetch(store: ObjectStore, entries: Mapping[str, Entry], folder: Path, name: str) -> Path:
+    partial = folder.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    with _bar(store.url, sum(entry.bytes for entry in entries.values())) as callback:
+        for path, entry in entries.items():
+            target = partial / name / path if path else partial / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            store.get(path, target, callback)
+            if (arrived := target.stat().st_size) != entry.bytes and entry.bytes:
+                raise OSError(f"{path or name}: {arrived:,} of {entry.bytes:,} bytes arrived")
+    return partial
+
+
+@contextmanager
+def _bar(url: str, size: int) -> Iterator[Callback | None]:
+    """Show how much of a large object has arrived, in megabytes."""
+    if size < _LARGE_BYTES:
+        yield None
+        return
+    from fsspec import Callback
+
+    from coding_model_project.progress import bars
+
+    with bars("{task.description}", "MB") as progress:
+        task = progress.add_task(url, total=size // _MB)
+
+        class Bytes(Callback):
+            def call(self, hook_name: str | None = None, **kwargs: object) -> None:
+                progress.update(task, completed=self.value // _MB)
+
+        yield Bytes()
+
+
+@contextmanager
+def locked(path: Path, url: str) -> Iterator[None]:
+    """Let one process at a time fetch what the lock is for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"waiting for another process that reads {url}\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,191 @@
+"""Operations on what lies below a URL: retried, with outages announced once."""
+
+from __future__ import annotations
+
+import functools
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.http import Service, announced
+from coding_model_project.storage.store_errors import (
+    has_no_bucket,
+    is_transport_fault,
+    missing_library,
+)
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem, Callback
+
+_ATTEMPTS = 6
+_LONGEST_S = 300.0
+_VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "created", "LastModified")
+"""Fields by which the protocols tell one content of an object from the next, best first."""
+_URL = re.compile(r"^([a-z][a-z0-9+.-]*):/")
+_T = TypeVar("_T")
+
+
+def is_url(path: str | Path) -> bool:
+    """Return true for one of fsspec's URLs (s3://, gs://, https://, memory://, ...)."""
+    return _URL.match(str(path)) is not None
+
+
+def as_url(path: str | Path) -> str:
+    """The URL that was given, also where a `Path` was made of it, which drops a slash."""
+    return str(path) if "://" in str(path) else _URL.sub(r"\1://", str(path), count=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An object as a listing shows it."""
+
+    bytes: int
+    version: str
+
+
+def _retried(operation: Callable[..., _T]) -> Callable[..., _T]:
+    """Repeat a single operation after transport faults, as often as its store says."""
+
+    @functools.wraps(operation)
+    def call(store: ObjectStore, *args: Any) -> _T:
+        import stamina
+
+        if store.attempts == 1:
+            return operation(store, *args)
+        decorate = stamina.retry(
+            on=is_transport_fault, attempts=store.attempts, timeout=_LONGEST_S, wait_max=30.0
+        )
+        with announced(store.service, attempts=store.attempts):
+            result = decorate(operation)(store, *args)
+        store.service.worked()
+        return result
+
+    return call
+
+
+class ObjectStore:
+    """Objects below a URL, by their path relative to it.
+
+    Every operation raises what the protocol's library raises; `store_errors.explained` makes it one line.
+    """
+
+    def __init__(self, url: str, kind: str, *, attempts: int = _ATTEMPTS) -> None:
+        """
+        Args:
+            kind: for the messages about outages, e.g. "checkpoint store".
+            attempts: of a single operation, within 5 minutes.
+
+        Raises:
+            ConfigError: no such protocol, or its library is not installed.
+        """
+        import fsspec
+        from fsspec.utils import get_protocol
+
+        options = {"auto_mkdir": True} if get_protocol(url) in ("file", "local") else {}
+        try:
+            self.files: AbstractFileSystem
+            self.files, self.root = fsspec.url_to_fs(url, **options)
+        except ImportError as error:
+            raise missing_library(url, error) from error
+        except ValueError as error:
+            raise ConfigError(f"{url}: {error}") from error
+        self.url = url.rstrip("/")
+        self.attempts = attempts
+        self.service = Service(kind, self.url)
+
+    def _at(self, path: str) -> str:
+        return f"{self.root.rstrip('/')}/{path}" if path else self.root
+
+    @_retried
+    def names(self) -> list[str]:
+        """Names of what lies directly below; empty if there is nothing."""
+        self.files.invalidate_cache()
+        try:
+            found = self.files.ls(self.root, detail=False)
+        except FileNotFoundError as error:
+            if has_no_bucket(error):
+                raise
+            return []
+        return [name.rstrip("/").rpartition("/")[2] for name in found]
+
+    @_retried
+    def entries(self) -> Mapping[str, Entry]:
+        """All objects below, at any depth, by path; one at the URL itself has the path ""."""
+        self.files.invalidate_cache()
+        found = cast(dict[str, dict[str, Any]], self.files.find(self.root, detail=True))
+        return {
+            name.removeprefix(self.root).lstrip("/"): entry_of(info)
+            for name, info in sorted(found.items())
+            if info.get("type") == "file" and not name.endswith("/")
+        }
+
+    @_retried
+    def entry(self, path: str = "") -> Entry:
+        self.files.invalidate_cache()
+        return entry_of(self.files.info(self._at(path)))
+
+    @_retried
+    def read(self, path: str) -> bytes | None:
+        """An object's content; None if it is not there."""
+        try:
+            return cast(bytes, self.files.cat_file(self._at(path)))
+        except FileNotFoundError:
+            return None
+
+    @_retried
+    def write(self, path: str, content: bytes) -> None:
+        self.files.pipe_file(self._at(path), content)
+
+    def check_writable(self) -> None:
+        """Write an object and delete it, so that a missing permission is known before any work."""
+        probe = f".writable-{uuid.uuid4().hex[:8]}"
+        self.write(probe, b"")
+        self.remove(probe)
+
+    @_retried
+    def put(self, source: Path, path: str, size: int) -> None:
+        """Upload a file, and check that all of it arrived."""
+        self.files.put_file(str(source), self._at(path))
+        self.files.invalidate_cache()
+        arrived = self.files.size(self._at(path))
+        if arrived != size:
+            raise OSError(f"{self._at(path)}: {arrived} of {size:,} bytes arrived")
+
+    @_retried
+    def get(self, path: str, target: Path, callback: Callback | None = None) -> None:
+        """Download an object into a file."""
+        more: dict[str, Any] = {} if callback is None else {"callback": callback}
+        self.files.get_file(self._at(path), str(target), **more)
+
+    @_retried
+    def remove(self, path: str) -> None:
+        """Delete an object, if it is there."""
+        with suppress(FileNotFoundError):
+            self.files.rm_file(self._at(path))
+
+    @_retried
+    def remove_below(self, path: str) -> None:
+        """Delete all objects below a path, if there are any."""
+        with suppress(FileNotFoundError):
+            self.files.rm(self._at(path), recursive=True)
+
+    @_retried
+    def modified(self, path: str) -> datetime | None:
+        """When an object was written, by the store's clock; None if it is not there."""
+        self.files.invalidate_cache()
+        try:
+            return self.files.modified(self._at(path))
+        except FileNotFoundError:
+            return None
+
+
+def entry_of(info: Mapping[str, Any]) -> Entry:
+    """An entry of fsspec's own description of an object."""
+    version = next((str(info[name]) for name in _VERSIONS if info.get(name)), "")
+    return Entry(bytes=info.get("size") or 0, version=version.strip('"'))
