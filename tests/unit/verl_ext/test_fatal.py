@@ -13,12 +13,12 @@ pytestmark = pytest.mark.verl
 END = """
 import os, sys
 from pathlib import Path
-from coding_model_project.verl_ext.trainers import coding_trainer, watch
+from coding_model_project.verl_ext.trainers import ppo_trainer, watch
 
 watch._END_TIMEOUT_S = 1.0
 for folder in sys.argv[1:]:
     if not (child := os.fork()):
-        trainer = object.__new__(coding_trainer.CodingTrainer)
+        trainer = object.__new__(ppo_trainer.SyncTrainer)
         trainer._log_dir = Path(folder)
         trainer._fatal("a worker died")
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
