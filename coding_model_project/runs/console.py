@@ -51,8 +51,8 @@ def _tee(fd: int, log: Path) -> subprocess.Popen[bytes]:
 
 
 def quiet_requests() -> None:
-    """Keep httpx from logging a line for each request, which Hydra's handlers would print."""
-    for name in ("httpx", "httpcore"):
+    """Keep clients from logging their requests and credentials, which Hydra's handlers would print."""
+    for name in ("httpx", "httpcore", "botocore", "aiobotocore"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -100,6 +100,7 @@ def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypa
         with s3.outage():
             there = max(steps(two))
             wait(two, second, lambda: max(steps(two)) >= there + 3)  # training goes on
+            time.sleep(25)  # longer than what the library's own retries bridge
         assert second.wait(300) == 0, (two / "log.txt").read_text()[-3000:]
         log = (two / "log.txt").read_text()
         assert f"restored from {MIRROR}, without checkpoints" in log
@@ -108,7 +109,9 @@ def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypa
         assert steps(two)[-1] == N_STEPS
         resumed = [step for step in steps(two) if step > saved]
         assert resumed[-(N_STEPS - saved) :] == list(range(saved + 1, N_STEPS + 1))
-        assert CheckpointStore(CHECKPOINTS, 2, print).steps() == [N_STEPS, N_STEPS - 1]
+        there = CheckpointStore(CHECKPOINTS, 2, print).steps()
+        assert there[0] == N_STEPS
+        assert len(there) == 2  # older ones are pruned
         assert (
             s3.content("grpo/run/metrics.jsonl")
             == (two / "outputs/grpo/metrics.jsonl").read_bytes()
