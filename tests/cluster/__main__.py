@@ -15,6 +15,8 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 
+import psutil
+
 from tests.cluster.rig import Rig, why_not
 from tests.cluster.run_faults import Faults
 from tests.cluster.start_faults import AT_THE_START
@@ -52,7 +54,7 @@ def _done(name: str, faults: Mapping[str, Callable[[], bool]]) -> bool:
     began = time.monotonic()
     try:
         ok = faults[name]()
-    except (RuntimeError, TimeoutError, OSError, IndexError):
+    except (RuntimeError, TimeoutError, OSError, IndexError, psutil.Error):
         traceback.print_exc()
         ok = False
     print(f"  {'as it must be' if ok else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)

@@ -228,13 +228,13 @@ class Node:
 
     def processes(self, word: str = "") -> list[psutil.Process]:
         """Return the node's processes with `word` in their command line, oldest first."""
-        found = []
-        for process in psutil.Process(self._pid).children(recursive=True) if self.up else ():
-            with contextlib.suppress(psutil.Error):
-                if word in " ".join(process.cmdline()):
-                    found.append(process)
-        entered = [p for p in self._entered() if p not in found and word in " ".join(p.cmdline())]
-        return sorted(found + entered, key=lambda process: process.create_time())
+        space, found = _namespace(self._pid) if self.up else "", []
+        for process in psutil.process_iter() if space else ():
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                mine = process.pid != self._pid and _namespace(process.pid) == space
+                if mine and word in " ".join(process.cmdline()):
+                    found.append((process.create_time(), process.pid, process))
+        return [process for *_, process in sorted(found)]
 
     def kill(self) -> None:
         """Turn the power off: all of its processes end at once, and its link with them."""
@@ -267,16 +267,6 @@ class Node:
     def host_path(self, path: Path) -> Path:
         """Return where the host sees a file of the node."""
         return Path(f"/proc/{self._pid}/root{path}")
-
-    def _entered(self) -> list[psutil.Process]:
-        """The commands that `start` brought into the node: their parents are outside of it."""
-        space = _namespace(self._pid)
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.pid != self._pid and space and _namespace(process.pid) == space:
-                    found.append(process)
-        return found
 
     def _enter(
         self, command: Sequence[str], env: Mapping[str, str], cwd: Path, output: IO[bytes]

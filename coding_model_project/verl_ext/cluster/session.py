@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -108,11 +108,17 @@ def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
 
 def _refusal(address: str, error: Exception) -> str:
     """Say in one line why Ray cannot be joined."""
-    said = str(error).strip()
-    if "oken" in said and "uth" in said:  # AuthenticationError, or a RuntimeError that quotes one
+    if any("AuthenticationError" in f"{type(one).__name__} {one}" for one in _chain(error)):
         return (
             f"Ray at {address} refuses this process's token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
             "(or ~/.ray/auth_token) to those of its head (`ray get-auth-token` there)"
         )
-    last = said.splitlines()[-1].strip() if said else type(error).__name__
-    return f"Ray at {address} cannot be joined: {last}"
+    said = str(error).strip() or type(error).__name__
+    return f"Ray at {address} cannot be joined: {said.splitlines()[-1].strip()}"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Give an error and what led to it: Ray's last one does not say why."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

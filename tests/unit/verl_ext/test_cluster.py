@@ -78,7 +78,10 @@ def test_a_token_that_a_head_refuses_is_one_line(monkeypatch):
     from coding_model_project.verl_ext.cluster.session import start_ray
 
     def refuse(**_: Any) -> None:
-        raise RuntimeError("InvalidAuthToken: Authentication token is missing\nor incorrect")
+        try:
+            raise RuntimeError("Failed to connect to GCS. …\nray.exceptions.AuthenticationError: …")
+        except RuntimeError as error:
+            raise ConnectionError("Failed to connect to Ray cluster") from error
 
     monkeypatch.setattr(ray, "init", refuse)
     with pytest.raises(ClusterError, match=rf"^Ray at {HEAD} refuses .*RAY_AUTH_TOKEN"):
