@@ -13,9 +13,9 @@ import pytest
 
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.sandbox.fusion import FusionSandbox, discovery, members, wire
+from coding_model_project.sandbox.fusion.endpoint import Endpoint
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
-from coding_model_project.types import Execution
 from tests.fakes import FakeSandbox
 from tests.unit.sandbox.test_fusion import Server, impatient, outputs, program_of_a_probe  # noqa: F401
 
@@ -33,9 +33,10 @@ class World:
     def name(self, *hosts: str) -> None:
         self.file.write_text("# judges\n\n" + "".join(f"http://{h}:8080/ # {h}\n" for h in hosts))
 
-    def fusion(self, **options) -> FusionSandbox:
-        options = {"retry_s": 5.0, "timeout_s": 5.0, "refresh_s": 0.05} | options
-        return FusionSandbox([f"file:{self.file}"], transport=self.server, **options)
+    def fusion(self, retry_s: float = 5.0) -> FusionSandbox:
+        return FusionSandbox(
+            [f"file:{self.file}"], transport=self.server, retry_s=retry_s, refresh_s=0.05
+        )
 
     async def asked(self, sandbox: FusionSandbox) -> set[str]:
         """The hosts that programs go to now."""
@@ -48,6 +49,15 @@ class World:
 @pytest.fixture
 def world(tmp_path):
     return World(tmp_path)
+
+
+def used(sandbox: FusionSandbox) -> set[str]:
+    return {endpoint.url for endpoint in endpoints(sandbox)}
+
+
+def endpoints(sandbox: FusionSandbox) -> list[Endpoint]:
+    assert sandbox._fleet is not None
+    return sandbox._fleet._members._used
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -89,8 +99,8 @@ async def test_one_that_differs_is_refused_with_a_line_and_the_others_go_on(worl
             server = other if request.url.host == "two" else world.server
             return await server.handle_async_request(request)
 
-    options = {"retry_s": 5.0, "refresh_s": 0.05, "transport": Both()}
-    async with FusionSandbox([f"file:{world.file}"], **options) as sandbox:
+    entry = f"file:{world.file}"
+    async with FusionSandbox([entry], transport=Both(), retry_s=5.0, refresh_s=0.05) as sandbox:
         world.name("one", "two")
         said = ""
         while "not used" not in said:
@@ -118,7 +128,7 @@ async def test_a_file_that_is_damaged_or_gone_changes_nothing(world, capfd):
 async def test_all_replaced_at_once(world):
     async with world.fusion() as sandbox:
         world.name("two", "three")
-        await until(lambda: sandbox._fleet._members.n_awake == 2)  # type: ignore[union-attr]
+        await until(lambda: used(sandbox) == {"http://two:8080", "http://three:8080"})
         assert await world.asked(sandbox) == {"two", "three"}
 
 
@@ -147,9 +157,7 @@ async def test_each_address_of_a_name_is_a_server(world, monkeypatch):
     async with sandbox:
         assert await world.asked(sandbox) == {"10.0.0.1", "10.0.0.2", "fd00::1"}
         addresses[:] = ["10.0.0.3"]
-        await until(
-            lambda: [e.url for e in sandbox._fleet._members._used] == ["http://10.0.0.3:8080"]
-        )  # type: ignore[union-attr]
+        await until(lambda: used(sandbox) == {"http://10.0.0.3:8080"})
         addresses.clear()
         await asyncio.sleep(0.2)
         assert await world.asked(sandbox) == {"10.0.0.3"}
@@ -222,13 +230,12 @@ async def test_what_comes_back_at_its_address_is_examined_anew(capfd):
         servers.admissions["one"].leaving = True
         for n in range(6):
             await outputs(sandbox, str(n))
-        used = sandbox._fleet._members._used  # type: ignore[union-attr]
-        assert [endpoint.known for endpoint in used] == [False, True]
+        assert [endpoint.known for endpoint in endpoints(sandbox)] == [False, True]
 
 
 async def test_readiness_and_refusals_while_it_drains():
     admission = Admission(4, 4)
-    sandbox = FakeSandbox(lambda *_: Execution(), identity="fake/rlimit/cpython-3.11")
+    sandbox = FakeSandbox(program_of_a_probe, identity="fake/rlimit/cpython-3.11")
     app = create_app(sandbox, Settings(at_once=4, token="secret"), admission)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
         assert (await client.get("/v1/ready")).status_code == 200
