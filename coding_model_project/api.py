@@ -15,9 +15,8 @@ from typing import Literal, Self, overload
 from coding_model_project.background import Background
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.batch import judge_completions
-from coding_model_project.grading.cache import CachedGrader
 from coding_model_project.grading.extract import extract_for
-from coding_model_project.grading.judge import start_graders
+from coding_model_project.grading.judge import AnyGrader, start_graders
 from coding_model_project.grading.wellformed import check_problem
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.base import Sandbox
@@ -66,7 +65,7 @@ class Judge:
         self._at_once = workers or (len(os.sched_getaffinity(0)) if self._local else _REQUESTS)
         self._bare, self._stop_early = bare, stop_early
         self._stack = AsyncExitStack()
-        self._grader: CachedGrader | None = None
+        self._grader: AnyGrader | None = None
         self._checked: dict[str, Problem] = {}
 
     @property

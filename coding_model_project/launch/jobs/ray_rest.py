@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import stamina
 
 from coding_model_project import http
 from coding_model_project.errors import ConfigError, JobError
@@ -260,13 +261,8 @@ class RayBackend:
             with httpx.Client(
                 base_url=self.address, headers=headers, timeout=_TIMEOUT, transport=self.transport
             ) as client:
-                for attempt in range(attempts):
-                    try:
-                        answer = client.request(method, path, **options)
-                        break
-                    except httpx.TimeoutException:
-                        if attempt + 1 == attempts:
-                            raise
+                ask = stamina.retry(on=httpx.TimeoutException, attempts=attempts, timeout=None)
+                answer = ask(client.request)(method, path, **options)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise ConfigError(
                 f"--address={self.address}: expected the URL of the head's dashboard, as in http://HEAD:8265"
