@@ -130,7 +130,9 @@ OnCluster = Annotated[
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="The head of the Ray cluster. Default: $RAY_ADDRESS."),
+    typer.Option(
+        metavar="HOST:PORT", help="Join the Ray cluster of this head; $RAY_ADDRESS by default."
+    ),
 ]
 JournalFile = Annotated[
     Path | None,

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import AsJson, DataDir, Datasets, MinTier, Workers
+from coding_model_project.cli.common import (
+    AsJson,
+    DataDir,
+    Datasets,
+    MinTier,
+    ProblemsFile,
+    Workers,
+    local_file,
+)
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
 
@@ -49,12 +57,7 @@ def rejudge(
         list[Path], typer.Argument(metavar="RUN...", help="Evaluations and trainings.")
     ],
     dataset: Datasets = None,
-    problems: Annotated[
-        Path | None,
-        typer.Option(
-            "--problems", metavar="FILE", help="Read problems from this file of JSON lines."
-        ),
-    ] = None,
+    problems: ProblemsFile = None,
     data_dir: DataDir = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would change; write nothing.")
@@ -89,12 +92,13 @@ def rejudge(
                 f"{folder}: neither an evaluation ({RUN_INFO}) nor a training with rollouts "
                 "(rollouts.jsonl): no completion is stored here"
             )
+    own_problems = local_file(problems, "--problems") if problems else None
     found = []
     for folder in runs:
         if (folder / RUN_INFO).is_file():
             one = rejudge_evaluation(folder, given, say=_say)
         else:
-            one = rejudge_rollouts(folder, given, problems=problems)
+            one = rejudge_rollouts(folder, given, problems=own_problems)
         found.append(one)
         if not as_json:
             _print(one)

@@ -93,7 +93,7 @@ _LINES = {
         note="Groups of samples that were replaced: older than coding.max_staleness, or none judged.",
     ),
 }  # fmt: skip
-_OF_SEVERAL_SOURCES = frozenset({"accepted_by_source", "reward_by_source"})
+_IN_SOME_RUNS = frozenset({"accepted_by_source", "reward_by_source", "staleness", "evicted"})
 """Charts that a run on one data source does without."""
 _STACKS = {
     "errors": Kind(
@@ -129,7 +129,7 @@ def run_charts(
     for name, kind in _LINES.items():
         if curves := list(_run_curves(runs, name)):
             first.append(line_chart(name, kind, curves))
-        elif name not in _OF_SEVERAL_SOURCES:
+        elif name not in _IN_SOME_RUNS:
             missing.append(kind.title)
     months = {
         dataset if len(runs) == 1 else f"{run.name} · {dataset}": scores

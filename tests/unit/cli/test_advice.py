@@ -33,7 +33,8 @@ FOREIGN = {
     "docker and podman": {"--shm-size"},
     "git": {"--format"},
     "hf download": {"--repo-type", "--local-dir"},
-    "ray start": {"--head", "--port", "--address", "--num-gpus"},
+    "ray start": {"--head", "--port", "--address", "--num-gpus", "--dashboard-host"},
+    "sbatch": {"--gres"},
     "harbor (Harbor's own)": {"--agent", "--ak"},
 }
 """Options of other programs that texts name. Keep it short: each entry is an option nothing checks."""
