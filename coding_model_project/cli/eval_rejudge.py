@@ -17,7 +17,7 @@ from coding_model_project.cli.common import (
     MinTier,
     ProblemsFile,
     Workers,
-    local_file,
+    existing_file,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
@@ -92,7 +92,7 @@ def rejudge(
                 f"{folder}: neither an evaluation ({RUN_INFO}) nor a training with rollouts "
                 "(rollouts.jsonl): no completion is stored here"
             )
-    own_problems = local_file(problems, "--problems") if problems else None
+    own_problems = existing_file(problems, "--problems") if problems else None
     found = []
     for folder in runs:
         if (folder / RUN_INFO).is_file():
