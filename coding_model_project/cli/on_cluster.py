@@ -66,6 +66,6 @@ def say(line: str) -> None:
 
 
 def _joins(address: str | None) -> partial[AbstractContextManager[None]]:
-    from coding_model_project.verl_ext.cluster.joining import head_address, joined
+    from coding_model_project.verl_ext.cluster.ray_driver import head_address, joined
 
     return partial(joined, head_address(address))

@@ -23,27 +23,51 @@ def joined_ray(config: DictConfig) -> str | None:
 
 
 def check_head(config: DictConfig) -> None:
-    """Make sure that the Ray that is joined answers: Ray itself would try for half a minute.
+    """Make sure that the Ray that a training joins answers.
 
     Raises:
         ConfigError: its address is none, or of Ray's client.
         ClusterError: nothing answers there; says what named it.
     """
-    address = joined_ray(config)
-    if address is None:
-        return
-    named = f"{_named_by(config)}{address}"
+    if (address := joined_ray(config)) is not None:
+        check_address(address, f"{_named_by(config)}{address}")
+        check_answers(address, f"{_named_by(config)}{address}", f", or set +{ADDRESS}=local")
+
+
+def check_address(address: str, named: str) -> None:
+    """Make sure that an address is of a Ray head.
+
+    Args:
+        named: what gave it, and the address, as the error shows it.
+
+    Raises:
+        ConfigError: it is of another form, such as Ray's client's.
+    """
     host, _, port = address.rpartition(":")
-    if "://" in address or not host or not port.isdigit():
+    if "://" in address or not host or not port.isdecimal():
         raise ConfigError(
-            f"{named}: expected HOST:PORT of a Ray head; run the command on a node of the cluster"
+            f"{named}: must be HOST:PORT of a Ray head, such as 10.0.0.1:6379, without ray://; run the "
+            "command on a node of the cluster"
         )
+
+
+def check_answers(address: str, named: str, otherwise: str = "") -> None:
+    """Make sure that something listens at a head's address: Ray itself would try for half a minute.
+
+    Args:
+        named: as in `check_address`.
+        otherwise: another way out, for the end of the error.
+
+    Raises:
+        ClusterError: nothing answers.
+    """
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_S).close()
     except OSError as error:
         raise ClusterError(
             f"{named}: no Ray head answers there ({error.strerror or error}); start one with "
-            f"`ray start --head --port={port}`, or correct the address (+{ADDRESS}=local: a Ray here)"
+            f"`ray start --head --port={port}`, or correct the address{otherwise}"
         ) from error
 
 

@@ -78,8 +78,8 @@ def _judge(coding: BaselineConfig, say: Callable[[str], None]) -> OpenJudge:
     if asked.cluster is None:
         return open_judge
     with extra("train"):
-        from coding_model_project.verl_ext.cluster.joining import head_address, joined
         from coding_model_project.verl_ext.cluster.node_judges import open_node_judges
+        from coding_model_project.verl_ext.cluster.ray_driver import head_address, joined
 
     address = head_address(asked.ray_address)  # now, rather than once the model is loaded
 

@@ -55,8 +55,8 @@ async def judge(address: str, problems: Sequence[Problem]) -> dict[str, object]:
     from coding_model_project.concurrency import each
     from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.sandbox.sandbox_config import SandboxConfig
-    from coding_model_project.verl_ext.cluster.joining import joined
     from coding_model_project.verl_ext.cluster.node_judges import open_node_judges
+    from coding_model_project.verl_ext.cluster.ray_driver import joined
 
     opened = open_node_judges(
         SandboxConfig(),

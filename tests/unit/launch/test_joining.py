@@ -64,5 +64,5 @@ def test_a_head_that_listens_passes(no_ray):
 
 @pytest.mark.parametrize("address", ["head", "head:port", "ray://head:10001", ":6379"])
 def test_an_address_that_is_none_is_refused(address, no_ray):
-    with pytest.raises(ConfigError, match=r"expected HOST:PORT"):
+    with pytest.raises(ConfigError, match=r"must be HOST:PORT"):
         check_head(config(address))

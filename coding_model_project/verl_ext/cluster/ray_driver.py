@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,11 +13,10 @@ import ray
 from ray.exceptions import RayError
 
 from coding_model_project.errors import ClusterError, ConfigError
+from coding_model_project.launch.joining import check_address, check_answers
 
 ADDRESS = "RAY_ADDRESS"
 """The environment variable that names the head where no option does; Ray's own."""
-
-_CONNECT_S = 10.0
 
 
 def head_address(given: str | None) -> str:
@@ -28,17 +26,12 @@ def head_address(given: str | None) -> str:
         ConfigError: there is none, or it is of another form.
     """
     name, address = ("--ray-address", given) if given else (ADDRESS, os.environ.get(ADDRESS, ""))
-    host, _, port = address.rpartition(":")
     if not address:
         raise ConfigError(
             "--cluster=ray: the cluster's address is missing; give --ray-address HOST:PORT "
             f"(coding.evaluation.ray_address) or set {ADDRESS}; `ray start --head` prints it"
         )
-    if "//" in address or not host or not port.isdecimal():
-        raise ConfigError(
-            f"{name}={address}: must be HOST:PORT of the head, such as 10.0.0.1:6379, without ray://; "
-            "run the command on a node of the cluster"
-        )
+    check_address(address, f"{name}={address}")
     return address
 
 
@@ -58,7 +51,7 @@ def joined(given: str | None, environment: Mapping[str, Any] | None = None) -> I
         yield
         return
     address = head_address(given)
-    _check_head(address)
+    check_answers(address, f"--ray-address={address}")
     handler = signal.getsignal(signal.SIGTERM)  # Ray sets its own
     try:
         ray.init(
@@ -76,23 +69,6 @@ def joined(given: str | None, environment: Mapping[str, Any] | None = None) -> I
         yield
     finally:
         ray.shutdown()
-
-
-def _check_head(address: str) -> None:
-    """Ray would try for minutes.
-
-    Raises:
-        ClusterError: nothing answers.
-    """
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
-    except OSError as error:
-        raise ClusterError(
-            f"--ray-address={address}: the head of the Ray cluster does not answer "
-            f"({error.strerror or error}); look there with `ray status`, or start it with "
-            f"`ray start --head --port={port}`"
-        ) from error
 
 
 def _why(address: str, error: Exception) -> str:

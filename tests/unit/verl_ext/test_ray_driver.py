@@ -8,7 +8,7 @@ import pytest
 from coding_model_project import cli
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError
-from coding_model_project.verl_ext.cluster.joining import _why, head_address
+from coding_model_project.verl_ext.cluster.ray_driver import _why, head_address
 from tests.fakes import stdin_problem
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def test_a_head_that_is_not_there_is_one_line_and_soon(judging):
         started = time.monotonic()
         code, (line,) = judging("--ray-address", address)
     assert code == 3
-    assert address in line and "does not answer" in line and "ray start --head" in line
+    assert address in line and "no Ray head answers" in line and "ray start --head" in line
     assert time.monotonic() - started < 15
 
 
