@@ -65,6 +65,6 @@ def end_process(file: Path, reason: str) -> None:
     try:
         file.write_text(reason + "\n")
     except OSError as error:  # the console then has the reason
-        print(f"{file}: {error.strerror}; {reason}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"{file.parent}: {error.strerror}; {reason}", file=sys.stderr, flush=True)  # noqa: T201
     finally:
         os._exit(3)
