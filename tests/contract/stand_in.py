@@ -10,7 +10,8 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import INTERRUPTED
-from coding_model_project.runs.folder import RunFolder, end_attempt, start_attempt
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.starting import end_attempt, start_attempt
 from coding_model_project.runs.stopping import StopSignal, stop_requested
 
 

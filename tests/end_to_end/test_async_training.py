@@ -50,6 +50,7 @@ def check(steps, n_steps, max_staleness):
     assert trained == steps[-1]["rollout/trained_tokens_total"]
 
 
+@pytest.mark.soak
 def test_samples_are_within_the_bound_kept_from_broken_groups_and_resumed(world, tmp_path, in_ray):
     run = ["+coding.sandbox.kwargs.every=4", "trainer.save_freq=2", "coding.max_staleness=1"]
     asked = overrides(world, tmp_path, "colocate_async", *run, "trainer.test_freq=2")
@@ -57,7 +58,7 @@ def test_samples_are_within_the_bound_kept_from_broken_groups_and_resumed(world,
     first = steps_of(tmp_path)
     check(first, [1, 2], 1)
     assert first[-1][WORST] == 1  # of the batch that was asked for ahead
-    assert first[-1]["rollout/validated_tokens_total"] == 0  # validated after its last sample
+    assert first[0]["rollout/validated_tokens_total"] == 0 < first[1]["rollout/validated_tokens_total"]
     lost = {row.sample.rpartition("_")[0] for row in read_ungradable(tmp_path)}
     kept = {row.sample.split("_")[0] for row in read_all_rollouts(tmp_path) if row.split == "train"}
     assert lost & kept  # the judged samples of groups of which one could not be judged
@@ -66,7 +67,7 @@ def test_samples_are_within_the_bound_kept_from_broken_groups_and_resumed(world,
     train("grpo", [*asked, "trainer.total_training_steps=4", "coding.force=true"])
     resumed = steps_of(tmp_path)[2:]
     check(resumed, [3, 4], 1)
-    assert resumed[0]["rollout/restored_tokens"] > 0
+    assert resumed[0]["rollout/restored_tokens"] <= first[-1]["rollout/queued_tokens"]
 
 
 def test_a_judge_that_is_gone_ends_the_run(world, tmp_path, in_ray):
