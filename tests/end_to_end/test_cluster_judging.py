@@ -78,6 +78,7 @@ def toy(tmp_path_factory):
     return folder
 
 
+@pytest.mark.alone  # two more Rays beside those of other tests
 def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_path):
     given = ("--problems", toy / "p.jsonl", "--completions", toy / "c.jsonl")
     command("grade", *given, "--out", tmp_path / "here.jsonl", cwd=tmp_path)
