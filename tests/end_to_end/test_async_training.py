@@ -58,7 +58,9 @@ def test_samples_are_within_the_bound_kept_from_broken_groups_and_resumed(world,
     first = steps_of(tmp_path)
     check(first, [1, 2], 1)
     assert first[-1][WORST] == 1  # of the batch that was asked for ahead
-    assert first[0]["rollout/validated_tokens_total"] == 0 < first[1]["rollout/validated_tokens_total"]
+    assert (
+        first[0]["rollout/validated_tokens_total"] == 0 < first[1]["rollout/validated_tokens_total"]
+    )
     lost = {row.sample.rpartition("_")[0] for row in read_ungradable(tmp_path)}
     kept = {row.sample.split("_")[0] for row in read_all_rollouts(tmp_path) if row.split == "train"}
     assert lost & kept  # the judged samples of groups of which one could not be judged
