@@ -1,11 +1,12 @@
 """Clusters that cannot be joined: one line, and how long it takes."""
 
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 
-from coding_model_project import cli
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError
 from coding_model_project.verl_ext.cluster.ray_driver import _why, head_address
@@ -15,8 +16,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def judging(tmp_path, monkeypatch, capsys):
-    """Run `grade --cluster ray`; its exit code and its error."""
+def judging(tmp_path, monkeypatch):
+    """Run `grade --cluster ray` in a process of its own, which is in no Ray; its exit code and error."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     write_problems(tmp_path / "p.jsonl", [stdin_problem(("", "1"))])
     (tmp_path / "c.jsonl").write_text('{"problem_id": "fake/1", "completion": "1"}\n')
@@ -28,9 +29,12 @@ def judging(tmp_path, monkeypatch, capsys):
             "--completions",
             str(tmp_path / "c.jsonl"),
         ]
-        code = cli.main(["grade", *given, "--cluster", "ray", *more])
-        said = capsys.readouterr().err.splitlines()
-        return code, [line for line in said if line.startswith("error:")]
+        command = [sys.executable, "-m", "coding_model_project", "grade", *given]
+        done = subprocess.run(
+            [*command, "--cluster", "ray", *more], capture_output=True, text=True, check=False
+        )
+        said = done.stderr.splitlines()
+        return done.returncode, [line for line in said if line.startswith("error:")]
 
     return run
 
@@ -43,7 +47,7 @@ def test_a_head_that_is_not_there_is_one_line_and_soon(judging):
         code, (line,) = judging("--ray-address", address)
     assert code == 3
     assert address in line and "no Ray head answers" in line and "ray start --head" in line
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60  # Ray would try for minutes
 
 
 def test_an_address_is_needed_and_of_one_form(judging, monkeypatch):
