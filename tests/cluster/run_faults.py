@@ -30,7 +30,7 @@ class Faults:
             for node in self._rig.nodes
             for word in ("ray::WorkerDict", "ray::RewardLoopWorker")
         )
-        runner = [node.host for node in self._rig.nodes if node.processes("ray::CodingTaskRunner")]
+        runner = [node.host for node in self._rig.nodes if node.processes("TaskRunner")]
         newest = max(self._training.checkpoints())
         actor = self._training.run_dir / f"checkpoints/global_step_{newest}/actor"
         shards = sorted(path.name for path in actor.glob("model_world_size_2_rank_*.pt"))

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import httpx
 
+from coding_model_project.errors import TrainingError
+from coding_model_project.http import reason
+
 _COUNTER = "vllm:generation_tokens_total"
 _TIMEOUT_S = 10.0
 
@@ -20,11 +23,18 @@ def generated_tokens(addresses: Sequence[str]) -> int | None:
         None where the servers do not count (another engine, or `rollout.disable_log_stats=true`).
 
     Raises:
-        httpx.HTTPError: a server does not answer.
+        TrainingError: a server does not answer; names it.
     """
     total = None
     for address in addresses:
-        page = httpx.get(f"http://{address}/metrics", timeout=_TIMEOUT_S, trust_env=False).text
+        url = f"http://{address}/metrics"
+        try:
+            page = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).text
+        except httpx.HTTPError as error:
+            raise TrainingError(
+                f"rollout server {address} does not answer ({reason(error)}): it, its node or the link "
+                "to it is gone; the same command resumes once it is back"
+            ) from error
         counts = [
             float(line.rpartition(" ")[2])
             for line in page.splitlines()
