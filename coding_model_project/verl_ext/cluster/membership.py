@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from coding_model_project.launch.joining import joined_ray
 from coding_model_project.verl_ext.cluster.nodes import check_nodes
 
 _ANSWER_S = 300.0
+_REACHED_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,8 @@ class Node:
     id: str
     host: str
     address: str
+    port: int
+    """Of Ray's process there."""
     gpus: float
     """Logical ones under the CPU profile: the ranks that it may have."""
 
@@ -47,6 +51,7 @@ def alive() -> list[Node]:
             id=node["NodeID"],
             host=node["NodeManagerHostname"],
             address=node["NodeManagerAddress"],
+            port=node["NodeManagerPort"],
             gpus=node["Resources"].get("GPU", 0),
         )
         for node in ray.nodes()
@@ -87,7 +92,7 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
 def lost(nodes: Sequence[Node], config: DictConfig) -> str:
     """Return a remark for the error that ended a run: which of its nodes are gone, and the way out."""
     try:
-        there = {node.id for node in alive()} if nodes else set()
+        there = {node.id for node in alive() if _listens(node)} if nodes else set()
     except (RayError, RuntimeError, ConnectionError):
         return "; Ray's head does not answer any more"
     gone = [node for node in nodes if node.id not in there]
@@ -97,6 +102,15 @@ def lost(nodes: Sequence[Node], config: DictConfig) -> str:
         f"; Ray has lost {', '.join(map(str, gone))}: run `ray start --address={joined_ray(config)}` "
         "there again, then the same command, which resumes"
     )
+
+
+def _listens(node: Node) -> bool:
+    """Whether a node can be reached: Ray itself misses one only after about a minute."""
+    try:
+        socket.create_connection((node.address, node.port), timeout=_REACHED_S).close()
+    except OSError:
+        return False
+    return True
 
 
 class _Guard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -28,7 +29,8 @@ def config(**trainer: Any) -> Any:
 def node(number: int, gpus: float):
     from coding_model_project.verl_ext.cluster.membership import Node
 
-    return Node(id=str(number), host=f"node{number}", address=f"10.0.0.{number}", gpus=gpus)
+    where = f"10.0.0.{number}"
+    return Node(id=str(number), host=f"node{number}", address=where, port=1, gpus=gpus)
 
 
 def test_too_few_nodes_are_refused_with_what_each_has():
@@ -97,3 +99,20 @@ def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead():
     head, dead = ray_node("head", CPU=4.0), ray_node("dead", alive=False, CPU=4.0, GPU=8.0)
     one, other = ray_node("a", CPU=4.0, GPU=8.0), ray_node("b", CPU=4.0, GPU=8.0)
     assert judging_nodes([head, dead, one, other, ray_node("none")]) == ["a", "b", "head"]
+
+
+def test_a_node_that_cannot_be_reached_is_named_before_ray_misses_it(monkeypatch):
+    from coding_model_project.verl_ext.cluster import membership
+
+    with socket.create_server(("127.0.0.1", 0)) as listens, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        ports = (listens.getsockname()[1], free.getsockname()[1])
+        nodes = [
+            membership.Node(id=str(n), host=f"node{n}", address="127.0.0.1", port=port, gpus=1)
+            for n, port in enumerate(ports)
+        ]
+        monkeypatch.setattr(membership, "alive", lambda: nodes)
+        config = OmegaConf.create({"ray_kwargs": {"ray_init": {"address": "10.0.0.1:6379"}}})
+        remark = membership.lost(nodes, config)
+    assert "Ray has lost node1 (127.0.0.1)" in remark and "node0" not in remark
+    assert "ray start --address=10.0.0.1:6379" in remark
