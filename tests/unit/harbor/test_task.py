@@ -61,7 +61,7 @@ def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
         ({"instruction_md": None}, "instruction.md is missing"),
         ({"tests__test_sh": None}, "tests/test.sh is missing"),
         ({"environment__Dockerfile": None}, "neither Dockerfile nor docker-compose.yaml"),
-        ({"tests__.harborignore": "*.sh\n"}, "left out by .harborignore"),
+        ({"tests__.harborignore": "*.sh\n"}, "excluded by .harborignore"),
         ({"toml": STEPS, "steps__a__instruction_md": "x"}, "steps/b/instruction.md is missing"),
     ],
 )
