@@ -46,7 +46,7 @@ def test_a_machine_without_an_engine_says_so_with_the_way_out(tmp_path):
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 3 and done.stdout == ""
-        assert said in done.stderr and "rooms, which needs none" in done.stderr
+        assert said in done.stderr and "rooms, which need none" in done.stderr
 
 
 @pytest.mark.parametrize(

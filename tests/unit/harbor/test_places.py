@@ -45,10 +45,10 @@ def example(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("romms", "romms: no such name; name rooms, docker, podman"),
+        ("romms", "romms: no such name; use rooms, docker, podman"),
         ("no_such_module:Mine", "No module named 'no_such_module'"),
         ("os:NoSuch", "has no attribute 'NoSuch'"),
-        ("os:sep", "cannot be called"),
+        ("os:sep", "not callable"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_one_line(name, says):
