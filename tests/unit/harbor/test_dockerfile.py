@@ -87,7 +87,9 @@ def test_what_is_not_followed_names_line_instruction_and_the_way_out(tmp_path, l
 
 
 def test_an_image_that_nothing_here_stands_for(tmp_path):
-    with pytest.raises(ImageError, match=r"Dockerfile:1: this machine has no substitute for nvidia"):
+    with pytest.raises(
+        ImageError, match=r"Dockerfile:1: this machine has no substitute for nvidia"
+    ):
         planned(tmp_path, "FROM nvidia/cuda:12\n")
 
 

@@ -39,7 +39,7 @@ def test_an_empty_task_toml_has_every_default(tmp_path):
         ('artifacts = ["/a/../b"]', "artifacts.0"),
         ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "environment_mode"),
         ('[[steps]]\nname = "../x"', "steps.0.name"),
-        ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "two steps have one name"),
+        ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "two steps have the same name"),
         (
             '[[environment.mcp_servers]]\nname = "m"\nurl = "u"\n'
             '[environment.mcp_servers.headers]\nAuthorization = "secret"',
