@@ -1,4 +1,4 @@
-"""Watching a room's processes: what they print and use, and ending them when they must end."""
+"""Supervision of a command's processes: their output, resources and time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.sandbox.embedded import frames
 
 _SAMPLE_S = 0.05
-"""Between two looks at what a room's processes use."""
+"""Seconds between two samples of the processes' resource use."""
 
 _KILL_ROUNDS = 200
 _COUNTED = ("RssAnon:", "RssShmem:")
@@ -23,13 +23,13 @@ _COUNTED = ("RssAnon:", "RssShmem:")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command and all that it started, wherever that went."""
+    """A command and its descendants, including those that init has adopted."""
 
     proc: int
     init: int
     pid: int
     before: set[int]
-    """Processes that were in the room when it was started."""
+    """Processes that were in the room before it started."""
 
     def processes(self) -> list[int]:
         own = [self.pid, *descendants(self.proc, self.pid)]
@@ -39,21 +39,21 @@ class Job:
         return [pid for pid in own if not _is_dead(self.proc, pid)]
 
     def kill(self) -> None:
-        """End them all.
+        """Kill all its processes.
 
         Raises:
-            OSError: new ones came faster than they could be ended.
+            OSError: they fork faster than they can be killed.
         """
         for _ in range(_KILL_ROUNDS):
             alive = self.processes()
             if not alive:
                 return
-            for signal_number in (signal.SIGSTOP, signal.SIGKILL):  # none forks while others end
+            for signal_number in (signal.SIGSTOP, signal.SIGKILL):  # stopped ones cannot fork
                 for pid in alive:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal_number)
             time.sleep(0.001)
-        raise OSError("a command's processes cannot be ended")
+        raise OSError("a command's processes cannot be killed")
 
 
 def watch(
@@ -65,7 +65,11 @@ def watch(
     most_processes: int,
     witness: Witness | None = None,
 ) -> str | None:
-    """Read what a command prints until it ends, or kill it with all it started."""
+    """Read a command's output until it ends, or kill it with its descendants.
+
+    Returns:
+        The reason for killing it; None if it ended by itself.
+    """
     deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
     pidfd = os.pidfd_open(job.pid)
     poll = select.poll()
@@ -95,7 +99,7 @@ def watch(
             if witness is not None and witness.fd in ready:
                 witness.handle()
             if channel.fileno() in ready:
-                frames.receive(channel)  # whatever it asks, it can only mean this command
+                frames.receive(channel)  # any request during a command is an interrupt
                 killed = "interrupted"
             if pidfd in ready:
                 return None
@@ -135,7 +139,7 @@ def _is_dead(proc: int, pid: int) -> bool:
 
 
 def _beyond(job: Job, most_bytes: int, most_processes: int) -> str | None:
-    """The limit that the room's processes are beyond: "memory", "processes"; None if none."""
+    """Return the limit that the room's processes exceed: "memory", "processes"; None if none."""
     n_bytes = 0
     pids = [p for root in (job.init, job.pid) for p in (root, *descendants(job.proc, root))]
     if len(pids) > most_processes:
