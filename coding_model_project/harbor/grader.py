@@ -43,7 +43,7 @@ from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 COMPARISON = "harbor"
 SOLUTION_FILE = "solution.py"
 _DETAIL_BYTES = 2000
-_OF_THE_AGENT = (AgentTimeoutError, NonZeroAgentExitCodeError)
+_AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class HarborGrader:
         """
         errors = [outcome.error, *(step.error for step in outcome.steps)]
         error = next(
-            (e for e in errors if e is not None and not isinstance(e, _OF_THE_AGENT)), None
+            (e for e in errors if e is not None and not isinstance(e, _AGENT_ERRORS)), None
         )
         detail = clip(outcome.steps[-1].verifier_output, _DETAIL_BYTES) if outcome.steps else ""
         if error is not None:

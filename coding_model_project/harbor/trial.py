@@ -52,13 +52,13 @@ from coding_model_project.harbor.format.task_config import (
     Healthcheck,
     NetworkMode,
 )
-from coding_model_project.harbor.trial_outcome import MOST_KEPT, StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import MAX_KEPT_BYTES, StepOutcome, TrialOutcome
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
 
 TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
-_VERIFIED_ALL_THE_SAME = (AgentTimeoutError, NonZeroAgentExitCodeError)
+_STILL_VERIFIED = (AgentTimeoutError, NonZeroAgentExitCodeError)
 _SHOWN_CHARS = 300
 
 
@@ -230,7 +230,7 @@ class _Attempt:
                 await self._act(step, environment)
             except Exception as raised:
                 # In a task with steps, the verifier runs after any error of the agent.
-                if not (self._task.has_steps or isinstance(raised, _VERIFIED_ALL_THE_SAME)):
+                if not (self._task.has_steps or isinstance(raised, _STILL_VERIFIED)):
                     raise
                 error = raised
             ended = time.monotonic()
@@ -358,7 +358,7 @@ class _Attempt:
 async def _verifier_files(environment: Environment) -> Tree:
     """Return the verifier's files, or only the reward files if all are too many or too large."""
     try:
-        return await environment.read_tree(VERIFIER_LOGS, MOST_KEPT)
+        return await environment.read_tree(VERIFIER_LOGS, MAX_KEPT_BYTES)
     except OSError:
         return await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
 

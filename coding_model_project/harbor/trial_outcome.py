@@ -10,7 +10,7 @@ from coding_model_project.harbor.format.reward_rules import Rewards, reward_vali
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.integrity import Integrity
 
-MOST_KEPT = 4 << 20
+MAX_KEPT_BYTES = 4 << 20
 """Maximum bytes of /logs/verifier that an outcome keeps."""
 
 
@@ -26,7 +26,7 @@ class StepOutcome:
     verifier_output: str = ""
     """Output of the tests, without its middle if it is long."""
     verifier_files: Tree = field(default_factory=Tree)
-    """Files in /logs/verifier with the rewards; only the rewards if they exceed `MOST_KEPT`."""
+    """Files in /logs/verifier with the rewards; only the rewards if they exceed `MAX_KEPT_BYTES`."""
     artifacts: Tree = field(default_factory=Tree)
     agent_s: float = 0.0
     verifier_s: float = 0.0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from coding_model_project.harbor.step import Step
 
 _FORMER_NAME = "embedded"
-_OF_HARBOR = "harbor:"
+_HARBOR_PREFIX = "harbor:"
 _KEPT_IMAGES = 64
 _SHOWN_CHARS = 400
 
@@ -64,10 +64,10 @@ def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Envir
         from coding_model_project.harbor.containers.containers import ContainerEnvironments
 
         return ContainerEnvironments(name, at_once=where.containers, warm=where.warm)
-    if name.startswith(_OF_HARBOR):
+    if name.startswith(_HARBOR_PREFIX):
         from coding_model_project.harbor.environment.of_harbor import HarborPlaces
 
-        return HarborPlaces(name.removeprefix(_OF_HARBOR))
+        return HarborPlaces(name.removeprefix(_HARBOR_PREFIX))
     return _factory(name)()
 
 

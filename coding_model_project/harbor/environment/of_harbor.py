@@ -28,8 +28,8 @@ from coding_model_project.harbor.environment.places import Place, Places
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 _KILLED = 137
-_LATE = ("timed out", "timeout")
-_OURS = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "workdir", "build_timeout_sec")
+_TIMEOUT_WORDS = ("timed out", "timeout")
+_KEYS = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "workdir", "build_timeout_sec")
 
 
 class HarborPlaces(Places):
@@ -69,7 +69,7 @@ class HarborPlaces(Places):
         from harbor.models.task.config import EnvironmentConfig as HarborsConfig
         from harbor.models.trial.paths import TrialPaths
 
-        given = {name: value for name, value in asdict(config).items() if name in _OURS}
+        given = {name: value for name, value in asdict(config).items() if name in _KEYS}
         stated = {name: value for name, value in given.items() if value is not None}
         logs = tempfile.TemporaryDirectory(prefix="harbor-trial-")
         name = f"{folder.parent.name}__{uuid4().hex[:7]}"
@@ -121,7 +121,7 @@ class _HarborPlace:
         except TimeoutError:
             return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
         except Exception as error:
-            if timeout_s is not None and any(word in str(error).lower() for word in _LATE):
+            if timeout_s is not None and any(word in str(error).lower() for word in _TIMEOUT_WORDS):
                 return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
             raise EnvironmentFailed(f"{self._identity}: {_line(error)}") from error
         return CommandResult(

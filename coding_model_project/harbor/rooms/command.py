@@ -22,7 +22,7 @@ from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.isolation import linux
 
 _SHELLS = ("/bin/bash", "/bin/sh")
-_MOST_DESCRIPTORS = 16384
+_MAX_DESCRIPTORS = 16384
 _PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
 
 _WATCHER = 204
@@ -267,7 +267,7 @@ def _write(proc: int, path: str, text: str) -> None:
 def _limit(command: Command) -> None:
     limits = {
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: _MOST_DESCRIPTORS,
+        resource.RLIMIT_NOFILE: _MAX_DESCRIPTORS,
         resource.RLIMIT_NPROC: command.processes,
     }
     for kind, value in limits.items():

@@ -30,8 +30,8 @@ _FORMAT = re.compile(r"\{\w*\}|%[sdr]")
 _FILLED = r"[\w./,:=@%+-]*"
 """Text that may replace an expansion: nothing that ends a word or begins a command."""
 _UNREADABLE = (zipfile.BadZipFile, RuntimeError, NotImplementedError, zlib.error, EOFError)
-_LEAST = 8
-_MOST_BYTES = 1 << 20
+_MIN_CHARS = 8
+_MAX_BYTES = 1 << 20
 
 
 class Literals:
@@ -50,7 +50,7 @@ class Literals:
                 for name in modules.namelist():
                     self.add(name, modules.read(name))
             return
-        if len(content) > _MOST_BYTES or b"\0" in content:
+        if len(content) > _MAX_BYTES or b"\0" in content:
             return
         text = content.decode("utf-8", "replace")
         if path.endswith(".py"):
@@ -68,7 +68,7 @@ class Literals:
 
     def is_script(self, content: bytes) -> bool:
         """Return whether the content of a file or pipe is one of their here-documents."""
-        if len(content) > _MOST_BYTES:
+        if len(content) > _MAX_BYTES:
             return False
         text = content.decode("utf-8", "replace").strip()
         return bool(text) and (text in self._scripts or any(o.fullmatch(text) for o in self._here))
@@ -99,7 +99,7 @@ class Literals:
         plain = [re.sub(r'\\([$`"\\\n])', r"\1", piece) for piece in pieces]
         if len(plain) == 1:
             exact.add(plain[0].strip())
-        elif sum(map(len, plain)) >= _LEAST:
+        elif sum(map(len, plain)) >= _MIN_CHARS:
             patterns.append(_filled(plain, re.DOTALL))
 
     def _python(self, tree: ast.AST) -> None:
@@ -111,7 +111,7 @@ class Literals:
 
     def _word(self, pieces: list[str], whole: str | None) -> None:
         text = "".join(pieces)
-        if len(text) < _LEAST or not any(c.isspace() for c in text.strip()):
+        if len(text) < _MIN_CHARS or not any(c.isspace() for c in text.strip()):
             return  # a single word may appear anywhere, and may be an agent's whole program
         if whole is not None:
             self._exact.add(whole.strip())

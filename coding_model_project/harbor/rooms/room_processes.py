@@ -15,7 +15,7 @@ VERIFIERS, GUARDED, AGENTS = 1000, 998, 999
 """Values of oom_score_adj: for the verifier's processes, for those with an active guard, and for the
 agent's."""
 
-MOST_SCRIPT = 1 << 20
+MAX_SCRIPT_BYTES = 1 << 20
 """Maximum bytes of a script to scan."""
 
 
@@ -29,7 +29,7 @@ class RoomProcesses:
     def __init__(self, listener: Listener, outputs: set[int]) -> None:
         self._listener, self._outputs = listener, outputs
 
-    def whose(self, pid: int) -> int:
+    def owner(self, pid: int) -> int:
         """Return a process's owner, as set by `mark`.
 
         Raises:
@@ -40,11 +40,11 @@ class RoomProcesses:
         except (OSError, ValueError) as error:
             raise Unreadable(str(error)) from error
 
-    def mark(self, pid: int, whose: int) -> None:
+    def mark(self, pid: int, owner: int) -> None:
         """Set the owner of a process, which its future children inherit."""
         fd = os.open(f"{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._listener.proc)
         try:
-            os.write(fd, str(whose).encode())
+            os.write(fd, str(owner).encode())
         finally:
             os.close(fd)
 
@@ -94,7 +94,7 @@ class RoomProcesses:
             raise Unreadable(str(error)) from error
         try:
             if stat.S_ISREG(os.fstat(fd).st_mode):
-                return os.pread(fd, MOST_SCRIPT, 0)
+                return os.pread(fd, MAX_SCRIPT_BYTES, 0)
             if not stat.S_ISFIFO(os.fstat(fd).st_mode):
                 return b""
             return _peek(fd)
@@ -112,12 +112,12 @@ class RoomProcesses:
 def _peek(fd: int) -> bytes:
     reader, writer = os.pipe()
     try:
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, MOST_SCRIPT)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, MAX_SCRIPT_BYTES)
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if not any(event & select.POLLHUP for _, event in poll.poll(0)):
             return b""  # a writer may still add to it
-        n = linux.call("tee", fd, writer, MOST_SCRIPT, 2)
+        n = linux.call("tee", fd, writer, MAX_SCRIPT_BYTES, 2)
         return os.read(reader, n) if n else b""
     finally:
         os.close(reader)

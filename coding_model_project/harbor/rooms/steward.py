@@ -271,14 +271,14 @@ def _listen(channel: socket.socket, port: int) -> None:
         socket.send_fds(channel, [frames.encoded({})], [listening.fileno()])
 
 
-def _be_init(ready: int, shell: Shell, most_processes: int) -> NoReturn:
+def _be_init(ready: int, shell: Shell, max_processes: int) -> NoReturn:
     """Become a PID namespace's first process, which reaps orphans until it is killed."""
     try:
         linux.die_with_parent().make()
         linux.own_proc_entries()
         os.dup2(ready, 0)
         if shell.bounds_processes:
-            launch.bound_processes(most_processes)
+            launch.bound_processes(max_processes)
         _forget_arguments(shell.proc)
         if shell.own_proc:
             root.mount_proc()

@@ -62,7 +62,7 @@ def watch(
     channel: socket.socket,
     timeout_s: float | None,
     memory_mb: int,
-    most_processes: int,
+    max_processes: int,
     witness: Witness | None = None,
 ) -> str | None:
     """Read a command's output until it ends, or kill it with its descendants.
@@ -86,7 +86,7 @@ def watch(
                 killed = "timeout"
                 break
             if now >= sample_at:
-                killed = _beyond(job, memory_mb << 20, most_processes)
+                killed = _beyond(job, memory_mb << 20, max_processes)
                 if killed:
                     break
                 sample_at = now + _SAMPLE_S
@@ -138,18 +138,18 @@ def _is_dead(proc: int, pid: int) -> bool:
     return True
 
 
-def _beyond(job: Job, most_bytes: int, most_processes: int) -> str | None:
+def _beyond(job: Job, max_bytes: int, max_processes: int) -> str | None:
     """Return the limit that the room's processes exceed: "memory", "processes"; None if none."""
     n_bytes = 0
     pids = [p for root in (job.init, job.pid) for p in (root, *descendants(job.proc, root))]
-    if len(pids) > most_processes:
+    if len(pids) > max_processes:
         return "processes"
     for pid in pids:
         with suppress(OSError, ValueError):
             for line in _read(job.proc, f"{pid}/status").splitlines():
                 if line.startswith(_COUNTED):
                     n_bytes += int(line.split()[1]) << 10
-    return "memory" if n_bytes > most_bytes else None
+    return "memory" if n_bytes > max_bytes else None
 
 
 def _read(proc: int, path: str) -> str:

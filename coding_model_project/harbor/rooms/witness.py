@@ -25,7 +25,7 @@ from coding_model_project.harbor.rooms.programs import Kind
 from coding_model_project.harbor.rooms.room_processes import (
     AGENTS,
     GUARDED,
-    MOST_SCRIPT,
+    MAX_SCRIPT_BYTES,
     VERIFIERS,
     RoomProcesses,
 )
@@ -45,7 +45,7 @@ _MODULE_FOLDERS = (
     "/python/lib/python3*",
     "/python/lib/python3*/site-packages",
 )
-_MOST_REASONS = 20
+_MAX_REASONS = 20
 _FILE_CLOCK = 5
 """CLOCK_REALTIME_COARSE, the clock of file times."""
 
@@ -84,8 +84,8 @@ class Witness:
         if call is None:
             return
         try:
-            whose = self._processes.whose(call.pid)
-            if whose != AGENTS and self._judge(call, whose):
+            owner = self._processes.owner(call.pid)
+            if owner != AGENTS and self._judge(call, owner):
                 return
         except Unreadable as error:
             if call.pid != self._job or call.name != "execve":  # the job is ours until it executes
@@ -108,19 +108,19 @@ class Witness:
             self._doubt(f"the verifier read no output of {name}, at most its exit status")
 
     def _doubt(self, reason: str) -> None:
-        if reason not in self.reasons and len(self.reasons) < _MOST_REASONS:
+        if reason not in self.reasons and len(self.reasons) < _MAX_REASONS:
             self.reasons.append(reason)
 
-    def _judge(self, call: Call, whose: int) -> bool:
+    def _judge(self, call: Call, owner: int) -> bool:
         """Check a verifier's call, and return whether it is answered."""
         opened = self._opened.pop(call.pid, None)
         if opened is not None and not self._redirects(call, opened):
             self._doubt(f"the verifier's shell read {opened}")
         match call.name:
             case "execve":
-                return self._execute(call, whose)
+                return self._execute(call, owner)
             case "open" | "openat" | "openat2":
-                return self._open(call, whose)
+                return self._open(call, owner)
             case "execveat":
                 self._doubt("the verifier executed a program by its descriptor")
             case "mmap":
@@ -137,7 +137,7 @@ class Witness:
 
     # ── executions ────────────────────────────────────────────────────────────────────────────────
 
-    def _execute(self, call: Call, whose: int) -> bool:
+    def _execute(self, call: Call, owner: int) -> bool:
         pid = call.pid
         path = self._listener.path(pid, _CWD, call.arguments[0])
         words = self._listener.words(pid, call.arguments[1])
@@ -146,7 +146,7 @@ class Witness:
             return False
         if pid in self._guarded:  # it becomes another program without the interpreter's own end
             self._exit(call)
-        if whose != VERIFIERS:
+        if owner != VERIFIERS:
             self._processes.mark(pid, VERIFIERS)
         if found.origin is Origin.new and self._is_compiled(found):
             if {Origin.agent, Origin.tests} <= self._compiled_of:
@@ -268,7 +268,7 @@ class Witness:
 
     def _scan_file(self, path: str) -> None:
         with open(path, "rb") as file:
-            self._scan(file.read(MOST_SCRIPT).decode("utf-8", "replace"), path)
+            self._scan(file.read(MAX_SCRIPT_BYTES).decode("utf-8", "replace"), path)
 
     def _scan(self, text: str, path: str) -> None:
         construct = shells.runs_data(text)
@@ -277,7 +277,7 @@ class Witness:
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, call: Call, whose: int) -> bool:
+    def _open(self, call: Call, owner: int) -> bool:
         folder, address, flags = call.arguments[0], call.arguments[1], call.arguments[2]
         if call.name == "open":
             folder, address, flags = _CWD, call.arguments[0], call.arguments[1]
@@ -305,7 +305,7 @@ class Witness:
             return False
         if not found.origin.trusted and programs.copies(self._processes.program(call.pid)):
             self._copies(call.pid, self._copying, self._logging)
-        self._read(call, found, kind, guarded=whose == GUARDED)
+        self._read(call, found, kind, guarded=owner == GUARDED)
         return False
 
     def _read(self, call: Call, found: Found, kind: Kind, *, guarded: bool) -> None:

@@ -1,4 +1,4 @@
-"""Dockerfiles, as far as they are followed without a container engine."""
+"""Dockerfiles without a container engine."""
 
 import contextlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Folders of tasks as Harbor and people leave them."""
+"""Supported layouts of task folders."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Environments of your own: the example of docs/harbor.md, wrong names, and a limit per node."""
+"""Users' own environments: the example of docs/harbor.md, wrong names, and a limit per node."""
 
 import asyncio
 import importlib
@@ -29,7 +29,7 @@ EXAMPLE = "my_places"
 
 @pytest.fixture
 def example(tmp_path, monkeypatch):
-    """The example as a reader saves it."""
+    """Save the example as a reader would."""
     (text,) = (
         block.text
         for block in docs.blocks(docs.ROOT / "docs" / "harbor.md")

@@ -1,4 +1,4 @@
-"""Rooms: what lasts in them, what ends, and what nothing in them can do."""
+"""Rooms: state between commands, limits, and isolation."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.sandbox
 
 
 def in_a_room(folder, use, dockerfile="FROM debian\nWORKDIR /app\n", config=None, **files):
-    """The result of `await use(room)`, in a room made of a Dockerfile."""
+    """Return the result of `await use(room)`, in a room built from a Dockerfile."""
     for name, text in {"Dockerfile": dockerfile, **files}.items():
         (folder / name).write_text(text)
 

@@ -1,4 +1,4 @@
-"""Files on their way into and out of an environment."""
+"""Transfer of files into and out of an environment."""
 
 import os
 

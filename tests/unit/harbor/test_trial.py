@@ -1,4 +1,4 @@
-"""Trials: what reaches the verifier, what ends a trial, and how a grader takes it."""
+"""Trials: files that reach the verifier, endings, and the grader's verdicts."""
 
 import json
 import subprocess
