@@ -205,7 +205,10 @@ class _Follower:
         if len(words) < 2:
             raise one.error("needs a source and a destination")
         *sources, destination = words
-        mode = int(one.options["chmod"], 8) if one.options.get("chmod", "x").isdigit() else None
+        chmod = one.options.get("chmod")
+        if chmod is not None and not re.fullmatch(r"[0-7]{3,4}", chmod):
+            raise one.error(f"--chmod={chmod} is not supported, only an octal mode such as 755")
+        mode = None if chmod is None else int(chmod, 8)
         into = destination.endswith("/") or len(sources) > 1
         target = self._path(destination)
         files: list[tuple[str, Path]] = []

@@ -69,6 +69,8 @@ def test_what_is_followed(tmp_path):
     [
         ("COPY --from=base /a /b", "COPY: --from is not supported"),
         ("COPY missing.txt /", "COPY: missing.txt: no such file"),
+        ("COPY --chmod=u+x out /a", "COPY: --chmod=u+x is not supported, only an octal mode"),
+        ("COPY --chmod=999 out /a", "COPY: --chmod=999 is not supported, only an octal mode"),
         ("COPY ../out /", "COPY: ../out"),
         ("ADD https://example.org/x /", "ADD: https://example.org/x is a URL or archive"),
         ("RUN --network=host true", "RUN: --network is not supported"),
