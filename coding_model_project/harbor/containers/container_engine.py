@@ -95,7 +95,7 @@ class Engine:
             *arguments, stdin=stdin, timeout_s=timeout_s, max_output=_MANY_BYTES
         )
         if code != 0:
-            why = _one_line(err or out) or f"exit code {code}"
+            why = one_line(err or out) or f"exit code {code}"
             raise EnvironmentFailed(f"{self.program} {arguments[0]}: {why}")
         return out.decode("utf-8", "replace").strip()
 
@@ -127,7 +127,7 @@ class Engine:
                         process.kill()
             if code != 0:
                 output.seek(0)
-                why = _one_line(output.read(_MANY_BYTES)) or f"exit code {code}"
+                why = one_line(output.read(_MANY_BYTES)) or f"exit code {code}"
                 raise EnvironmentFailed(f"{self.program} {arguments[0]}: {why}")
 
     async def run(
@@ -180,7 +180,8 @@ class Engine:
             await ended
 
 
-def _one_line(output: bytes) -> str:
+def one_line(output: bytes) -> str:
+    """Return the end of an engine's output on one line."""
     return " ".join(output.decode("utf-8", "replace").split())[-_SHOWN_CHARS:]
 
 

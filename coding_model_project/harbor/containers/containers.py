@@ -15,7 +15,7 @@ import orjson
 import psutil
 
 from coding_model_project.harbor.containers.container import STAY, Container
-from coding_model_project.harbor.containers.container_engine import Engine
+from coding_model_project.harbor.containers.container_engine import Engine, one_line
 from coding_model_project.harbor.containers.dockerfile import (
     WITH_HARBOR,
     ImageError,
@@ -43,7 +43,6 @@ _IMAGES = "coding-harbor"
 
 _TESTS = "[ ! -d /tests ] || tar -C / -cf - tests"
 _TESTS_BYTES = 64 << 20
-_SHOWN_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +204,7 @@ class ContainerEnvironments:
         code, out, err = await self._engine.run(*arguments, timeout_s=timeout_s)
         words = out.decode("utf-8", "replace").split()
         if code != 0 or not words:
-            why = " ".join(err.decode("utf-8", "replace").split())[-_SHOWN_CHARS:]
-            raise ImageError(f"{what}: {self._engine.program} {arguments[0]}: {why}")
+            raise ImageError(f"{what}: {self._engine.program} {arguments[0]}: {one_line(err)}")
         return words[-1]
 
     async def _tests_of(self, image: str) -> Tree:
@@ -215,8 +213,7 @@ class ContainerEnvironments:
         words = ("run", *self._engine.limits, *isolated, image, "-c", _TESTS)
         code, packed, err = await self._engine.run(*words, max_output=2 * _TESTS_BYTES)
         if code != 0:
-            why = " ".join(err.decode("utf-8", "replace").split())[-_SHOWN_CHARS:]
-            raise ImageError(f"{image}: the image needs sh and tar: {why}")
+            raise ImageError(f"{image}: the image needs sh and tar: {one_line(err)}")
         return from_tar(packed) if packed else Tree()
 
     async def _listed(self) -> list[str]:
