@@ -123,8 +123,8 @@ def _ruling(checker: Checker, execution: Execution) -> Ruling | None:
 
 def _how(execution: Execution) -> str:
     comment = (execution.stderr_tail or execution.stdout).strip()
-    said = comment.splitlines()[-1][:300] if comment else "it printed nothing"
-    return f"({execution.status}, exit code {execution.exit_code}): {said}"
+    last_line = comment.splitlines()[-1][:300] if comment else "it printed nothing"
+    return f"({execution.status}, exit code {execution.exit_code}): {last_line}"
 
 
 def _score(execution: Execution) -> float | None:

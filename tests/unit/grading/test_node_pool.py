@@ -130,7 +130,7 @@ async def test_a_node_that_fails_at_what_others_do_is_left_out(said, fast):
     async with pool_of(nodes, said) as pool:
         for start in range(0, 400, 20):
             await all_of(pool, [f"p{n}" for n in range(start, start + 20)])
-    assert any("a is left out: 3 times" in line for line in said)
+    assert any("a is excluded: it failed 3 times" in line for line in said)
     assert len(nodes[0].did) + len(nodes[1].did) == 400
     assert nodes[0].failed <= 2 * node_pool.MAX_STRIKES
 
