@@ -293,8 +293,10 @@ def _sandbox(given: str | Sequence[str] | Sandbox, workers: int | None, min_tier
 
 
 def _check_types(problem: object, completion: object, where: str = "") -> None:
-    """Raises:
-    TypeError: these are not a problem and text.
+    """Raise if the arguments are not a problem and text.
+
+    Raises:
+        TypeError: an argument has another type.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem{where}: expected a cmp.Problem, got {type(problem).__name__}")

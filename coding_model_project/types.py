@@ -213,7 +213,7 @@ class Isolation(StrEnum):
     """The state that the tests of a problem share."""
 
     per_test = "per_test"
-    """None: each test has its own process, or one in which it cannot see a difference."""
+    """No state: each test has its own process, or one in which it cannot see a difference."""
     shared = "shared"
     """Each assert sees the state left by earlier asserts, for data sets that run them in one process."""
 

@@ -49,7 +49,7 @@ def _equal(_arguments: Arguments, expected: Any, got: Any, _atol: object) -> boo
     return bool(got == expected)
 
 
-def _also(accepts: Accepts) -> Accepts:
+def _or_equal(accepts: Accepts) -> Accepts:
     """Return a rule that accepts equal values, and any value that `accepts` does."""
     return lambda *of: _equal(*of) or accepts(*of)
 
@@ -134,9 +134,11 @@ VALUE_RULES: dict[str, ValueRule] = {
     "evalplus_set": _evalplus(_same_items),
     "evalplus_not_none": _evalplus(_not_none),
     "evalplus_any_value": _evalplus(lambda *_: True),
-    "evalplus_or_zero": _evalplus(_also(lambda _arguments, _expected, got, _atol: bool(got == 0))),
-    "evalplus_pyramid": _evalplus(_also(_pyramid)),
-    "evalplus_digits": _evalplus(_also(_digits)),
+    "evalplus_or_zero": _evalplus(
+        _or_equal(lambda _arguments, _expected, got, _atol: bool(got == 0))
+    ),
+    "evalplus_pyramid": _evalplus(_or_equal(_pyramid)),
+    "evalplus_digits": _evalplus(_or_equal(_digits)),
     "evalplus_root": _root,
 }
 """Rules by `comparison`; all tests of such a problem are calls."""

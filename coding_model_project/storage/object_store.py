@@ -76,7 +76,8 @@ class ObjectStore:
     """
 
     def __init__(self, url: str, kind: str, *, attempts: int = _ATTEMPTS) -> None:
-        """
+        """Open the store without any request.
+
         Args:
             kind: the store's name in messages about outages, e.g. "checkpoint store".
             attempts: the maximum number of attempts of one operation, within 5 minutes.

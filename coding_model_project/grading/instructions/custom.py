@@ -52,8 +52,8 @@ def mcq_count_length(response: str) -> bool:
 def _length_and_choices(question: str) -> tuple[int, int]:
     lines = [line.strip() for line in question.split("\n")]
     is_choice = [_CHOICE.match(line) is not None for line in lines]
-    asked = lines[: is_choice.index(True)] if any(is_choice) else lines
-    return len(" ".join(asked).strip()), sum(is_choice)
+    question_lines = lines[: is_choice.index(True)] if any(is_choice) else lines
+    return len(" ".join(question_lines).strip()), sum(is_choice)
 
 
 def reverse_newline(response: str) -> bool:

@@ -187,8 +187,8 @@ def kind_named(name: str) -> Kind:
     found = TABLE.get(name)
     if found is None:
         near = get_close_matches(str(name), TABLE, n=1)
-        meant = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(TABLE))}"
-        raise DataError(f"instruction kind {name!r:.60} is unknown{meant}")
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(TABLE))}"
+        raise DataError(f"instruction kind {name!r:.60} is unknown{hint}")
     return found
 
 

@@ -66,19 +66,19 @@ class PredictionGrader:
             DataError: the problem has no prediction.
             SandboxError: the sandbox failed.
         """
-        asked = problem.prediction
-        if asked is None:
+        prediction = problem.prediction
+        if prediction is None:
             raise DataError(f"problem {problem.id} has no prediction")
         started = time.monotonic()
         found = None if code is None else answer_text(code)
         if found is None:
             return self._verdict(problem, None, None, started)
         try:
-            if asked.of is Predicted.input:
+            if prediction.of is Predicted.input:
                 call = predicted_input(found.text)
-                verdict = await self._ran(problem, asked, call)
+                verdict = await self._ran(problem, prediction, call)
                 return replace(verdict, code=call, extraction=str(found.rule))
-            result = _compared(asked, predicted_output(found.text))
+            result = _compared(prediction, predicted_output(found.text))
         except NotAnAnswer as error:
             result = TestResult(error=ErrorType.syntax_error, detail=str(error)[:_DETAIL_BYTES])
         return self._verdict(problem, found, result, started)
@@ -86,12 +86,12 @@ class PredictionGrader:
     def answered_from_memory(self) -> None:
         """See `grading.base.CodeGrader`."""
 
-    async def _ran(self, problem: Problem, asked: Prediction, call: str) -> Verdict:
+    async def _ran(self, problem: Problem, prediction: Prediction, call: str) -> Verdict:
         """Call the function with the predicted input, in a scope without the function's own names."""
-        program = f"{asked.program}\n\n\ndef {_ENTRY}():\n    return {call}\n"
+        program = f"{prediction.program}\n\n\ndef {_ENTRY}():\n    return {call}\n"
         inner = replace(
             problem,
-            tests=(Test(Call(_ENTRY), expected=asked.output),),
+            tests=(Test(Call(_ENTRY), expected=prediction.output),),
             language="python",
             comparison="equal",
             entry_point=_ENTRY,
@@ -119,8 +119,8 @@ class PredictionGrader:
         )
 
 
-def _compared(asked: Prediction, given: object) -> TestResult:
-    if given == asked.output:
+def _compared(prediction: Prediction, given: object) -> TestResult:
+    if given == prediction.output:
         return TestResult(error=None)
-    expected, got = (shown_value(one, _DETAIL_BYTES) for one in (asked.output, given))
+    expected, got = (shown_value(one, _DETAIL_BYTES) for one in (prediction.output, given))
     return TestResult(error=ErrorType.wrong_answer, detail=f"expected {expected}, got {got}")

@@ -1,4 +1,4 @@
-"""Batteries: read strictly, judged truthfully, and counted as the command's last line says."""
+"""Batteries are read strictly and judged truthfully, and the command's last line has the counts."""
 
 from __future__ import annotations
 

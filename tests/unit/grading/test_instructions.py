@@ -1,4 +1,4 @@
-"""Instructions that a program can check: examples, arguments, odd responses, the publishers' verdicts."""
+"""Verifiable instructions: examples, arguments, odd responses, and the publishers' verdicts."""
 
 from __future__ import annotations
 

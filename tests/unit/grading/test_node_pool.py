@@ -1,4 +1,4 @@
-"""Nodes that fail, die and come back: nothing is lost, nothing is drawn to what fails fast."""
+"""Nodes that fail, die and recover: no work is lost, and fast-failing nodes attract none."""
 
 import asyncio
 from collections import Counter
@@ -12,7 +12,7 @@ from coding_model_project.grading.node_pool import NodePool
 
 
 class FakeNode:
-    """Does work in some time; `broken` says why it cannot."""
+    """A node that does work after a delay; `broken` is the reason why it cannot."""
 
     def __init__(self, name, at_once=2, takes_s=0.001):
         self.name, self.at_once, self.takes_s = name, at_once, takes_s

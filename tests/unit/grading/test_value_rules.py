@@ -1,4 +1,4 @@
-"""Values of calls as EvalPlus compares them, with its tolerance and its problems of several answers."""
+"""Comparison of values by EvalPlus's rules, with its tolerance and problems with several answers."""
 
 import math
 
