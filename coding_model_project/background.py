@@ -120,8 +120,6 @@ def close_all() -> None:
 
 
 class _Process:
-    """State of this process."""
-
     ending = False
 
 

@@ -88,7 +88,7 @@ def problem_of(row: Mapping[str, Any]) -> Problem:
     own_field = JUDGED_BY[grader]
     needed = (*(name for name in REQUIRED if name != "tests"), own_field)
     missing = [name for name in needed if name not in row]
-    if missing:  # a row's number and split have defaults, so report its statement and tests first
+    if missing:  # an id and a split are easy to make up, so report the statement and tests first
         worst = next((name for name in ("statement", own_field) if name in missing), missing[0])
         raise Malformed(missing_field(worst, row, _needs(grader, needed)))
     if unknown:

@@ -116,7 +116,7 @@ class ExecutionGrader:
         )
 
     def answered_from_memory(self) -> None:
-        """Record a success in the breaker for a sample judged from the cache.
+        """Record a success in the breaker for a cache hit.
 
         Failures are never cached. Once most programs are, the few that always fail would dominate the
         requests to the sandbox.

@@ -165,7 +165,6 @@ def _text(completion: str) -> Extraction:
 
 
 def _chosen(blocks: Iterable[Block], language: str, problem: Problem | None) -> Block | None:
-    """Return the block that wins over all others."""
     candidates = [block for block in blocks if _may_be_program(block, language)]
     if problem is not None and len(candidates) > 1:
         fitting = [block for block in candidates if fits(block.code, problem)]

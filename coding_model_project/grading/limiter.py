@@ -65,7 +65,7 @@ class CircuitBreaker:
         return self._outcomes.count(False) / max(1, len(self._outcomes))
 
     def record(self, failure: Exception | None = None) -> None:
-        """Record a success of the sandbox, or its failure; a failed program is a success."""
+        """Record whether the sandbox worked; it did, even if the program failed."""
         self._outcomes.append(failure is None)
         self._last_failure = str(failure) if failure else self._last_failure
         enough = len(self._outcomes) >= self._min_samples

@@ -41,10 +41,10 @@ def published(out: Path) -> Iterator[Path]:
             raise
         except OSError as error:
             if error.filename and os.fspath(error.filename).startswith(folder):
-                raise  # this machine's disk
+                raise  # an error of this machine's disk
             raise explained(error, as_url(out)) from error
         except Exception as error:
             if not type(error).__module__.startswith(("botocore", "aiobotocore", "aiohttp")):
-                raise  # the work's own
+                raise  # an error of the block itself
             raise explained(error, as_url(out)) from error
     sys.stderr.write(f"uploaded to {as_url(out)}\n")

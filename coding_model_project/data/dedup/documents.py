@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 import re
 import sys
@@ -115,9 +116,7 @@ def _anonymise(node: ast.AST, names: dict[str, str]) -> None:
             body[0] = ast.Pass()
 
 
-_BUILTINS = (
-    frozenset(dir(__builtins__)) if not isinstance(__builtins__, dict) else frozenset(__builtins__)
-)
+_BUILTINS = frozenset(dir(builtins))
 
 
 def _cases(test: Test) -> list[str]:
