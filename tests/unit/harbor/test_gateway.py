@@ -126,7 +126,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, 400, "reads text only"),
         ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, 400, "type must be text"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, 400, "surrogate"),
-        ({"messages": [USER, {"role": "assistant", "content": "a"}]}, 400, "must not have the role assistant"),
+        ({"messages": [USER, {"role": "assistant", "content": "a"}]}, 400, "the role assistant"),
         ({"messages": [{**USER, "tool_calls": [1]}]}, 400, "tool_calls"),
         ({"messages": [{"role": "assistant", "tool_calls": [1]}, USER]}, 400, "tool_calls[0]"),
         ({"messages": [USER], "n": 2}, 400, "n must be 1"),

@@ -1,7 +1,7 @@
-"""A process that runs one program on inputs, by the forker of exported tasks; `forked_sandbox` starts it.
+"""A process that runs one program on inputs with the forker of exported tasks.
 
-Standard input: a line of JSON with the program and its limits, then a line for each input. Standard
-output: a line for each. No expected output comes here.
+`forked_sandbox` starts it. Standard input: a line of JSON with the program and its limits, then a line
+per input. Standard output: a line per input. It never receives an expected output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coding_model_project.harbor.export.verifier import (
 )
 
 _ADDRESS_MB = 512
-"""Address space on top of a program's memory: the interpreter's own."""
+"""The interpreter's address space in MiB, in addition to a program's memory limit."""
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _refused(source: bytes) -> str | None:
-    """Return the reason for which the source does not compile; None if it does."""
+    """Return why the source does not compile; None if it does."""
     try:
         compile(source, inner.PROGRAM_FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -59,7 +59,7 @@ def _refused(source: bytes) -> str | None:
 
 @contextmanager
 def _folder_with(source: bytes, forker: Forker) -> Iterator[str]:
-    """A folder with the program; whatever was started in it is ended before it goes."""
+    """Yield a folder with the program. All processes of the test end before it is removed."""
     folder = somewhere(new_folder)
     try:
         with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
@@ -78,7 +78,7 @@ class _Runner:
         self._max_bytes = limits["output_kb"] << 10
 
     def answer(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Run one input, and say how the program ended and what it wrote."""
+        """Run one input, and return how the program ended and its output."""
         began = time.monotonic()
         try:
             with _folder_with(self._source, self._forker) as folder:

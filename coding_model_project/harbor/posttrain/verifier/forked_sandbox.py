@@ -1,8 +1,8 @@
-"""Programs in processes that a forker makes: for places where `embedded` has no tier, such as a room.
+"""A sandbox of forked processes, for places where the embedded sandbox has no tier, such as a room.
 
-A room lets nothing make namespaces or memory files, and confines by itself what its verifier hands over
-(`inner`): such a process can neither read /tests nor write /logs/verifier. In a container whose verifier
-is root, programs are `nobody`. There is no other isolation.
+A room forbids namespaces and memory files. It confines the processes that its verifier hands over
+(`inner`): they can neither read /tests nor write /logs/verifier. In a container whose verifier is root,
+programs run as `nobody`. There is no other isolation.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from coding_model_project.sandbox.embedded.outcomes import Ended, execution, syn
 from coding_model_project.types import Asserts, Call, Execution, Input, Limits, Program, Stdin
 
 _PACKAGES = Path(__file__).parents[4]
-"""The folder of this package, which an agent's evaluation finds without `PYTHONPATH`."""
+"""The parent folder of this package: the agent's evaluate.py runs without `PYTHONPATH`."""
 
 _SPARE_S = 60.0
-"""Seconds beyond its limit that an input may take before its runner is killed."""
+"""Seconds beyond an input's limit until its runner is killed."""
 
 
 class ForkedSandbox:
@@ -65,8 +65,10 @@ class ForkedSandbox:
 def _run(
     program: Program, inputs: Sequence[Input], limits: Limits, stop_when: StopWhen | None
 ) -> list[Execution]:
-    """Raises:
-    SandboxError: the runner did not start, or ended before any program ran.
+    """Run a program on inputs in a runner of its own.
+
+    Raises:
+        SandboxError: the runner did not start, or ended before any program ran.
     """
     source = program.source.encode("utf-8", "surrogatepass")
     head = {
@@ -107,7 +109,7 @@ def _run(
             found += (_execution(given, b"", limits) for given in inputs[len(found) :])
         finally:
             process.kill()
-            with suppress(OSError):  # what a runner that has ended did not read
+            with suppress(OSError):  # flushes to a runner that has ended
                 process.stdin.close()
     return found
 
@@ -131,7 +133,7 @@ def _asked(given: Input) -> dict[str, Any]:
 
 
 def _execution(given: Input, line: bytes, limits: Limits) -> Execution:
-    """Return the execution of an input. Only the program can have ended its runner: that is a failure."""
+    """Return an input's execution. Only the program can have ended its runner, so that is a failure."""
     said = json.loads(line) if line else {"exit": -9, "stderr": "the program ended its judge"}
     if "refused" in said:
         return syntax_error(said["refused"])
