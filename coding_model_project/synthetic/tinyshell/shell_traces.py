@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from coding_model_project.episodes.bash import observation
-from coding_model_project.episodes.bash_messages import Calls, opening, outcome, said
+from coding_model_project.episodes.bash_messages import Calls, opening, outcome, reply_message
 from coding_model_project.episodes.tool_calls import (
     MARKS,
     RESPONSE_CLOSE,
@@ -40,7 +40,7 @@ def trace(
         text, made = f"```bash\n{command}\n```", ()
         if calls is Calls.tools:
             text, made = "", (bash_call(command),)
-        messages += [said(number, text, made), *outcome(number, made, told)]
+        messages += [reply_message(number, text, made), *outcome(number, made, told)]
     return [*messages, {"role": "assistant", "content": DONE}]
 
 
