@@ -1,9 +1,9 @@
-"""tinymix: programs (tinycode) and sums (`arithmetic`) in one task set, for training on several graders.
+"""tinymix: programs (tinycode) and sums (`arithmetic`) in one task set, to train with several graders.
 
 <data_dir>/problems.jsonl                    both sets' problems
            rl_{train,validation}.parquet     rows of both, in equal shares
            test.parquet                      held out
-           manifest.json                     what made them
+           manifest.json                     their settings and counts
            base/                             the tiny model, pre-trained on both corpora
 """
 
@@ -28,13 +28,13 @@ from coding_model_project.types import Problem
 
 WEIGHTS = {"tinycode": 1.0, "arithmetic": 1.0}
 N_VALIDATION, N_TEST = 75, 200
-"""Problems of each set to evaluate on."""
+"""Problems of each set for validation and test."""
 HABIT = 0.5
-"""The share of sums that the demonstrator gets wrong."""
+"""The share of sums with the demonstrator's usual mistake."""
 
 
 def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Write the task set's files, unless the folder already holds just these."""
+    """Write the task set's files, unless the folder already holds them."""
     settings = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION, "seed": seed}
     manifest = data_dir / "manifest.json"
     if is_made(manifest, settings):
@@ -60,7 +60,7 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
 
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+    """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
 
     def corpus() -> Corpus:
         programs = tinycode.NoisyPrograms(tinycode.generate(seed=seed))
@@ -77,7 +77,7 @@ def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
 
 
 class Together:
-    """Several corpora as one (`tiny_model.Corpus`), in equal shares."""
+    """A mixture of corpora (`tiny_model.Corpus`) in equal shares."""
 
     def __init__(self, *corpora: Corpus) -> None:
         self._corpora = corpora
