@@ -1,6 +1,6 @@
 """The reference solution of the tiny task: fine-tunes the base model on the training problems.
 
-Plain PyTorch: tasks include it as solution/train.py, where this package is not available.
+Plain PyTorch. Part of a task as solution/train.py, where nothing of this package is needed.
 """
 
 from __future__ import annotations
