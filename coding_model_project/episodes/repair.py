@@ -23,7 +23,7 @@ class Answer(Protocol):
 
     @property
     def truncated(self) -> bool:
-        """Whether a limit ended it and not the model."""
+        """Return whether a limit ended it and not the model."""
         ...
 
 

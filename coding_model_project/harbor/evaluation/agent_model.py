@@ -32,7 +32,7 @@ class ModelRefused(HarborError):
 
 
 class BackendModel:
-    """See `episodes.bash.Model`. One instance per trial, because it counts replies and tokens.
+    """A back end as `episodes.bash.Model`. One instance per trial, because it counts replies and tokens.
 
     Args:
         backend: sends `tools`, in form `tools`.

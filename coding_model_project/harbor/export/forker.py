@@ -80,7 +80,7 @@ class Forker:
 
     @property
     def is_in_reach(self) -> bool:
-        """Whether a program has run as this user, who may kill or stop the forker."""
+        """Return whether a program has run as this user, who may kill or stop the forker."""
         return self._has_run and not self._is_nobody
 
     def run(

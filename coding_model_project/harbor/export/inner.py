@@ -22,7 +22,7 @@ from coding_model_project.sandbox.embedded import asserts, run_program
 
 PROGRAM_FILE = "solution.py"
 _AGENTS = "/.verifier/agent"
-"""In a room, opening this file gives up the verifier's rights (`harbor.rooms.witness.DROP`)."""
+"""Opening this file in a room gives up the verifier's rights (`harbor.rooms.witness.DROP`)."""
 _SYNTAX_ERROR = 1
 
 

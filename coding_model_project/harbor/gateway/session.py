@@ -162,7 +162,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests get replies."""
+        """Return whether requests get replies."""
         return self._open and self.failure is None
 
     async def close(self) -> None:

@@ -87,7 +87,7 @@ class Draw:
 
     def __init__(self, split: str, seed: int = 0) -> None:
         if split not in _SHARES:
-            raise ValueError(f"{split} is no split: {', '.join(_SHARES)}")
+            raise ValueError(f"split={split}: expected one of {', '.join(_SHARES)}")
         self._split, self._seed = split, seed
         words = ["".join(syllables) for syllables in product(_SYLLABLES, repeat=2)]
         random.Random(seed).shuffle(words)

@@ -34,7 +34,7 @@ _SPARE_S = 60.0
 
 
 class ForkedSandbox:
-    """See `sandbox.base.Sandbox`. Python programs only; inputs share no state."""
+    """A sandbox of forked processes; see `sandbox.base.Sandbox`. Python only; inputs share no state."""
 
     identity = f"forked/cpython-{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -57,7 +57,7 @@ class ForkedSandbox:
     ) -> list[Execution]:
         """See `Sandbox.run`."""
         if program.language != "python":
-            raise SandboxError(f"the forked sandbox runs no {program.language}")
+            raise SandboxError(f"language={program.language}: the forked sandbox runs only python")
         async with self._slots:
             return await asyncio.to_thread(_run, program, inputs, limits, stop_when)
 
@@ -129,7 +129,7 @@ def _asked(given: Input) -> dict[str, Any]:
             kind = {"kind": "asserts", "source": given.source}
             return {**kind, "entry_point": given.entry_point}
         case _:
-            raise SandboxError("the forked sandbox runs scripts, calls and single asserts only")
+            raise SandboxError("the forked sandbox runs only scripts, calls and single asserts")
 
 
 def _execution(given: Input, line: bytes, limits: Limits) -> Execution:
