@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coding_model_project.harbor.posttrain.verifier import lineage
-from coding_model_project.harbor.posttrain.verifier.judgements import Verdict
+from coding_model_project.harbor.posttrain.verifier.judgements import JudgeError, Verdict
 from coding_model_project.harbor.posttrain.verifier.submission import Unfit, open_model
 from tests.unit.harbor.posttrain_models import TOKENIZER, weights, write_model
 
@@ -74,6 +74,14 @@ def test_other_tensors_are_rejected(change, said, base, tmp_path):
     found = judged(write_model(tmp_path / "mine", tensors), base)
     assert found.verdict is Verdict.rejected
     assert any(said in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("damaged", ["tokenizer.json", "config.json", "model.safetensors"])
+def test_a_damaged_base_model_is_no_verdict(damaged, base, tmp_path):
+    mine = write_model(tmp_path / "mine", weights())
+    (base / damaged).write_text("{")
+    with pytest.raises(JudgeError, match=r"the base model .* cannot be read: "):
+        judged(mine, base)
 
 
 def test_another_tokenizer_or_shape_in_the_configuration_is_rejected(base, tmp_path):

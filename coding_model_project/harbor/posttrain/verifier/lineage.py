@@ -12,7 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.harbor.posttrain.verifier.judgements import Judgement, Verdict
+from coding_model_project.harbor.posttrain.verifier.judgements import (
+    JudgeError,
+    Judgement,
+    Verdict,
+)
 from coding_model_project.harbor.posttrain.verifier.submission import (
     SHAPE_KEYS,
     Model,
@@ -39,10 +43,16 @@ def judge(submitted: Model, base: Path, siblings: Mapping[str, Mapping[str, str]
         siblings: hashes of other models' tensors, by model name and tensor name.
 
     Raises:
+        Unfit: the submission cannot be read.
         JudgeError, OSError: the base model cannot be read.
     """
-    reasons = [*_shape_reasons(submitted, open_model(base)), *_tokenizer_reasons(submitted, base)]
-    distances, more = _distances(submitted, open_model(base), siblings)
+    try:
+        original = open_model(base)
+        tensors, vocabulary = dict(original.tensors()), _vocabulary(base)
+    except Unfit as error:
+        raise JudgeError(f"the base model {base} cannot be read: {error}") from error
+    reasons = [*_shape_reasons(submitted, original), *_tokenizer_reasons(submitted, vocabulary)]
+    distances, more = _distances(submitted, original, tensors, siblings)
     reasons += more
     total = sum(one["parameters"] for one in distances) or 1
     cosine = sum(one["cosine"] * one["parameters"] for one in distances) / total
@@ -83,9 +93,9 @@ def _shape_reasons(submitted: Model, base: Model) -> list[str]:
     ]
 
 
-def _tokenizer_reasons(submitted: Model, base: Path) -> list[str]:
+def _tokenizer_reasons(submitted: Model, theirs: set[tuple[str, int]] | None) -> list[str]:
     """Return reasons against the submitted tokenizer. A missing one counts as the base model's."""
-    own, theirs = _vocabulary(submitted.folder), _vocabulary(base)
+    own = _vocabulary(submitted.folder)
     if own is None or theirs is None or own == theirs:
         return []
     return [f"the tokenizer differs from the base model's in {len(own ^ theirs)} tokens"]
@@ -106,12 +116,14 @@ def _vocabulary(folder: Path) -> set[tuple[str, int]] | None:
 
 
 def _distances(
-    submitted: Model, base: Model, siblings: Mapping[str, Mapping[str, str]]
+    submitted: Model,
+    base: Model,
+    theirs: dict[str, Any],
+    siblings: Mapping[str, Mapping[str, str]],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return each matrix's cosine and distance, and reasons against the submission."""
     import torch
 
-    theirs = dict(base.tensors())
     reasons: list[str] = []
     distances: list[dict[str, Any]] = []
     same: dict[str, list[str]] = {}
