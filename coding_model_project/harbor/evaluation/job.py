@@ -189,7 +189,8 @@ class Evaluation:
         if not config.exists():
             raise ConfigError(f"--out={self._job}: holds no evaluation; choose a new folder")
         before = orjson.loads(config.read_bytes())
-        (agent,) = before.get("agents") or [{}]
+        agents = before.get("agents") or []
+        agent = agents[0] if len(agents) == 1 else {}  # Harbor's jobs may have several
         environment = {"environment": before.get("environment")}
         asked = {**self._asked.agent, "environment": dict(self._asked.environment)}
         refuse_another(self._job, {**agent, **environment}, asked)
