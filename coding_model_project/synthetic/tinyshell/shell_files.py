@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from coding_model_project.harbor.format.task import RANGE_KEY
 from coding_model_project.harbor.format.task_config import Package, TaskConfig, VerifierConfig
 from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.synthetic.tinyshell.shell_generator import VERSION, ShellTask, generate
-from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, as_text, trace
+from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, demonstration
 from coding_model_project.types import Problem
 
 SIZES = {"train": 600, "validation": 64, "test": 200}
@@ -173,16 +173,11 @@ def _openings(problems: list[Problem], calls: Calls) -> list[dict[str, Any]]:
 def _episodes(
     tasks: list[ShellTask], problems: list[Problem], calls: Calls
 ) -> list[dict[str, Any]]:
-    schemas = calls.schemas
-
-    def episodes() -> Iterator[dict[str, Any]]:
-        for task, problem in zip(tasks, problems, strict=False):
-            about = {"split": problem.split, "problem": problem.id}
-            episode = trace(task, calls=calls)
-            yield {
-                "data_source": rows.source(problem),
-                "messages": episode if schemas is None else as_text(episode, schemas),
-                "extra_info": about,
-            }
-
-    return list(episodes())
+    return [
+        {
+            "data_source": rows.source(problem),
+            "messages": demonstration(task, calls=calls),
+            "extra_info": {"split": problem.split, "problem": problem.id},
+        }
+        for task, problem in zip(tasks, problems, strict=False)
+    ]

@@ -70,6 +70,14 @@ def as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> 
     return shown
 
 
+def demonstration(
+    task: ShellTask, commands: Sequence[str] | None = None, calls: Calls = Calls.block
+) -> list[Message]:
+    """Return an episode in the form that the tiny model trains on. Arguments are those of `trace`."""
+    episode = trace(task, commands, calls)
+    return episode if calls.schemas is None else as_text(episode, calls.schemas)
+
+
 class HabitCorpus:
     """A corpus (`tiny_model.Corpus`) of episodes with the usual mistakes, from training tasks only.
 
@@ -100,6 +108,4 @@ class HabitCorpus:
         task = self._draw(rng)
         chosen = [d.wrong if rng.random() < self._habit else d.right for d in task.deeds]
         commands = [command for commands in chosen for command in commands]
-        episode = trace(task, commands, self._calls)
-        schemas = self._calls.schemas
-        return episode if schemas is None else as_text(episode, schemas)
+        return demonstration(task, commands, self._calls)
