@@ -63,7 +63,9 @@ def source(path: Path) -> Source:
     Raises:
         ConfigError: there is no model.
     """
-    folder = next((one for one in (path, *path.absolute().parents) if _is_checkpoint(one)), path)
+    folder = next(
+        (one for one in (path, *path.absolute().parents) if FOLDER.fullmatch(one.name)), path
+    )
     found = find([glob.escape(str(folder))])
     if found:
         return _of_checkpoint(found[-1])
@@ -87,10 +89,6 @@ def latest(run: Path) -> Source:
     if not found:
         raise ConfigError(f"{run}: no complete checkpoint")
     return _of_checkpoint(found[-1])
-
-
-def _is_checkpoint(path: Path) -> bool:
-    return FOLDER.fullmatch(path.name) is not None
 
 
 def _of_checkpoint(found: Checkpoint) -> Source:

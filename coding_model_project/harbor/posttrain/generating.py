@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -158,15 +158,11 @@ def _config(wanted: Wanted) -> TaskConfig:
         },
         artifacts=(Artifact(source=task_texts.WORKSPACE),),
         agent=AgentConfig(timeout_sec=wanted.hours * 3600),
-        environment=EnvironmentConfig(
-            build_timeout_sec=_BUILD_S,
-            cpus=model.cpus,
-            memory_mb=model.memory_mb,
-            storage_mb=model.storage_mb,
+        environment=replace(
+            environment,
             healthcheck=Healthcheck(
                 command=task_texts.START_TIMER, interval_sec=1.0, start_interval_sec=1.0
             ),
-            **gpu,
         ),
         verifier=VerifierConfig(
             timeout_sec=_VERIFIER_S,

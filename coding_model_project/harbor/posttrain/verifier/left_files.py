@@ -19,7 +19,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, BinaryIO
 
 MAX_FILE_BYTES = 512 << 20
 MAX_UNPACKED_BYTES = 512 << 20
@@ -148,18 +150,10 @@ def _header(path: Path) -> str:
 # ── packed files ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _gzip(content: bytes) -> Iterator[tuple[str, bytes]]:
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        yield "", _bounded(file)
-
-
-def _bzip2(content: bytes) -> Iterator[tuple[str, bytes]]:
-    with bz2.BZ2File(io.BytesIO(content)) as file:
-        yield "", _bounded(file)
-
-
-def _xz(content: bytes) -> Iterator[tuple[str, bytes]]:
-    with lzma.LZMAFile(io.BytesIO(content)) as file:
+def _compressed(
+    decompress: Callable[[BinaryIO], Any], content: bytes
+) -> Iterator[tuple[str, bytes]]:
+    with decompress(io.BytesIO(content)) as file:
         yield "", _bounded(file)
 
 
@@ -190,14 +184,8 @@ def _parquet(content: bytes) -> Iterator[tuple[str, bytes]]:
 
     try:
         opened = pq.ParquetFile(io.BytesIO(content))
-        if (
-            opened.metadata.num_rows
-            and sum(
-                opened.metadata.row_group(i).total_byte_size
-                for i in range(opened.metadata.num_row_groups)
-            )
-            > MAX_UNPACKED_BYTES
-        ):
+        groups = map(opened.metadata.row_group, range(opened.metadata.num_row_groups))
+        if sum(group.total_byte_size for group in groups) > MAX_UNPACKED_BYTES:
             raise _Unread(f"more than {MAX_UNPACKED_BYTES} bytes when unpacked")
         rows = opened.read().to_pylist()
     except pa.ArrowException as error:
@@ -222,9 +210,9 @@ def _lines(rows: list[object]) -> bytes:
 
 
 _OPENERS: tuple[tuple[bytes, Callable[[bytes], Iterator[tuple[str, bytes]]]], ...] = (
-    (b"\x1f\x8b", _gzip),
-    (b"BZh", _bzip2),
-    (b"\xfd7zXZ\x00", _xz),
+    (b"\x1f\x8b", partial(_compressed, gzip.open)),
+    (b"BZh", partial(_compressed, bz2.open)),
+    (b"\xfd7zXZ\x00", partial(_compressed, lzma.open)),
     (b"\x28\xb5\x2f\xfd", _zstd),
     (b"PK\x03\x04", _zip),
     (b"PAR1", _parquet),

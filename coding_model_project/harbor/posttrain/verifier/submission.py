@@ -187,12 +187,8 @@ def _names(path: Path) -> list[str]:
 
 def tensor_hash(tensor: Any) -> str:
     """Hash a tensor's values, shape and dtype."""
-    digest = hashlib.sha256(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-    digest.update(tensor.contiguous().flatten().view(_bytes()).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _bytes() -> Any:
     import torch
 
-    return torch.uint8
+    digest = hashlib.sha256(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+    digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

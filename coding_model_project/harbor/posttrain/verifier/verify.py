@@ -176,11 +176,10 @@ def _judgements(
         )
 
     def by_weights() -> Judgement:
-        if submitted is None:
-            reasons = (f"no model was submitted that can be evaluated: {unfit}",)
-            return Judgement(judge=lineage.JUDGE, verdict=Verdict.rejected, reasons=reasons)
         siblings = json.loads((tests / "siblings.json").read_text())
         try:
+            if submitted is None:
+                raise Unfit(unfit)
             return lineage.judge(submitted, Path(settings["base"]), siblings)
         except Unfit as error:
             reasons = (f"no model was submitted that can be evaluated: {error}",)
