@@ -14,19 +14,19 @@ from coding_model_project.evaluation.backends.generation import Backend, Samplin
 from coding_model_project.grading.prompts import Message
 
 _TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens", re.IGNORECASE)
-"""Matches servers' errors about conversations that leave no room for an answer."""
+"""A pattern of servers' errors about conversations that leave no room for an answer."""
 
 _SEEDS_OF_AN_ATTEMPT = 100_000
 
 
 class ModelUnreachable(HarborError):
-    """The endpoint did not answer, after retries."""
+    """An endpoint that did not answer, after retries."""
 
     harbor_name = "APIConnectionError"
 
 
 class ModelRefused(HarborError):
-    """The endpoint rejects a conversation for another reason than its length."""
+    """A conversation that the endpoint rejects for another reason than its length."""
 
     harbor_name = "BadRequestError"
 

@@ -207,7 +207,7 @@ class _Lent:
 
 
 def _is_a_crash(error: BaseException) -> bool:
-    """Return whether the agent raised it: not an error of ours, nor the end of this process."""
+    """Return whether an exception is the agent's: not an error of ours, nor the end of this process."""
     return isinstance(error, Exception) and not isinstance(error, CodingModelError)
 
 

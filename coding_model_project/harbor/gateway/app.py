@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Sessions:
-    """Open sessions by key. Only hashes of keys are stored and compared."""
+    """The open sessions by key. Only hashes of keys are stored and compared."""
 
     def __init__(self) -> None:
         self._by_hash: dict[bytes, Session] = {}

@@ -12,7 +12,7 @@ from coding_model_project.synthetic.tinycode.parts import MistakeKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseConfig:
-    """The share of each mistake, fixed before any training.
+    """The shares of mistakes, fixed before any training.
 
     Each part gets its mistake with its kind's probability, independently of other parts. A whole-program
     mistake changes the finished program. Every correct choice keeps a probability of at least 0.3, so

@@ -34,7 +34,7 @@ class Action:
     right: tuple[str, ...]
     wrong: tuple[str, ...]
     effect: Effect
-    """Returns the files after it, given those before; {f} has unsorted lines, one of them twice."""
+    """A function from the files before to those after; {f} has unsorted lines, one of them twice."""
     reads: bool = True
     """True if {f} must exist."""
     keeps: bool = False

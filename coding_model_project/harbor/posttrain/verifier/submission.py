@@ -51,7 +51,7 @@ class Model:
     config: Mapping[str, Any]
 
     def tensors(self) -> Iterator[tuple[str, Any]]:
-        """Yield each tensor by name, as float32 in memory, one at a time.
+        """Yield each tensor with its name, one at a time.
 
         Raises:
             Unfit: a file is not a valid safetensors file, or a tensor's name occurs twice.
