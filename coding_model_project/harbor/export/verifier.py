@@ -152,27 +152,13 @@ class _Runner:
     ) -> None:
         """Append to `found` why each test fails, for those that ran in time."""
         test = tests[0]
-        with suppress(TimeoutError), self._folder() as folder:
+        with suppress(TimeoutError), folder_with(self._source, self._forker) as folder:
             if "stdin" in test:
                 found.append(self._script(folder, test, wall_s))
             elif "call" in test:
                 found.append(self._call(folder, test, wall_s))
             else:
                 self._asserts(folder, tests, wall_s, found)
-
-    @contextmanager
-    def _folder(self) -> Iterator[str]:
-        """Yield a folder with the program. All processes of the test end before it is removed."""
-        folder = somewhere(new_folder)
-        with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
-            program.write(self._source)
-        try:
-            yield folder
-        finally:
-            try:
-                self._forker.end_tests()
-            finally:
-                remove(folder)
 
     def _script(self, folder: str, test: Mapping[str, Any], wall_s: float) -> str | None:
         with in_files(test["stdin"].encode(), b"") as (given, output):
@@ -244,7 +230,22 @@ def _ended(code: int, answer: bytes | None) -> str:
     return f"ended by signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def somewhere(make: Callable[[str], _Made]) -> _Made:
+@contextmanager
+def folder_with(source: bytes, started: Forker) -> Iterator[str]:
+    """Yield a folder with the program. All processes of the test end before it is removed."""
+    folder = _somewhere(_new_folder)
+    try:
+        with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
+            program.write(source)
+        yield folder
+    finally:
+        try:
+            started.end_tests()
+        finally:
+            _remove(folder)
+
+
+def _somewhere(make: Callable[[str], _Made]) -> _Made:
     """Call `make` with a new path in the first of `_FOLDERS` where that works.
 
     Raises:
@@ -259,13 +260,13 @@ def somewhere(make: Callable[[str], _Made]) -> _Made:
     raise error
 
 
-def new_folder(path: str) -> str:
+def _new_folder(path: str) -> str:
     os.mkdir(path)
     os.chmod(path, 0o777)
     return path
 
 
-def remove(folder: str) -> None:
+def _remove(folder: str) -> None:
     """Remove a test's folder as far as possible, in time linear in its size.
 
     Does not use `shutil`: a module imported after a program has run may be the program's.
@@ -298,7 +299,7 @@ def in_files(*contents: bytes) -> Iterator[list[int]]:
     descriptors = []
     try:
         for content in contents:
-            descriptors.append(somewhere(_new_file))
+            descriptors.append(_somewhere(_new_file))
             with open(descriptors[-1], "wb", closefd=False) as file:
                 file.write(content)
             os.lseek(descriptors[-1], 0, os.SEEK_SET)

@@ -11,19 +11,12 @@ import os
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from coding_model_project.harbor.export import forker, inner, kernel
 from coding_model_project.harbor.export.forker import Forker, Job, Lost, Process, Request
-from coding_model_project.harbor.export.verifier import (
-    content_of,
-    in_files,
-    new_folder,
-    remove,
-    somewhere,
-)
+from coding_model_project.harbor.export.verifier import content_of, folder_with, in_files
 
 _ADDRESS_MB = 512
 """The interpreter's address space in MiB, in addition to a program's memory limit."""
@@ -57,21 +50,6 @@ def _refused(source: bytes) -> str | None:
     return None
 
 
-@contextmanager
-def _folder_with(source: bytes, forker: Forker) -> Iterator[str]:
-    """Yield a folder with the program. All processes of the test end before it is removed."""
-    folder = somewhere(new_folder)
-    try:
-        with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
-            program.write(source)
-        yield folder
-    finally:
-        try:
-            forker.end_tests()
-        finally:
-            remove(folder)
-
-
 class _Runner:
     def __init__(self, source: bytes, limits: Mapping[str, Any], started: Forker) -> None:
         self._source, self._limits, self._forker = source, limits, started
@@ -81,7 +59,7 @@ class _Runner:
         """Run one input, and return how the program ended and its output."""
         began = time.monotonic()
         try:
-            with _folder_with(self._source, self._forker) as folder:
+            with folder_with(self._source, self._forker) as folder:
                 said = self._run(folder, given)
         except TimeoutError:
             said = {"killed": "wall", "exit": -9}
