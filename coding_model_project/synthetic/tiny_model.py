@@ -248,15 +248,15 @@ def _batches(
 def _examples(conversations: Sequence[Conversation], tokenizer: Qwen2Tokenizer) -> list[_Example]:
     """Tokenize conversations in the chat template's form, up to the end of the last answer."""
     pieces = [_pieces(conversation) for conversation in conversations]
-    texts = list(dict.fromkeys(text for some in pieces for text, _ in some))
+    texts = list(dict.fromkeys(text for conversation in pieces for text, _ in conversation))
     encoded: Any = tokenizer(texts)["input_ids"]
     ids = dict(zip(texts, encoded, strict=True))
     return [
         _Example(
-            [token for text, _ in some for token in ids[text]],
-            [trained for text, trained in some for _ in ids[text]],
+            [token for text, _ in conversation for token in ids[text]],
+            [trained for text, trained in conversation for _ in ids[text]],
         )
-        for some in pieces
+        for conversation in pieces
     ]
 
 

@@ -55,15 +55,15 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     for made_of_others in ("tasks", "base"):
         shutil.rmtree(data_dir / made_of_others, ignore_errors=True)
     chosen = {split: _functions(seed, split)[:size] for split, size in SIZES.items()}
-    export((_wordy(task) for some in chosen.values() for task in some), data_dir / "tasks")
+    export((_wordy(task) for members in chosen.values() for task in members), data_dir / "tasks")
     place = Place(path=data_dir / "tasks", data_dir=data_dir)
     made = loader.problems("tinygolf", place, Trail(origins=[], notes=[]))
     problems = [_relative(one) for one in made if isinstance(one, Problem)]
     write_problems(data_dir / "problems.jsonl", problems)
     written = {"rl_train": "train", "rl_validation": "validation", "test": "test"}
     for name, split in written.items():
-        some = [problem for problem in problems if problem.split == split]
-        content = rows.rl_rows(some, PromptStyle.bare)
+        members = [problem for problem in problems if problem.split == split]
+        content = rows.rl_rows(members, PromptStyle.bare)
         rows.write_rows(data_dir / f"{name}.parquet", content, trains=name == "rl_train")
     write_manifest(manifest, settings, {name: SIZES[split] for name, split in written.items()})
 

@@ -44,7 +44,9 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     problems = [[task.problem for task in sets[0]], list(sets[1])]
 
     def of(split: str, most: int | None = None) -> list[Problem]:
-        return [p for some in problems for p in [one for one in some if one.split == split][:most]]
+        return [
+            p for members in problems for p in [one for one in members if one.split == split][:most]
+        ]
 
     train = mixing.shuffled(mixing.mixed(of("train"), WEIGHTS, None, seed), seed)
     written = {
@@ -52,11 +54,11 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
         "rl_validation": of("validation", N_VALIDATION),
         "test": of("test", N_TEST),
     }
-    write_problems(data_dir / "problems.jsonl", (p for some in problems for p in some))
-    for name, some in written.items():
-        made = rows.rl_rows(some, PromptStyle.bare, weights=WEIGHTS)
+    write_problems(data_dir / "problems.jsonl", (p for members in problems for p in members))
+    for name, chosen in written.items():
+        made = rows.rl_rows(chosen, PromptStyle.bare, weights=WEIGHTS)
         rows.write_rows(data_dir / f"{name}.parquet", made, trains=name == "rl_train")
-    write_manifest(manifest, settings, {name: len(some) for name, some in written.items()})
+    write_manifest(manifest, settings, {name: len(chosen) for name, chosen in written.items()})
 
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:

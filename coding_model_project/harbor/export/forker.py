@@ -108,12 +108,12 @@ class Forker:
         finally:
             _close(passed_on)
         self._has_run = True
-        said = self._receive(request.wall_s)
-        if said == _TIMEOUT:
+        reply = self._receive(request.wall_s)
+        if reply == _TIMEOUT:
             raise TimeoutError
-        if said == _NONE:
+        if reply == _NONE:
             raise OSError("no process can be forked")
-        return int(said)
+        return int(reply)
 
     def _receive(self, wall_s: float) -> bytes:
         """Return the answer to a request.
@@ -125,8 +125,8 @@ class Forker:
         self._channel.settimeout(wall_s)
         while time.monotonic() < ends:
             try:
-                if said := self._channel.recv(_BYTES):
-                    return said
+                if reply := self._channel.recv(_BYTES):
+                    return reply
                 break
             except TimeoutError:
                 kernel.end_children(self._pid)
@@ -231,7 +231,7 @@ def _serve(channel: Any) -> tuple[Request, Process, list[int]]:
         *limits, processes = json.loads(content)
         request = Request(*limits, processes=[Process(*one) for one in processes])
         descriptors = _received(extra)
-        pids, left, said = list[int](), descriptors, _NONE
+        pids, left, reply = list[int](), descriptors, _NONE
         with suppress(OSError):
             for process in request.processes:
                 mine, left = left[: len(process.places)], left[len(process.places) :]
@@ -242,15 +242,15 @@ def _serve(channel: Any) -> tuple[Request, Process, list[int]]:
         _close(descriptors)
         if len(pids) == len(request.processes):
             try:
-                said = b"%d" % kernel.wait(pids[0], request.wall_s)
+                reply = b"%d" % kernel.wait(pids[0], request.wall_s)
                 del pids[0]
             except TimeoutError:
-                said = _TIMEOUT
+                reply = _TIMEOUT
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         for pid in pids:  # a tracer may hold one, until the verifier kills the tracer
             os.waitpid(pid, 0)
-        channel.send(said)
+        channel.send(reply)
 
 
 def _close(descriptors: Iterable[int]) -> None:

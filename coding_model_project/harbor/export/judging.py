@@ -117,15 +117,15 @@ class ExportedJudge:
         if any(errors) and not _only_computes(source):
             return None
         n_passed = sum(error is None for error in errors)
-        said = [
+        lines = [
             f"test {number}: {error}" for number, error in enumerate(errors) if error is not None
         ]
         rewards = {
             "reward": float(n_passed == len(problem.tests)),
             "pass_rate": n_passed / len(problem.tests),
         }
-        said.append(f"{n_passed} of {len(problem.tests)} tests passed")
-        return Judged(rewards=rewards, said="\n".join(said) + "\n")
+        lines.append(f"{n_passed} of {len(problem.tests)} tests passed")
+        return Judged(rewards=rewards, said="\n".join(lines) + "\n")
 
     async def _started(self) -> ExecutionGrader | None:
         """Return the grader, started once; None if programs cannot run in the Python of rooms."""

@@ -208,9 +208,9 @@ class _Runner:
                 )
             finally:
                 for line in (content_of(answer, self._max_bytes) or b"").splitlines():
-                    said = json.loads(line)
-                    why = f"{said.get('failed', 'raised')} {said.get('line', '')}".strip()
-                    found.append(None if said.get("passed") is True else why)
+                    result = json.loads(line)
+                    why = f"{result.get('failed', 'raised')} {result.get('line', '')}".strip()
+                    found.append(None if result.get("passed") is True else why)
             found += ["raised"] * (len(tests) - len(found))
 
     def _request(self, folder: str, wall_s: float, *processes: Process) -> Request:

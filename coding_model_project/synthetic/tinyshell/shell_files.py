@@ -77,7 +77,9 @@ def prepare_files(
             write_shell_task(data_dir, task, f"{split}-{number:04}")
             for number, task in enumerate(drawn)
         ]
-    write_problems(data_dir / "problems.jsonl", (p for some in problems.values() for p in some))
+    write_problems(
+        data_dir / "problems.jsonl", (p for members in problems.values() for p in members)
+    )
     written = {
         "rl_train": _openings(problems["train"][N_SHOWN:], calls),
         "rl_validation": _openings(problems["validation"], calls),

@@ -34,13 +34,13 @@ def trace(
     Args:
         commands: commands that exit with code 0 and print nothing; by default the reference solution's.
     """
-    told = observation(CommandResult(), command_s=0)
+    observed = observation(CommandResult(), command_s=0)
     messages = opening(task.instruction, calls)
     for number, command in enumerate(task.commands if commands is None else commands):
         text, made = f"```bash\n{command}\n```", ()
         if calls is Calls.tools:
             text, made = "", (bash_call(command),)
-        messages += [reply_message(number, text, made), *outcome(number, made, told)]
+        messages += [reply_message(number, text, made), *outcome(number, made, observed)]
     return [*messages, {"role": "assistant", "content": DONE}]
 
 

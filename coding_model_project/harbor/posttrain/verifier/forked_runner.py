@@ -60,14 +60,14 @@ class _Runner:
         began = time.monotonic()
         try:
             with folder_with(self._source, self._forker) as folder:
-                said = self._run(folder, given)
+                outcome = self._run(folder, given)
         except TimeoutError:
-            said = {"killed": "wall", "exit": -9}
+            outcome = {"killed": "wall", "exit": -9}
         except Lost:
             if not self._forker.is_in_reach:
                 raise
-            said = {"exit": -9, "stderr": "the program ended its judge"}
-        return {"wall_s": time.monotonic() - began, **said}
+            outcome = {"exit": -9, "stderr": "the program ended its judge"}
+        return {"wall_s": time.monotonic() - began, **outcome}
 
     def _run(self, folder: str, given: Mapping[str, Any]) -> dict[str, Any]:
         match given["kind"]:
@@ -83,13 +83,13 @@ class _Runner:
             code = self._forker.run(
                 self._request(folder, Process("script", (0, 1))), (stdin, output)
             )
-            return self._said(code, output, "printed")
+            return self._outcome(code, output, "printed")
 
     def _call(self, folder: str, given: Mapping[str, Any]) -> dict[str, Any]:
         asked = json.dumps({"call": given["function"], "args": given["args"]}).encode()
         with in_files(asked, b"") as (stdin, output):
             code = self._forker.run(self._request(folder, Process("call", (0, 3))), (stdin, output))
-            return self._said(code, output, "answered")
+            return self._outcome(code, output, "answered")
 
     def _asserts(self, folder: str, given: Mapping[str, Any]) -> dict[str, Any]:
         asked = {
@@ -104,12 +104,12 @@ class _Runner:
             code = self._forker.run(
                 self._request(folder, own, callee), (stdin, answer, *ends), passed_on=ends
             )
-            return self._said(code, answer, "answered")
+            return self._outcome(code, answer, "answered")
 
-    def _said(self, code: int, descriptor: int, name: str) -> dict[str, Any]:
+    def _outcome(self, code: int, descriptor: int, name: str) -> dict[str, Any]:
         content = content_of(descriptor, self._max_bytes)
-        said = {"exit": code, "full": content is None}
-        return {**said, name: b64encode(content or b"").decode()}
+        outcome = {"exit": code, "full": content is None}
+        return {**outcome, name: b64encode(content or b"").decode()}
 
     def _request(self, folder: str, *processes: Process) -> Request:
         limits = self._limits

@@ -134,17 +134,17 @@ def _asked(given: Input) -> dict[str, Any]:
 
 def _execution(given: Input, line: bytes, limits: Limits) -> Execution:
     """Return an input's execution. Only the program can have ended its runner, so that is a failure."""
-    said = json.loads(line) if line else {"exit": -9, "stderr": "the program ended its judge"}
-    if "refused" in said:
-        return syntax_error(said["refused"])
+    outcome = json.loads(line) if line else {"exit": -9, "stderr": "the program ended its judge"}
+    if "refused" in outcome:
+        return syntax_error(outcome["refused"])
     ended = Ended(
         confined=True,
-        exit=said["exit"],
-        killed=said.get("killed"),
-        wall_s=said.get("wall_s", 0.0),
-        full=said.get("full", False),
-        printed=b64decode(said.get("printed", "")),
-        answered=b64decode(said.get("answered", "")),
-        stderr=said.get("stderr", ""),
+        exit=outcome["exit"],
+        killed=outcome.get("killed"),
+        wall_s=outcome.get("wall_s", 0.0),
+        full=outcome.get("full", False),
+        printed=b64decode(outcome.get("printed", "")),
+        answered=b64decode(outcome.get("answered", "")),
+        stderr=outcome.get("stderr", ""),
     )
     return execution(given, ended, limits)
