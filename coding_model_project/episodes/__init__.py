@@ -1,1 +1,1 @@
-"""Samples of several answers: how an episode goes on, whoever generates its answers."""
+"""Episodes: samples with several model replies, independent of what generates them."""

@@ -1,9 +1,9 @@
-"""A model at work in a shell: one command per turn, until it answers without one.
+"""A model that works in a shell: one command per turn, until it replies without one.
 
-    instruction → reply with a command → what came of it → reply … → reply without a command
+    instruction → reply with a command → its outcome → reply … → reply without a command
 
-`Episode` holds the conversation and every limit, and knows nothing of how replies are made. How it ends
-is an `Ending`; a shell that fails is none and raises.
+`Episode` holds the conversation and all limits; its caller generates the replies. An episode ends with
+an `Ending`; a shell that fails raises instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from coding_model_project.episodes.bash_messages import Calls, opening, outcome, said
+from coding_model_project.episodes.bash_messages import Calls, opening, outcome, reply_message
 from coding_model_project.episodes.tool_calls import ArgumentsError, ToolCall, bash_command
 from coding_model_project.errors import HarborError
 from coding_model_project.grading.extract import first_block
@@ -22,69 +22,69 @@ from coding_model_project.grading.prompts import Message
 
 
 class Ending(StrEnum):
-    """Why an episode is over. Whatever it is, the verifier judges what was done by then."""
+    """The reason why an episode ended. The verifier judges the work done in any case."""
 
     done = "done"
-    """The model answered without a command, or a call."""
+    """The model replied without a command or a call."""
     turns = "turns"
-    """The last command it may give has been run."""
+    """The last allowed command has run."""
     tokens = "tokens"
-    """A reply was cut off, or no token is left for another."""
+    """A reply was truncated, or no token is left for another."""
     time = "time"
     context = "context"
-    """The outcome of a command, and a reply to it, do not fit into the model's context."""
+    """A command's outcome and a reply to it do not fit into the model's context."""
 
 
 class ContextOverflow(HarborError):
-    """A conversation has no room for another reply in the model's context."""
+    """A conversation that leaves no room for another reply in the model's context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of an episode."""
+    """Limits of an episode."""
 
     turns: int = 20
-    """Replies with a command, or with a call that is none."""
+    """Most replies with a command or with an invalid call."""
     command_s: float = 120.0
-    """Wall seconds of one command, after which it is killed and the model told so."""
+    """Wall seconds of one command, after which it is killed and the model is informed."""
     total_s: float = 1800.0
     """Wall seconds of commands and replies together."""
     tokens: int | None = None
-    """Of all replies; None is no limit."""
+    """Most tokens of all replies; None for no limit."""
     output_bytes: int = 16_384
-    """What a model is shown of a command's output: its beginning and its end."""
+    """Most bytes of a command's output that the model sees: its beginning and its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model answered."""
+    """A model's reply."""
 
     text: str
-    """Without the calls, in form `tools`."""
+    """Its text; in form `tools`, without the calls."""
     tokens: int
     cut: bool = False
-    """Ended by a limit and not by the model: it may hold half a command."""
+    """True if a limit ended it and not the model: it may hold half a command."""
     calls: tuple[ToolCall, ...] = ()
-    """Of tools, in form `tools`."""
+    """Its tool calls, in form `tools`."""
     seconds: float | None = None
-    """Wall seconds until it was there; None if nobody measured it."""
+    """Wall seconds to generate it; None if not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A reply and what came of it."""
+    """A reply and its outcome."""
 
     reply: Reply
     command: str | None = None
-    """None if there is none, or none that was run."""
+    """The command that ran; None if none did."""
     exit_code: int | None = None
     observation: str | None = None
-    """Outcome of the command or fault of the call; the model reads it unless the episode ends here."""
+    """The command's outcome or the call's error; the model reads it unless the episode ends here."""
     command_s: float = 0.0
 
 
 class Ended(Protocol):
-    """How a command ended, and what it printed."""
+    """A finished command: its exit and its output."""
 
     @property
     def stdout(self) -> str: ...
@@ -99,42 +99,42 @@ class Ended(Protocol):
 
 
 class Shell(Protocol):
-    """Where commands run, one after another: a Harbor environment."""
+    """A Harbor environment that runs commands, one at a time."""
 
     async def run_command(
         self, command: str, *, timeout_s: float, user: str | int | None, max_output: int
     ) -> Ended:
-        """Run one to its end, or kill it after `timeout_s`."""
+        """Run a command to its end, or kill it after `timeout_s`."""
         ...
 
 
 class Model(Protocol):
-    """Whatever answers a conversation."""
+    """A model that replies to a conversation."""
 
     async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
-        """Answer the last message.
+        """Reply to the last message.
 
         Args:
-            messages: the whole conversation; within an episode it only grows, by what was replied here
-                and the outcome: a message of the user's, or of role `tool` for each call.
+            messages: the whole conversation. Within an episode it only grows, by the reply and its
+                outcome: a message of role `user`, or one of role `tool` per call.
 
         Raises:
-            ContextOverflow: the conversation leaves no room for an answer.
-            Exception: no answer can be had; nothing is known about the model then.
+            ContextOverflow: the conversation leaves no room for a reply.
+            Exception: generation failed, so nothing is known about the model.
         """
         ...
 
 
 def command_of(reply: str) -> str | None:
-    """The command in a reply: the first closed ```bash block, if there is one."""
+    """Return the command in a reply: the first closed ```bash block, if there is one."""
     return first_block(reply, language="bash")
 
 
 def observation(ended: Ended, command_s: float) -> str:
-    """What the model is told of a command: a line that says how it ended, and what it printed.
+    """Return the model's observation of a command: a line on how it ended, then its output.
 
     Args:
-        command_s: the seconds it was allowed.
+        command_s: the command's time limit in seconds.
     """
     if ended.timed_out:
         how = f"timed out after {command_s:.3g} s"
@@ -142,17 +142,17 @@ def observation(ended: Ended, command_s: float) -> str:
         how = f"killed: {ended.killed}"
     else:
         how = f"exit code {ended.exit_code}"
-    said = ended.stdout + ended.stderr
-    return f"{how}\n{said}".rstrip("\n")
+    output = ended.stdout + ended.stderr
+    return f"{how}\n{output}".rstrip("\n")
 
 
 class Episode:
-    """A conversation in progress; whoever makes the replies hands them to `take` until it has an end.
+    """A conversation in progress. The caller generates replies and passes them to `take` until it ends.
 
     Args:
-        shell: where commands run; it stays the caller's.
-        calls: the form of commands; replies in form `tools` have their calls apart from their text.
-        user: who runs them there.
+        shell: runs the commands; the caller closes it.
+        calls: the form of commands; in form `tools`, replies hold calls separately from their text.
+        user: the commands' user.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Episode:
 
     @property
     def tokens_left(self) -> int | None:
-        """How long the next reply may be."""
+        """Most tokens of the next reply; None for no limit."""
         if self._limits.tokens is None:
             return None
         return max(0, self._limits.tokens - sum(turn.reply.tokens for turn in self.turns))
@@ -185,26 +185,26 @@ class Episode:
         return max(0.0, self._deadline - self._clock())
 
     def end(self, ending: Ending) -> None:
-        """End it, if it has not ended."""
+        """End the episode, if it has not ended."""
         self.ending = self.ending or ending
 
     async def take(self, reply: Reply) -> None:
-        """Add a reply, run its command, and add what came of that; or end.
+        """Add a reply, run its command, and add the outcome; or end the episode.
 
         Raises:
-            EnvironmentFailed: the environment is lost. The episode has no end then.
+            EnvironmentFailed: the environment is lost. The episode then has no ending.
         """
         number = len(self.turns)
-        self.messages.append(said(number, reply.text, reply.calls))
-        asked = None if reply.cut else self._asked(reply)
-        if asked is None or self.seconds_left <= 0:
+        self.messages.append(reply_message(number, reply.text, reply.calls))
+        request = None if reply.cut else self._request(reply)
+        if request is None or self.seconds_left <= 0:
             self.turns.append(Turn(reply=reply))
-            self.end(Ending.time if asked else Ending.tokens if reply.cut else Ending.done)
+            self.end(Ending.time if request else Ending.tokens if reply.cut else Ending.done)
             return
-        if isinstance(asked, ArgumentsError):
-            self.turns.append(Turn(reply=reply, observation=f"error: {asked}"))
+        if isinstance(request, ArgumentsError):
+            self.turns.append(Turn(reply=reply, observation=f"error: {request}"))
         else:
-            self.turns.append(await self._run(reply, asked))
+            self.turns.append(await self._run(reply, request))
         observation = self.turns[-1].observation or ""
         if len(self.turns) >= self._limits.turns:
             self.end(Ending.turns)
@@ -215,8 +215,8 @@ class Episode:
         else:
             self.messages += outcome(number, reply.calls, observation)
 
-    def _asked(self, reply: Reply) -> str | ArgumentsError | None:
-        """The command of a reply, what is wrong with its call, or None if it has neither."""
+    def _request(self, reply: Reply) -> str | ArgumentsError | None:
+        """Return a reply's command, its call's error, or None if it has neither."""
         if self._calls is Calls.block:
             return command_of(reply.text)
         if not reply.calls:

@@ -1,7 +1,7 @@
-"""The messages of a bash agent's episode, in either form of commands.
+"""The messages of a bash agent's episode, in both forms of commands.
 
-block   user: instruction → assistant: text with a ```bash block → user: what came of it → …
-tools   user: instruction → assistant: `tool_calls` → tool: what came of it → …
+block   user: instruction → assistant: text with a ```bash block → user: its outcome → …
+tools   user: instruction → assistant: `tool_calls` → tool: its outcome → …
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from coding_model_project.grading.prompts import Message
 
 
 class Calls(StrEnum):
-    """The form in which a model gives commands."""
+    """The form of a model's commands."""
 
     block = "block"
-    """In a block tagged `bash`, in the text of its reply."""
+    """A block tagged `bash` in the reply's text."""
     tools = "tools"
-    """In a call of the tool `bash`, as the model's own chat template has it."""
+    """A call of the tool `bash`, in the form of the model's chat template."""
 
     @property
     def schemas(self) -> list[dict[str, Any]] | None:
@@ -42,7 +42,7 @@ TOOL_INSTRUCTIONS = """\
 You do a task in a Linux shell. Call bash with one command at a time; you are told its exit code and \
 output. When the task is done, answer without a call."""
 NOT_RUN = "not run: a reply runs its first call only"
-"""The outcome of a reply's second call and any further one."""
+"""The outcome of each call after a reply's first."""
 
 
 def opening(instruction: str, calls: Calls = Calls.block) -> list[Message]:
@@ -54,17 +54,17 @@ def opening(instruction: str, calls: Calls = Calls.block) -> list[Message]:
 
 
 def call_id(reply: int, call: int) -> str:
-    """Return the id of a reply's call: letters and digits, nine of them, as the strictest servers ask."""
+    """Return the id of a reply's call: nine letters and digits, as the strictest servers require."""
     return f"call{reply % 1000:03}{call % 100:02}"
 
 
-def said(number: int, text: str, calls: Sequence[ToolCall] = ()) -> Message:
+def reply_message(number: int, text: str, calls: Sequence[ToolCall] = ()) -> Message:
     """Return a reply as a message; its calls have the ids that `outcome` answers.
 
-    Arguments that are no JSON object are wrapped in one, since servers refuse a conversation with them.
+    Arguments that are not a JSON object are wrapped in one, since servers reject such a conversation.
 
     Args:
-        number: of the reply in its episode, from 0 on.
+        number: the reply's number in its episode, from 0 on.
     """
     message: Message = {"role": "assistant", "content": text}
     if calls:
@@ -76,16 +76,16 @@ def said(number: int, text: str, calls: Sequence[ToolCall] = ()) -> Message:
 
 
 def outcome(number: int, calls: Sequence[ToolCall], observation: str) -> list[Message]:
-    """Return what the model is told after a reply: a message for each call, or one of the user's.
+    """Return the messages after a reply: one of role `tool` per call, or one of role `user`.
 
     Args:
-        number: of the reply in its episode, from 0 on.
-        observation: of its command, which is its first call.
+        number: the reply's number in its episode, from 0 on.
+        observation: the observation of its command, which is its first call.
     """
     if not calls:
         return [{"role": "user", "content": observation}]
-    told = [observation, *[NOT_RUN] * (len(calls) - 1)]
+    contents = [observation, *[NOT_RUN] * (len(calls) - 1)]
     return [
         {"role": "tool", "tool_call_id": call_id(number, n), "name": call.name, "content": content}
-        for n, (call, content) in enumerate(zip(calls, told, strict=True))
+        for n, (call, content) in enumerate(zip(calls, contents, strict=True))
     ]

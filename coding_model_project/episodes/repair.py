@@ -1,9 +1,9 @@
-"""An episode of attempts and repairs, whoever generates: verl's rollout, or an evaluation's back end.
+"""An episode of attempts and repairs, for any generator: verl's rollout or an evaluation's back end.
 
-    answer → fails a public test → the model is told of it → answer → …
+    answer → fails a public test → the model gets an observation → answer → …
 
-It ends with an answer that passes the public tests, that was cut off by its limit, that is the last one
-the rounds allow, or after which the model has no room for another.
+It ends with an answer that passes the public tests, that is truncated, that is the last allowed one, or
+after which the model has no room for another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from coding_model_project.types import Problem
 
 
 class Answer(Protocol):
-    """What a model answered."""
+    """A model's answer."""
 
     @property
     def truncated(self) -> bool:
-        """Ended by its limit and not by the model."""
+        """Return whether a limit ended it and not the model."""
         ...
 
 
@@ -32,56 +32,56 @@ A_co = TypeVar("A_co", bound=Answer, covariant=True)
 
 
 class Model(Protocol[A_co]):
-    """Whatever answers; it keeps the conversation."""
+    """A model that answers and keeps the conversation."""
 
     async def answer(self, repairs: int) -> A_co | None:
-        """Answer the last message; None if there is no room for an answer.
+        """Answer the last message, or return None if there is no room for an answer.
 
         Args:
-            repairs: how many answers came before.
+            repairs: the number of earlier answers.
         """
         ...
 
     async def tell(self, message: Message) -> bool:
-        """Add a message; false if no answer to it would fit."""
+        """Add a message, and return whether an answer to it fits."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What came of an answer on the public tests."""
+    """The result of an answer on the public tests."""
 
     error: str | None = None
     """The error's type; None if the answer passes them all, or there are none."""
     message: Message | None = None
-    """What the model is told; None if the episode ends here."""
+    """The model's next message; None if the episode ends here."""
     judge_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt(Generic[A]):
-    """One answer of an episode, and what came of it."""
+    """One answer of an episode with its result."""
 
     answer: A
     public_error: str | None = None
-    """What its public tests said; None if they passed or were not asked."""
+    """The error on its public tests; None if they passed or did not run."""
     observation: str | None = None
-    """What the model was told after it; None for the last attempt."""
+    """The model's message after it; None for the last attempt."""
     judge_s: float = 0.0
-    """Of its public tests."""
+    """Seconds to judge its public tests."""
 
 
 async def attempts(
     model: Model[A], look: Callable[[A], Awaitable[Seen]], *, rounds: int
 ) -> list[Attempt[A]]:
-    """Have a problem answered, and the answer repaired.
+    """Let the model answer a problem and repair its answer.
 
     Args:
-        look: runs the public tests of an answer.
-        rounds: most repairs.
+        look: runs an answer's public tests.
+        rounds: the most repairs.
 
     Returns:
-        At least one attempt, unless the model had no room for its first answer.
+        At least one attempt, unless the model has no room for its first answer.
     """
     made: list[Attempt[A]] = []
     while (answer := await model.answer(len(made))) is not None:
@@ -93,7 +93,7 @@ async def attempts(
         if seen.message is None or not await model.tell(seen.message):
             return made
         made[-1] = replace(made[-1], observation=seen.message["content"])
-    if made:  # what no answer followed was not told
+    if made:  # an observation without a following answer does not count
         made[-1] = replace(made[-1], observation=None)
     return made
 
@@ -104,10 +104,10 @@ async def look_at(
     """Judge an answer by its problem's public tests.
 
     Args:
-        max_bytes: most of a failing test that the model is shown.
+        max_bytes: most bytes of a failing test in the model's message.
 
     Raises:
-        UngradableError: no truthful verdict can be given; nothing is told to the model then.
+        UngradableError: there is no truthful verdict; the model gets no message.
     """
     if not can_repair(problem):
         return Seen()

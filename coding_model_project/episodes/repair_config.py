@@ -11,7 +11,7 @@ from coding_model_project.config_key import key
 
 
 class RepairReward(StrEnum):
-    """Which of an episode's attempts is rewarded."""
+    """The attempt of an episode that is rewarded."""
 
     final = "final"
     best = "best"
@@ -19,32 +19,32 @@ class RepairReward(StrEnum):
 
 @dataclass
 class RepairConfig:
-    """Set by `recipes.repair`; `recipes.grpo` has no rounds."""
+    """Settings of repair episodes. `recipes.repair` enables them; `recipes.grpo` has no rounds."""
 
     rounds: int = key(
         0,
-        "How often a program that fails a public test may be repaired: the model is shown that test and "
-        "answers again, within the same episode.",
+        "Most repairs of a program that fails a public test: the model sees that test and answers again, "
+        "within the same episode. 0 disables repair.",
         unit="rounds",
     )
     attempt_tokens: int | None = key(
         None,
-        "Longest answer of one attempt. null: an equal share of `data.max_response_length`, which holds "
-        "the whole episode, observations included.",
+        "Most tokens of one attempt's answer. null: an equal share of `data.max_response_length`, which "
+        "holds the whole episode, observations included.",
         unit="tokens",
     )
     observation_bytes: int = key(
         600,
-        "Longest test and outcome in what the model is shown; longer ones are cut.",
+        "Most bytes of the test and its outcome that the model sees; longer ones are truncated.",
         unit="bytes",
     )
     reward: RepairReward = key(
         RepairReward.final,
-        "`final` rewards the last attempt; `best` the one that is worth most after `discount`. What is "
-        "reported as accepted is the last one in any case.",
+        "`final` rewards the last attempt, `best` the one with the highest reward after `discount`. The "
+        "reported acceptance is always the last attempt's.",
     )
     discount: float = key(
         1.0,
-        "For `reward=best`: an attempt's worth is multiplied by this for each repair.",
+        "Factor on an attempt's reward for each repair before it, with `reward=best`.",
         unit="1",
     )

@@ -5,7 +5,8 @@
     {"name": "bash", "arguments": {"command": "ls"}}
     </tool_call>
 
-`parse` takes a reply apart. It never fails: text that is not a whole, well-formed call stays content.
+`parse` splits a reply into text and calls. It never fails: text that is not a complete, well-formed call
+stays content.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-"""Around a call that a model writes."""
+"""The marks around a model's call."""
 RESPONSE_OPEN, RESPONSE_CLOSE = "<tool_response>", "</tool_response>"
-"""Around a message of role `tool`, where a chat template shows it as the user's."""
+"""The marks around a message of role `tool` in chat templates that show it as the user's."""
 TOOLS_OPEN, TOOLS_CLOSE = "<tools>", "</tools>"
-"""Around the tools' schemas in a system message."""
+"""The marks around the tools' schemas in a system message."""
 MARKS = (OPEN, CLOSE, RESPONSE_OPEN, RESPONSE_CLOSE, TOOLS_OPEN, TOOLS_CLOSE)
 
 BASH = "bash"
@@ -36,11 +37,11 @@ BASH_TOOL: dict[str, Any] = {
         },
     },
 }
-"""The bash agent's tool, as chat templates and OpenAI-compatible servers take it in `tools`."""
+"""The bash agent's tool, in the form of `tools` for chat templates and OpenAI-compatible servers."""
 
 _THOUGHT_OPEN, _THOUGHT_CLOSE = "<think>", "</think>"
 _MALFORMED = 64
-"""Malformed calls after which the rest of a reply is content: each costs a scan of the text."""
+"""Most malformed calls; then the rest of a reply is content. Each costs a scan of the text."""
 _SPACE = " \t\r\n"
 
 
@@ -50,38 +51,38 @@ class ToolCall:
 
     name: str
     arguments: str
-    """JSON text. It may be invalid, or no object: see `bash_command`."""
+    """JSON text, possibly invalid or not an object: see `bash_command`."""
 
     def openai(self, id: str) -> dict[str, Any]:
-        """Return it as an entry of a message's `tool_calls`."""
+        """Return the call as an entry of a message's `tool_calls`."""
         function = {"name": self.name, "arguments": self.arguments}
         return {"id": id, "type": "function", "function": function}
 
     def text(self) -> str:
-        """Return it in the form that `parse` reads."""
+        """Return the call in the form that `parse` reads."""
         return f'{OPEN}\n{{"name": {_json(self.name)}, "arguments": {self.arguments}}}\n{CLOSE}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReply:
-    """A reply taken apart."""
+    """A reply split into content and calls."""
 
     content: str | None
     """The text outside of calls, without space around it; None if there is none."""
     calls: tuple[ToolCall, ...]
-    """In the order in which they were written."""
+    """The calls, in the reply's order."""
 
 
 class ArgumentsError(ValueError):
-    """A call names another tool than `bash`, or its arguments hold no command."""
+    """A call of another tool than `bash`, or without a command in its arguments."""
 
 
 def parse(text: str) -> ParsedReply:
-    """Take a reply apart, in time linear in its length.
+    """Split a reply into content and calls, in time linear in its length.
 
     A call is `<tool_call>`, a JSON object with a `name`, and `</tool_call>`. `arguments` may be any JSON
-    value; a string stands for the JSON text in it, and without any they are `{}`. A call that is
-    malformed or not closed, or that stands in a thought (`<think>…</think>`), stays content.
+    value; a string is read as JSON text, and the default is `{}`. A call that is malformed, not closed,
+    or inside a thought (`<think>…</think>`) stays content.
     """
     calls: list[ToolCall] = []
     outside: list[str] = []
@@ -107,7 +108,7 @@ def bash_command(call: ToolCall) -> str:
     """Return the command of a call of `bash`.
 
     Raises:
-        ArgumentsError: says in one line, for the model, what is wrong with the call.
+        ArgumentsError: the call is invalid; the message tells the model why, on one line.
     """
     if call.name != BASH:
         raise ArgumentsError(f"no tool {call.name!r:.80}; the only one is {BASH}")
@@ -122,21 +123,21 @@ def bash_command(call: ToolCall) -> str:
 
 
 def bash_call(command: str) -> ToolCall:
-    """Return a call of `bash` with that command."""
+    """Return a call of `bash` with this command."""
     return ToolCall(name=BASH, arguments=f'{{"command": {_json(command)}}}')
 
 
 def for_template(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages as chat templates take them: arguments of calls as objects, content as text.
+    """Return messages in chat templates' form: arguments of calls as objects, content as text.
 
-    Servers take arguments as JSON text, which templates would quote once more. Text that is not a JSON
-    object stays as it is.
+    Servers use JSON text for arguments, which templates would quote again. Text that is not a JSON object
+    is unchanged.
     """
     return [_for_template(message) for message in messages]
 
 
 def object_text(arguments: str) -> str:
-    """Return arguments that are a JSON object as they are, and any other text as `{"invalid": text}`."""
+    """Return a JSON object's text unchanged, and any other text as `{"invalid": text}`."""
     value = _value({"arguments": arguments})
     return arguments if isinstance(value, dict) else f'{{"invalid": {_json(arguments)}}}'
 
@@ -163,9 +164,9 @@ def _value(function: Mapping[str, Any]) -> Any:
 
 
 def _end_of_thought(text: str) -> int:
-    """Return the end of a reply's thought, 0 if it has none; a thought that was cut off is all of it.
+    """Return the end of a reply's thought, 0 if it has none. A truncated thought is the whole reply.
 
-    Some templates open the thought, so that only its end is in the reply.
+    Some templates open the thought, so only its end is in the reply.
     """
     closed = text.find(_THOUGHT_CLOSE)
     if text.lstrip().startswith(_THOUGHT_OPEN):
@@ -176,14 +177,14 @@ def _end_of_thought(text: str) -> int:
 
 
 def _is_within_call(text: str, at: int) -> bool:
-    """Return true for a place in a well-formed first call, as in a command that prints `</think>`."""
+    """Return whether a position is in a well-formed first call, as in a command with `</think>`."""
     opened = text.find(OPEN, 0, at)
     found = _call(text, opened + len(OPEN)) if opened >= 0 else None
     return found is not None and found[1] > at
 
 
 def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
-    """A call's object from there on, and where its closing mark ends."""
+    """Return the call whose object starts at `at`, and the end of its closing mark; None if invalid."""
     try:
         fields, at = _decoder.raw_decode(text, _skip(text, at))
     except (ValueError, RecursionError):

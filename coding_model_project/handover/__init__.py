@@ -1,1 +1,1 @@
-"""A checkpoint as a model for others: exported whole, with a card of what was measured."""
+"""Models for others: checkpoints exported with a card of measurements, and served."""

@@ -1,6 +1,6 @@
-"""A checkpoint as a folder that others can load: Hugging Face's layout, and a card that says what it is.
+"""The export of a checkpoint to Hugging Face's layout, with a model card.
 
-A folder that is such a model already, like a starting model, is exported too: it gets a card.
+A folder that already has this layout, such as a starting model, is exported too and gets a card.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What is exported."""
+    """A model to export."""
 
     model: Path
-    """A folder as Hugging Face has it, or of verl's shards."""
+    """A folder in Hugging Face's layout, or of verl's shards."""
     is_merged: bool
     run: RunFolder | None
-    """The training it is from; None for a model without one."""
+    """The run that trained it; None for a model without one."""
     step: int | None
     key: str
-    """Of this content: a checkpoint that a resumed run wrote anew is another one."""
+    """A fingerprint of the content: it changes if a resumed run rewrites the checkpoint."""
 
     @property
     def name(self) -> str:
-        """E.g. grpo_step_24."""
+        """The model's name, such as grpo_step_24."""
         if self.run is None or self.step is None:
             return self.model.resolve().name
         return f"{self.run.path.name}_step_{self.step}"
@@ -58,12 +58,14 @@ class Source:
 
 
 def source(path: Path) -> Source:
-    """The model in a checkpoint, in a run (its last checkpoint), or in a folder as it is.
+    """Return the model of a checkpoint, of a run (its last checkpoint), or of a model's folder.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no model.
     """
-    folder = next((one for one in (path, *path.absolute().parents) if _is_checkpoint(one)), path)
+    folder = next(
+        (one for one in (path, *path.absolute().parents) if FOLDER.fullmatch(one.name)), path
+    )
     found = find([glob.escape(str(folder))])
     if found:
         return _of_checkpoint(found[-1])
@@ -73,25 +75,20 @@ def source(path: Path) -> Source:
     if not path.exists():
         raise ConfigError(f"{path}: no such folder")
     raise ConfigError(
-        f"{path}: no checkpoint that is written to the end, and no model (config.json with "
-        "*.safetensors)"
+        f"{path}: no complete checkpoint, and no model (config.json with *.safetensors)"
     )
 
 
 def latest(run: Path) -> Source:
-    """The model in a run's last checkpoint.
+    """Return the model of a run's last checkpoint.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: it has no complete checkpoint.
     """
     found = find([glob.escape(str(run))])
     if not found:
-        raise ConfigError(f"{run}: no checkpoint that is written to the end")
+        raise ConfigError(f"{run}: no complete checkpoint")
     return _of_checkpoint(found[-1])
-
-
-def _is_checkpoint(path: Path) -> bool:
-    return FOLDER.fullmatch(path.name) is not None
 
 
 def _of_checkpoint(found: Checkpoint) -> Source:
@@ -106,10 +103,10 @@ def _of_checkpoint(found: Checkpoint) -> Source:
 
 
 def export(given: Source, out: Path, evaluations: Sequence[Path], say: Say) -> Path:
-    """Write the model and its card; a folder that holds this model already gets a new card only.
+    """Write the model and its card. If the folder already holds this model, only rewrite the card.
 
     Args:
-        evaluations: folders of evaluations of this very model, whose numbers the card shows.
+        evaluations: folders of this model's evaluations, whose numbers the card shows.
 
     Returns:
         `out`.
@@ -165,20 +162,21 @@ def _run(command: Sequence[str]) -> None:
 
 
 def _complete(model: Path) -> None:
-    """Make sure that all is there, and that config.json names the weights' own precision: verl writes
-    bfloat16 whatever they are, and loaders believe it.
+    """Check that the model is complete, and correct the dtype in config.json.
+
+    verl always writes bfloat16 there, and loaders trust it.
 
     Raises:
-        CheckpointError: weights or tokenizer are missing.
+        CheckpointError: weights or tokenizer are missing, or an adapter is not merged.
     """
     weights = sorted(model.glob("*.safetensors"))
     if not weights:
-        raise CheckpointError(f"{model}: no *.safetensors in it")
+        raise CheckpointError(f"{model}: it has no *.safetensors")
     if not any((model / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
         raise CheckpointError(f"{model}: it has no tokenizer")
     entries = {name: entry for file in weights for name, entry in _header(file).items()}
     if any(".lora_" in name for name in entries):
-        raise CheckpointError(f"{model}: adapters in its weights are not merged")
+        raise CheckpointError(f"{model}: its weights have an adapter that is not merged")
     config = json.loads((model / "config.json").read_text())
     dtypes = {entry["dtype"] for entry in entries.values()}
     dtype = _SAFETENSORS_DTYPES.get(dtypes.pop()) if len(dtypes) == 1 else None
@@ -191,7 +189,7 @@ def _complete(model: Path) -> None:
 
 
 def _header(file: Path) -> dict[str, dict[str, Any]]:
-    """What a safetensors file says of its tensors: https://github.com/huggingface/safetensors#format"""
+    """Read a safetensors file's header: https://github.com/huggingface/safetensors#format"""
     with file.open("rb") as opened:
         header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
     header.pop("__metadata__", None)

@@ -1,4 +1,4 @@
-"""A model's card: what was measured of it and of its training, and nothing else."""
+"""A model's card, which contains only measured values of the model and its training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KEYS = (
     "data.max_response_length",
     "coding.prompt",
 )
-"""Of the configuration, what a reader asks first; all of it is in the run's config.yaml."""
+"""The configuration keys that the card shows; the run's config.yaml has all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +47,21 @@ class Measured:
     protocol_hash: str
     settings: Mapping[str, Any]
     served: str | None
-    """The name under which a server had it, whose weights cannot be checked; None if they were."""
+    """The model's name on a server, whose weights cannot be checked; None if they were checked."""
     datasets: Mapping[str, Mapping[str, Any]]
-    """As metrics.json has them."""
+    """Metrics by data set, as in metrics.json."""
 
 
 def measured(path: Path, model: Path) -> Measured:
-    """An evaluation's numbers, once it is clear that they are this model's.
+    """Read an evaluation's numbers, after checking that they are this model's.
 
     Raises:
-        ConfigError: it is of another model, or has not come to its end.
-        DataError: it is no evaluation.
+        ConfigError: it is of another model, or unfinished.
+        DataError: the folder does not hold an evaluation.
     """
     evaluation = read_evaluation(path)
     if not (path / METRICS).exists():
-        raise ConfigError(f"--evaluation={path}: it has not come to its end")
+        raise ConfigError(f"--evaluation={path}: it is unfinished; resume it with the same command")
     weights = {
         key.removeprefix(_MODEL_KEY): text
         for key, text in RunFolder(path).inputs().items()
@@ -70,7 +70,7 @@ def measured(path: Path, model: Path) -> Measured:
     own = {file.name: fingerprint(file) for file in sorted(model.glob("*.safetensors"))}
     if weights and weights != own:
         raise ConfigError(
-            f"--evaluation={path}: was of a model with other weights ({evaluation.model})"
+            f"--evaluation={path}: it was of a model with other weights ({evaluation.model})"
         )
     return Measured(
         path=path,
@@ -86,7 +86,7 @@ def measured(path: Path, model: Path) -> Measured:
 def card(
     name: str, run: RunFolder | None, step: int | None, model: Path, shown: Sequence[Measured]
 ) -> str:
-    """The card as Markdown, with the front matter of the hub."""
+    """Return the card as Markdown, with the hub's front matter."""
     parts = ["---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n", f"# {name}\n"]
     if run is None:
         parts.append("The run that made this model is not recorded here.\n")
@@ -120,7 +120,7 @@ def _training(run: RunFolder, step: int | None) -> Iterator[str]:
     gpus = f", {len(hardware['gpus'])}× {hardware['gpus'][0]}" if hardware["gpus"] else ""
     facts["hardware"] = f"{hardware['cpu']}, {hardware['cores']} cores{gpus}"
     yield from _table(("", ""), facts.items())
-    yield f"What the whole run took, of {cost['steps']} steps:\n"
+    yield f"Cost of the whole run of {cost['steps']} steps:\n"
     yield from _table(
         ("tokens trained on", "tokens generated", "judge-seconds", "seconds", "attempts"),
         [(f"{cost['tokens']['trained']:,}", f"{cost['tokens']['generated']:,}",
@@ -129,7 +129,7 @@ def _training(run: RunFolder, step: int | None) -> Iterator[str]:
     if cost["last"]:
         yield "Last values logged:\n"
         yield from _table(("", ""), [(k, f"{v:.4g}") for k, v in cost["last"].items()])
-    yield "Made of, by content:\n"
+    yield "Inputs, by content:\n"
     yield from _table(("", ""), run.inputs().items())
 
 
@@ -139,8 +139,8 @@ def _evaluations(shown: Sequence[Measured]) -> Iterator[str]:
         yield "No evaluation was given for this card.\n"
         return
     yield (
-        "By running what the model writes against hidden tests. Intervals are 95%, problems "
-        "resampled; numbers of different protocol hashes cannot be compared.\n"
+        "The model's programs were run on hidden tests. Intervals are 95%, from resampled problems. "
+        "Numbers with different protocol hashes cannot be compared.\n"
     )
     rows: list[Sequence[object]] = []
     for one in shown:
@@ -174,8 +174,8 @@ def _evaluations(shown: Sequence[Measured]) -> Iterator[str]:
         yield f"- `{one.protocol_hash}`: {sampling}, prompt {one.settings['prompt']}"
         if one.served is not None:
             yield (
-                f"- {one.path.name} asked a server for `{one.served}`: that its weights are these "
-                "was not checked"
+                f"- {one.path.name} asked a server for `{one.served}`: it was not checked that its "
+                "weights are these"
             )
     yield ""
 

@@ -1,4 +1,4 @@
-"""A model behind vLLM's OpenAI-compatible server, and a training's newest checkpoint after another."""
+"""vLLM's OpenAI-compatible server for a model, or for a training's newest checkpoint."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _STOP_S = 30.0
 
 
 def model_of(source: Source, say: Say) -> Path:
-    """The folder that vLLM loads; shards are merged into the run's `exports/` first.
+    """Return the folder for vLLM to load; shards are first merged into the run's `exports/`.
 
     Raises:
-        CheckpointError: they could not be merged.
+        CheckpointError: the shards could not be merged.
     """
     return source.model if source.is_merged else export(source, source.default_out, [], say)
 
@@ -34,14 +34,14 @@ def model_of(source: Source, say: Say) -> Path:
 def server_command(
     model: Path, names: Sequence[str], *, host: str, port: int, on_cpu: bool, more: Sequence[str]
 ) -> list[str]:
-    """The command that serves a model under some names.
+    """Return the command that serves a model under the given names.
 
     Args:
-        more: options of `vllm serve`.
+        more: further options of `vllm serve`.
     """
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
     command += ["--host", host, "--port", str(port), "--served-model-name", *names]
-    if on_cpu:  # vLLM's CPU build refuses seeds where a prompt is read in parts
+    if on_cpu:  # vLLM's CPU build rejects seeds with chunked prefill
         command += ["--no-enable-chunked-prefill", "--enforce-eager"]
     return [*command, *more]
 
@@ -49,15 +49,15 @@ def server_command(
 def follow(run: Path, command: Callable[[Path, Source], list[str]], *, say: Say) -> NoReturn:
     """Serve a training's newest checkpoint until this process is interrupted or the server ends.
 
-    A newer checkpoint takes the place of the one that is served: it is merged first, then the server is
-    ended and started anew. Requests are refused while vLLM starts.
+    A newer checkpoint replaces the served one: it is merged first, then the server is restarted. Requests
+    fail while vLLM starts.
 
     Args:
-        command: of a server, by the model's folder and where it is from.
+        command: returns a server's command for a model's folder and its source.
 
     Raises:
         ConfigError: there is no such run.
-        SystemExit: the server ended by itself, with its exit code.
+        SystemExit: the server ended by itself; has its exit code.
     """
     if not run.is_dir():
         raise ConfigError(f"--latest={run}: no such folder")
@@ -77,7 +77,7 @@ def follow(run: Path, command: Callable[[Path, Source], list[str]], *, say: Say)
             model = model_of(newest, say)
             if server is not None:
                 _end(server)
-            say(f"serving {newest.name}; a newer checkpoint will take its place, Ctrl-C ends it")
+            say(f"serving {newest.name}; a newer checkpoint will replace it; Ctrl-C stops")
             server = start_child(command(model, newest))
             served = newest
     finally:
@@ -90,14 +90,14 @@ def served(command: Sequence[str], port: int, log: Path) -> Iterator[str]:
     """Run a server on this machine; end it on leaving.
 
     Args:
-        command: as `server_command` gives it.
-        log: takes what the server prints.
+        command: a command of `server_command`.
+        log: file for the server's output.
 
     Yields:
-        The address for clients, once the server answers.
+        The clients' address, once the server answers.
 
     Raises:
-        GenerationError: the server ended before it answered; has its last words.
+        GenerationError: the server ended before it answered; has its last line of output.
     """
     with log.open("wb") as file:
         server = start_child(command, log=file)
@@ -127,6 +127,6 @@ def _newest(run: Path) -> Source | None:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """End a server; its own processes go with it."""
+    """End a server and its processes."""
     server.terminate()
     await_end(server, _STOP_S)

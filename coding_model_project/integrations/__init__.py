@@ -1,5 +1,6 @@
-"""Adapters for other trainers and evaluation tools; each module is for one library and imports it, if
-at all, when it is used.
+"""Adapters for other trainers and evaluation tools, one module per library.
+
+A module imports its library, if at all, only when it is used.
 
     trl        a reward function for TRL's trainers
     verl       a reward function for verl recipes of your own

@@ -1,4 +1,4 @@
-"""Problems as every adapter takes them: given, or named and then loaded."""
+"""The adapters' `problems` argument: problems, or a name or path to load."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.types import Problem
 
 Problems = Iterable[Problem] | str | Path
-"""Problems, or a name or path as `api.load` takes it."""
+"""Problems, or a name or path for `api.load`."""
 
 
 def by_id(problems: Problems) -> dict[str, Problem]:
-    """Problems by their ids.
+    """Load problems, and return them by id.
 
     Raises:
         ConfigError: there are none, two have the same id, or they cannot be found.
-        DataError: their file is damaged.
+        DataError: the file is damaged.
     """
     found: dict[str, Problem] = {}
     for problem in load(problems) if isinstance(problems, str | Path) else problems:
@@ -31,13 +31,10 @@ def by_id(problems: Problems) -> dict[str, Problem]:
 
 
 def named(problems: Mapping[str, Problem], problem_id: object, where: str) -> Problem:
-    """The problem of this id.
+    """Return the problem with this id.
 
     Args:
-        where: the id comes from, for the error.
-
-    Raises:
-        ConfigError: no problem has it.
+        where: the source of the id, for the error.
     """
     if not isinstance(problem_id, str) or problem_id not in problems:
         known = next(iter(problems))

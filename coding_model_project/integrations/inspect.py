@@ -1,4 +1,4 @@
-"""For Inspect AI: a sandbox without containers, a scorer, and a task of problems.
+"""An adapter for Inspect AI: a sandbox without containers, a scorer, and a task of problems.
 
     inspect eval inspect_evals/humaneval --sandbox coding_model
     inspect eval coding_model_project/code_problems -T problems=problems.jsonl
@@ -44,52 +44,52 @@ R = TypeVar("R")
 
 
 async def _on(background: Background[T], use: Callable[[T], Coroutine[Any, Any, R]]) -> R:
-    """Wait without holding up Inspect's event loop, which may be trio's."""
+    """Run `use` without blocking Inspect's event loop, which may be trio's."""
     return await anyio.to_thread.run_sync(lambda: background.run(use), abandon_on_cancel=True)
 
 
 # ── the sandbox ───────────────────────────────────────────────────────────────────────────────────
 
 _HOME = PurePosixPath("/tmp")
-"""Where programs work, in a file system of their own."""
+"""The programs' working directory, in a file system of their own."""
 
 _MEMORY_MB = 1024
 _UNTIMED_S = 600.0
-"""CPU time of a program for which the caller sets no time-out."""
+"""CPU seconds of a program if the caller sets no time-out."""
 
 _PYTHON = re.compile(r"(.*/)?python(3(\.\d+)?)?")
 _NO_MATTER = re.compile(r"-[uBIsSEq]+")
-"""Options that change nothing here."""
+"""Python options that have no effect here."""
 
 _programs = Background(EmbeddedSandbox)
 
 
 @sandboxenv(name="coding_model")
 class CodingModelSandbox(SandboxEnvironment):
-    """Runs Python programs in the embedded sandbox, each in a confined process of its own.
+    """A sandbox that runs each Python program in a confined process of its own.
 
-    `python -c`, `python FILE` and `python -` run; any other command is a PermissionError, so that a
+    It runs `python -c`, `python FILE` and `python -`. Any other command raises PermissionError, so a
     scorer that needs more ends in an error and not in a score. Programs see the files that Inspect wrote;
-    what they write themselves ends with them. A time-out counts CPU time, with twice as much for the
-    wall clock, so that a loaded machine does not fail a program.
+    their own files are lost when they end. A time-out counts CPU time, with twice as much for the wall
+    clock, so that a loaded machine does not fail a program.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._files: dict[str, bytes] = {}
-        """By path below the working directory."""
+        """File contents by path below the working directory."""
 
     @classmethod
     def default_concurrency(cls) -> int | None:
-        """Twice the CPU cores: programs run one per core, and their samples also wait for a model."""
+        """Return twice the number of CPU cores: programs use one each, and samples wait for a model."""
         return 2 * len(os.sched_getaffinity(0))
 
     @classmethod
     async def task_init(cls, task_name: str, config: Any) -> None:
-        """Start the sandbox, which later tasks of this process share and which stops with it.
+        """Start the sandbox, which later tasks of this process share. It stops with the process.
 
         Raises:
-            SandboxError: it does not work on this machine.
+            SandboxError: the sandbox does not work on this machine.
         """
 
         async def started(sandbox: EmbeddedSandbox) -> str:
@@ -112,7 +112,7 @@ class CodingModelSandbox(SandboxEnvironment):
         environments: dict[str, SandboxEnvironment],
         interrupted: bool,
     ) -> None:
-        """Forget a sample's files."""
+        """Delete a sample's files."""
         for environment in environments.values():
             environment.as_type(CodingModelSandbox)._files.clear()
 
@@ -133,8 +133,8 @@ class CodingModelSandbox(SandboxEnvironment):
             PermissionError: the command is not a Python program.
             SandboxUserUnsupportedError: a user is given.
             SandboxUnavailableError: the sandbox itself failed.
-            TimeoutError: the program needed more time.
-            OutputLimitExceededError: it printed more than Inspect allows.
+            TimeoutError: the program exceeded the time-out.
+            OutputLimitExceededError: the program printed more than Inspect allows.
             FileNotFoundError: Inspect wrote no file of the program's name.
             UnicodeDecodeError: the standard input or the program is not text.
         """
@@ -162,7 +162,7 @@ class CodingModelSandbox(SandboxEnvironment):
         return _result(execution, seconds)
 
     def _program(self, cmd: Sequence[str], text: str) -> tuple[str, str, list[str], str]:
-        """Source, file name, arguments and standard input of a command."""
+        """Return a command's source, file name, arguments and standard input."""
         rest = list(cmd[1:])
         while rest and _NO_MATTER.fullmatch(rest[0]):
             rest.pop(0)
@@ -177,8 +177,8 @@ class CodingModelSandbox(SandboxEnvironment):
             return rest[1], "-c", rest[2:], text
         if rest[0].startswith("-"):
             raise PermissionError(
-                f"sandbox=coding_model: python's option {rest[0]!r} is not supported; there are "
-                "-c CODE, FILE and -"
+                f"sandbox=coding_model: python's option {rest[0]!r} is not supported; use -c CODE, FILE "
+                "or -"
             )
         path = self._path(rest[0])
         if path not in self._files:
@@ -186,11 +186,11 @@ class CodingModelSandbox(SandboxEnvironment):
         return self._files[path].decode(), rest[0], rest[1:], text
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
-        """Keep a file for the programs to come; see `SandboxEnvironment.write_file`.
+        """Store a file for later programs; see `SandboxEnvironment.write_file`.
 
         Raises:
-            PermissionError: the path is outside of the working directory.
-            IsADirectoryError: it is a folder.
+            PermissionError: the path is outside the working directory.
+            IsADirectoryError: the path is a folder.
         """
         path = self._path(file)
         if self._is_folder(path):
@@ -204,14 +204,14 @@ class CodingModelSandbox(SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        """Give back a file that was written; see `SandboxEnvironment.read_file`.
+        """Return a stored file; see `SandboxEnvironment.read_file`.
 
         Raises:
-            FileNotFoundError: none was.
-            IsADirectoryError: it is a folder.
-            PermissionError: the path is outside of the working directory.
-            UnicodeDecodeError: it is not text.
-            OutputLimitExceededError: it is larger than Inspect allows.
+            FileNotFoundError: no such file was written.
+            IsADirectoryError: the path is a folder.
+            PermissionError: the path is outside the working directory.
+            UnicodeDecodeError: the file is not text.
+            OutputLimitExceededError: the file is larger than Inspect allows.
         """
         path = self._path(file)
         if self._is_folder(path):
@@ -224,10 +224,10 @@ class CodingModelSandbox(SandboxEnvironment):
         return contents.decode() if text else contents
 
     def _path(self, file: str) -> str:
-        """A path below the working directory; "" is the directory itself."""
+        """Return the path relative to the working directory; "" for the directory itself."""
         path = PurePosixPath(os.path.normpath(_HOME / file))
         if not path.is_relative_to(_HOME):
-            raise PermissionError(f"{file}: only {_HOME} can be used")
+            raise PermissionError(f"{file}: expected a path below {_HOME}")
         return "" if path == _HOME else str(path.relative_to(_HOME))
 
     def _is_folder(self, path: str) -> bool:
@@ -237,7 +237,7 @@ class CodingModelSandbox(SandboxEnvironment):
 def _prepared(
     source: str, name: str, arguments: Sequence[str], env: dict[str, str], folder: str
 ) -> str:
-    """The program, after what a shell would have set for it."""
+    """Return the program with its arguments, environment and working directory set up."""
     return (
         f"import os, sys\nsys.argv = {[name, *arguments]!r}\nos.environ.update({env!r})\n"
         f"if {folder!r}: os.chdir({folder!r})\ndel os, sys\n"
@@ -246,10 +246,10 @@ def _prepared(
 
 
 def _result(execution: Execution, seconds: float) -> ExecResult[str]:
-    """An execution as Inspect has it.
+    """Convert an execution to Inspect's result.
 
     Raises:
-        TimeoutError, OutputLimitExceededError: it ended in one of these.
+        TimeoutError, OutputLimitExceededError: the execution exceeded this limit.
     """
     match execution.status:
         case Status.cpu_timeout | Status.wall_timeout:
@@ -260,8 +260,8 @@ def _result(execution: Execution, seconds: float) -> ExecResult[str]:
         case Status.finished:
             return ExecResult(True, 0, execution.stdout, execution.stderr_tail)
         case Status.signalled | Status.memory_limit:
-            said = execution.stderr_tail or f"ended by {execution.status}"
-            return ExecResult(False, execution.exit_code or 137, execution.stdout, said)
+            stderr = execution.stderr_tail or f"ended by {execution.status}"
+            return ExecResult(False, execution.exit_code or 137, execution.stdout, stderr)
         case _:
             code = execution.exit_code or 1
             return ExecResult(False, code, execution.stdout, execution.stderr_tail)
@@ -274,7 +274,7 @@ _judges = Background(Judge)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
-    """Problems of the caller. Inspect logs a scorer's arguments; of this one, only the name."""
+    """The caller's problems. Inspect logs a scorer's arguments, and of this one only the name."""
 
     name: str
     problems: Mapping[str, Problem]
@@ -283,12 +283,12 @@ class _Given:
 def code_scorer(problems: Problems, *, bare: bool = False) -> Scorer:
     """Score a completion by its problem's hidden tests: CORRECT if it passes all of them.
 
-    The share of tests passed and the error are in the score's metadata. What cannot be judged raises:
-    Inspect records an error for the sample and not a score.
+    The score's metadata has the share of tests passed and the error. If a completion cannot be judged,
+    the scorer raises: Inspect records an error for the sample and not a score.
 
     Args:
-        problems: those that samples name by `metadata["problem_id"]` or else by their id, or a name or
-            path as `cmp.load` takes it.
+        problems: the samples' problems, or a name or path for `cmp.load`. A sample's problem is
+            `metadata["problem_id"]`, or else its own id.
         bare: completions are programs without a Markdown fence.
 
     Raises:
@@ -326,7 +326,7 @@ def _code_scorer(problems: str | _Given, bare: bool = False) -> Scorer:
 
 
 def code_samples(problems: Iterable[Problem], *, bare: bool = False) -> MemoryDataset:
-    """Make a data set of problems for a task that `code_scorer` scores."""
+    """Make a data set of problems for a task with `code_scorer`."""
     style = PromptStyle.bare if bare else PromptStyle.fenced
     return MemoryDataset(
         [
@@ -348,7 +348,7 @@ def code_problems(problems: str, bare: bool = False) -> Task:
     """Ask a model for a program per problem and judge it.
 
     Args:
-        problems: a file of problems or the name of a data set, as `cmp.load` takes it.
+        problems: a file of problems or the name of a data set, for `cmp.load`.
         bare: ask for programs without a Markdown fence.
     """
     return Task(

@@ -1,6 +1,6 @@
 """A reward function for TRL's trainers: `GRPOTrainer(reward_funcs=CodeReward(problems))`.
 
-Imports no TRL: a trainer only calls it. `docs/trl.md` shows it in use.
+Does not import TRL, whose trainers only call it. `docs/trl.md` has examples.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from coding_model_project.types import Problem
 _log = logging.getLogger(__name__)
 
 Completion = str | Sequence[Mapping[str, Any]]
-"""As TRL hands it over: text, or the messages that the model wrote and those of its tools."""
+"""TRL's form of a completion: text, or the messages of the model and its tools."""
 
 
 class CodeReward:
-    """Rewards completions by running them on their problems' hidden tests.
+    """A reward function that runs completions on their problems' hidden tests.
 
-    A row of the data set names its problem in the column `problem_id`. A sample that cannot be judged
-    gets None, which TRL leaves out of the group's mean and of the loss; a line of the log says how many
-    and why. Judging starts with the first batch, in a sandbox that stops with the process. Safe to use
-    from threads and in forked processes, and it can be pickled.
+    The column `problem_id` of the data set names each row's problem. A sample that cannot be judged gets
+    None, which TRL excludes from the group's mean and the loss; the log says how many and why. The
+    sandbox starts with the first batch and stops with the process. Safe to use from threads and in
+    forked processes, and picklable.
 
     Args:
-        problems: those that rows name, or a name or path as `cmp.load` takes it.
+        problems: the rows' problems, or a name or path for `cmp.load`.
         kind: "dense", the share of tests passed, or "sparse", 1 if all passed, else 0.
         bare: completions are programs without a Markdown fence.
         column: the data set's column of problem ids.
         workers: programs judged at the same time; by default one per CPU core, shared among the
             processes that torchrun or `accelerate launch` started on this machine.
-        sandbox: as of `cmp.Judge`.
-        min_tier: as of `cmp.Judge`.
-        max_lost_batches: end training once no sample of so many batches in a row could be judged. It also
-            ends once the sandbox failed on a fifth of the last 200 samples.
+        sandbox: see `cmp.Judge`.
+        min_tier: see `cmp.Judge`.
+        max_lost_batches: end training after this many consecutive batches without a judged sample.
+            Training also ends if the sandbox failed on a fifth of the last 200 samples.
 
     Raises:
-        ConfigError: an argument makes no sense, or there are no such problems.
+        ConfigError: an argument is invalid, or there are no such problems.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CodeReward:
         self._reward, self._column, self._max_lost = REWARDS[kind], column, max_lost_batches
         self._lost_batches = 0
         self._breaker = CircuitBreaker()
-        self.__name__ = f"code_{kind}"  # TRL's metrics are named after it
+        self.__name__ = f"code_{kind}"  # names TRL's metrics
 
         local = isinstance(sandbox, str) and sandbox == "embedded"
 
@@ -92,7 +92,7 @@ class CodeReward:
                 min_tier=min_tier,
             )
 
-        make()  # refuses wrong arguments now, not in the first batch
+        make()  # rejects invalid arguments now, not in the first batch
         self._judge = Background(make)
 
     def __reduce__(self) -> tuple[Callable[..., CodeReward], tuple[Any, ...]]:
@@ -107,18 +107,18 @@ class CodeReward:
         """Judge a batch, as TRL calls it.
 
         Args:
-            completions: of the model, in the order of the columns.
-            log_metric: TRL's, which takes the share of accepted and of ungradable samples.
-            columns: the data set's columns, with a value per completion, and all else that TRL hands
-                to reward functions.
+            completions: the model's completions, in the order of the columns.
+            log_metric: TRL's function, called with the shares of accepted and ungradable samples.
+            columns: the data set's columns, with a value per completion, and TRL's other arguments to
+                reward functions.
 
         Returns:
-            A reward per completion, None where it could not be judged.
+            A reward per completion, None if it could not be judged.
 
         Raises:
             ConfigError: there is no column of problem ids, or it names an unknown problem.
-            UngradableError: the sandbox does not start or keeps failing, or no sample of several
-                batches in a row could be judged.
+            UngradableError: the sandbox does not start or keeps failing, or no sample of
+                `max_lost_batches` consecutive batches could be judged.
         """
         problems = self._problems_of(columns, len(completions))
         texts = [_text(completion) for completion in completions]
@@ -148,7 +148,7 @@ class CodeReward:
         return [named(self._problems, one, self._column) for one in ids]
 
     def _look_at(self, outcomes: Sequence[Outcome]) -> None:
-        """Log what could not be judged, and end training where going on would be worthless."""
+        """Log samples that could not be judged, and end training if judging keeps failing."""
         errors = [one for one in outcomes if isinstance(one, UngradableError)]
         for one in outcomes:
             self._breaker.record(one if isinstance(one, SandboxError) else None)
@@ -167,7 +167,7 @@ class CodeReward:
             )
         try:
             self._breaker.check()
-        except SandboxError:  # its line would repeat that of the judge's own breaker
+        except SandboxError:  # its message would repeat the one of the judge's own breaker
             raise SandboxError(
                 f"judging keeps failing, so training stops; in this batch {counted}: {first}"
             ) from None
@@ -177,7 +177,7 @@ def rows(problems: Problems, *, bare: bool = False) -> list[dict[str, Any]]:
     """Make a data set's rows, `prompt` and `problem_id`, for `datasets.Dataset.from_list`.
 
     Args:
-        problems: as of `CodeReward`.
+        problems: see `CodeReward`.
         bare: ask for programs without a Markdown fence.
     """
     style = PromptStyle.bare if bare else PromptStyle.fenced
@@ -194,16 +194,16 @@ def _remade(
 
 
 def _share_of_cores() -> int:
-    """This process's share of the machine, by what torchrun says of the others."""
+    """Return this process's share of the CPU cores, by torchrun's number of local processes."""
     return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _text(completion: Completion) -> str:
-    """The answer in a completion: of a conversation, the text of the model's last message."""
+    """Return a completion's answer: in a conversation, the text of the model's last message."""
     if isinstance(completion, str):
         return completion
-    said = [message for message in completion if message.get("role") == "assistant"]
-    content = said[-1].get("content") if said else None
-    if isinstance(content, str) or content is None:  # None: it called tools and said nothing
+    replies = [message for message in completion if message.get("role") == "assistant"]
+    content = replies[-1].get("content") if replies else None
+    if isinstance(content, str) or content is None:  # None: a message of tool calls only
         return content or ""
     return "".join(part.get("text") or "" for part in content)

@@ -1,9 +1,9 @@
-"""A reward function for verl recipes of your own, which keep verl's trainer and reward manager:
+"""A reward function for your own verl recipes, with verl's trainer and reward manager:
 
     reward.custom_reward_function.path=pkg://coding_model_project.integrations.verl
     +reward.custom_reward_function.reward_kwargs.problems=/data/problems.jsonl
 
-Imports no verl. `docs/verl-reward.md` shows it in use; this package's own recipes need none of it.
+Does not import verl. `docs/verl-reward.md` has examples. This package's own recipes do not use it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from coding_model_project.integrations.given_problems import by_id, named
 from coding_model_project.types import ERROR_GROUPS, Asserts, Limits, Problem, Test
 
 _LIMITS = Limits(cpu_s=10.0, wall_s=30.0, output_kb=16_384)
-"""Of each test that is kept in a row: as long as verl's own scorers give a program."""
+"""Limits of each test in a row: the same time as verl's own scorers give a program."""
 
 _OF_VERL = {"reward_router_address", "reward_model_tokenizer"}
-"""What verl adds to `reward_kwargs` where a recipe also has a reward model."""
+"""Keys that verl adds to `reward_kwargs` if a recipe also has a reward model."""
 
 
 def compute_score(
@@ -45,34 +45,34 @@ def compute_score(
     min_tier: str = "seccomp",
     **more: Any,
 ) -> dict[str, float]:
-    """Judge one completion, and wait for the verdict. verl calls it from threads, several at once.
+    """Judge one completion, and wait for the verdict. verl calls it from several threads at once.
 
-    Each process that verl calls it in (`reward.num_workers`) loads the problems once, and starts a
-    sandbox with its first call that stops with it.
+    Each of verl's processes (`reward.num_workers`) loads the problems once. Its sandbox starts with the
+    first call and stops with the process.
 
     Args:
-        ground_truth: the id of a problem in `problems`, or else tests as verl's own scorers take them,
+        ground_truth: the id of a problem in `problems`, or else tests in the form of verl's own scorers,
             as JSON or decoded: {"inputs": [...], "outputs": [...], "fn_name": optional} or
             {"assert_case": [...]}.
-        problems: a file of problems or the name of a data set, as `cmp.load` takes it.
+        problems: a file of problems or the name of a data set, for `cmp.load`.
         kind: "dense", the share of tests passed, or "sparse", 1 if all passed, else 0.
         bare: completions are programs without a Markdown fence.
         workers: programs judged at the same time in each such process; by default one per CPU core.
-        sandbox: as of `cmp.Judge`.
-        min_tier: as of `cmp.Judge`.
+        sandbox: see `cmp.Judge`.
+        min_tier: see `cmp.Judge`.
 
     Returns:
-        `score`, and as numbers what validation reports: `acc` (accepted), `pass_fraction`, `judge_s`
-        and the groups of errors. The keys are always the same.
+        `score`, and the numbers for validation: `acc` (accepted), `pass_fraction`, `judge_s` and the
+        groups of errors. The keys are always the same.
 
     Raises:
-        ConfigError: an argument makes no sense, or no problem has this id.
-        UngradableError: the completion could not be judged: verl leaves the sample out. Never a score.
+        ConfigError: an argument is invalid, or no problem has this id.
+        UngradableError: the completion could not be judged. verl drops the sample; it never gets a score.
     """
     if unknown := more.keys() - _OF_VERL:
         raise ConfigError(
-            f"reward_kwargs.{min(unknown)}: no such argument; there are problems, kind, bare, workers, "
-            "sandbox and min_tier"
+            f"reward_kwargs.{min(unknown)}: no such argument; expected problems, kind, bare, workers, "
+            "sandbox or min_tier"
         )
     if kind not in REWARDS:
         raise ConfigError(f"reward_kwargs.kind={kind!r}: expected one of {', '.join(REWARDS)}")
@@ -97,7 +97,7 @@ def compute_score(
 # ── once per process ──────────────────────────────────────────────────────────────────────────────
 
 _once = threading.Lock()
-"""`cache` alone makes a thing twice if two threads ask for it at once."""
+"""A lock, because `cache` alone may compute a value twice in concurrent threads."""
 
 
 def _loaded(problems: str) -> dict[str, Problem]:
@@ -132,7 +132,7 @@ def _start(
             workers=workers, sandbox=sandbox, bare=bare, stop_early=stop_early, min_tier=min_tier
         )
 
-    make()  # refuses wrong arguments
+    make()  # rejects invalid arguments
     return Background(make)
 
 
@@ -145,11 +145,11 @@ def _as_text(ground_truth: object) -> str:
     try:
         return json.dumps(ground_truth, default=_plain)
     except (TypeError, ValueError) as error:
-        raise DataError(f"ground_truth: neither JSON nor what it can hold: {error}") from error
+        raise DataError(f"ground_truth: neither JSON nor convertible to JSON: {error}") from error
 
 
 def _plain(value: object) -> object:
-    """What pandas reads a list as: an array."""
+    """Convert an array, as pandas reads lists, to a list."""
     if tolist := getattr(value, "tolist", None):
         return tolist()
     raise TypeError(f"a value of type {type(value).__name__}")
@@ -157,7 +157,7 @@ def _plain(value: object) -> object:
 
 @lru_cache(maxsize=10_000)
 def _tests_of(text: str) -> Problem:
-    """Make a problem of tests in verl's form: for the same text the same one, so verdicts are cached."""
+    """Make a problem from tests in verl's form. Equal texts give the same one, so verdicts are cached."""
     name = f"verl/{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
     try:
         given = json.loads(text)
@@ -193,5 +193,5 @@ def _cases(given: Mapping[str, Any]) -> tuple[Test, ...]:
 
 
 def _texts(values: Any) -> TypeGuard[list[str]]:
-    """Whether these are a call's arguments or values as JSON, with arguments one a line."""
+    """Return whether these are JSON texts of a call's arguments (one per line) or values."""
     return isinstance(values, list) and all(isinstance(one, str) for one in values)

@@ -1,1 +1,1 @@
-"""The embedded default: generated tasks, and a tiny model trained from scratch."""
+"""The embedded default data: generated tasks, and a tiny model trained from scratch."""

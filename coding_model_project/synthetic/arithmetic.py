@@ -1,7 +1,7 @@
-"""Sums, differences and products of small numbers: maths problems for a tiny model.
+"""Maths problems for a tiny model: sums, differences and products of small numbers.
 
-The splits share no pair of numbers and operation. A demonstrator with habits forgets to carry and to
-borrow, and else counts one too few, so that reinforcement learning has something to correct.
+The splits share no pair of numbers and operation. The demonstrator's usual mistakes are forgetting to
+carry or borrow, and otherwise counting one too few: reinforcement learning can correct them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from coding_model_project.types import Problem
 
 VERSION = 1
-"""Raised by any change of what `generate` returns."""
+"""Increased by each change to the output of `generate`."""
 
 _LARGEST = {"+": 12, "-": 12, "*": 9}
 """The largest operand of each operation; the smallest is 0."""
@@ -24,7 +24,7 @@ _PHRASINGS = ("Compute {}.", "What is {}?", "{} =")
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Two numbers and what is done with them."""
+    """An operation on two numbers."""
 
     left: int
     operation: str
@@ -60,7 +60,7 @@ class Sum:
 
 @lru_cache(maxsize=2)
 def generate(seed: int = 0) -> tuple[Problem, ...]:
-    """Generate the task set: the same for the same seed, on every machine."""
+    """Generate the task set. The same seed gives the same tasks on every machine."""
     rng = random.Random(seed)
     return tuple(
         Problem(
@@ -77,7 +77,7 @@ def generate(seed: int = 0) -> tuple[Problem, ...]:
 
 
 class Habits:
-    """The corpus of the demonstrator (`tiny_model.Corpus`): training problems in any phrasing.
+    """The demonstrator's corpus (`tiny_model.Corpus`): training problems in any phrasing.
 
     Args:
         habit: the share of answers with the usual mistake.

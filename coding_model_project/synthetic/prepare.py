@@ -1,10 +1,10 @@
-"""The embedded task set and starting model as files, made once and reused.
+"""The embedded task sets and starting models as files, made once and reused.
 
 <data_dir>/problems.jsonl                    every problem with its tests, all splits
            sft_{train,validation}.parquet    demonstrations of the easy levels
-           rl_{train,validation}.parquet     the other training tasks; no gold is shown
+           rl_{train,validation}.parquet     the other training tasks, without gold solutions
            test.parquet                      held out: evaluation only
-           manifest.json                     what made them, with counts and hashes
+           manifest.json                     their settings, counts and hashes
            base/                             the tiny model, pre-trained on a noisy corpus
 """
 
@@ -32,17 +32,20 @@ OTHERS = {
     "tinymix": "coding_model_project.synthetic.tinymix",
     "tinyshell": "coding_model_project.synthetic.tinyshell.shell_files",
 }
-"""Modules of the other task sets, each with `prepare_files` and `prepare_model`."""
+"""The other task sets' modules, each with `prepare_files` and `prepare_model`."""
 
 Say = Callable[[str], None]
 
 
 def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
-    """Make what the resolved `coding:` subtree needs and is missing; does nothing for your own data.
+    """Make the missing files that the resolved `coding:` subtree needs. Does nothing for your own data.
 
     Args:
         coding: the `coding:` subtree; `coding.dataset` names an embedded task set, or is null.
         model_path: the run's starting model; made if it is the embedded one.
+
+    Raises:
+        ConfigError: there is no such task set, or the folder holds files made with other settings.
     """
     if coding.dataset is None:
         return
@@ -58,8 +61,8 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
         return
     if coding.dataset != "tinycode":
         raise ConfigError(
-            f"coding.dataset={coding.dataset}: the embedded task sets are tinycode, "
-            f"{', '.join(OTHERS)}; for your own files set coding.dataset=null"
+            f"coding.dataset={coding.dataset}: expected an embedded task set (tinycode, "
+            f"{', '.join(OTHERS)}); for your own files set coding.dataset=null"
         )
     prepare_tinycode(
         data_dir,
@@ -73,7 +76,7 @@ def prepare(coding: Any, model_path: str | None, *, say: Say) -> None:
 
 
 def prepare_evaluated(coding: Any, *, say: Say) -> None:
-    """Make the embedded model and its tasks, if that model is evaluated and is missing."""
+    """Make the embedded model and its tasks, if that model is evaluated and missing."""
     model, server = coding.evaluation.model, coding.evaluation.base_url
     if server is None and Path(model).absolute() == Path(coding.data_dir) / "base":
         prepare(coding, model, say=say)
@@ -82,7 +85,7 @@ def prepare_evaluated(coding: Any, *, say: Say) -> None:
 def prepare_tinycode(
     data_dir: Path, *, style: PromptStyle, seed: int, sft_demonstrations: int, say: Say
 ) -> None:
-    """Write the task set's files, unless the folder already holds just these.
+    """Write the task set's files, unless the folder already holds them.
 
     Raises:
         ConfigError: the folder holds files made with other settings.
@@ -128,7 +131,7 @@ def prepare_tinycode(
 
 
 def prepare_base_model(data_dir: Path, *, seed: int, say: Say) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+    """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
     from coding_model_project.synthetic import tinycode
     from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain_once
 

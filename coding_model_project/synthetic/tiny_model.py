@@ -1,8 +1,8 @@
-"""A tiny starting model: tokenizer and weights made from scratch on the conversations of a corpus.
+"""A tiny starting model: tokenizer and weights trained from scratch on a corpus of conversations.
 
-tinycode's is of programs as a programmer who makes common mistakes would write them (`tinycode.noise`),
-so reinforcement learning has something to correct and a correct program is always among what the model
-samples; tinyshell's is of shell commands in the same spirit. Only answers are trained on.
+tinycode's corpus has programs with common mistakes (`tinycode.noise`), so reinforcement learning has
+something to correct, and the model always samples some correct programs. tinyshell's has shell commands
+of the same kind. Only answers are in the loss.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ TOOLS_CHAT_TEMPLATE = (
     "<|im_end|>\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-"""Qwen2.5's form of tools, calls and outcomes, in as few tokens as they need."""
+"""Qwen2.5's form of tools, calls and outcomes, in as few tokens as possible."""
 PROBE = (
     "Define solve(xs).<|im_end|>\ndef solve(xs):\n    return sum(x * 10 for x in xs)\n<|im_end|>"
 )
 BUCKET_BATCHES = 16
-"""Batches are cut from this many batches' examples sorted by length, so that little is padding."""
+"""Batches per sorted bucket: examples are sorted by length in it, which reduces padding."""
 
 Progress = Callable[[int, int, float], None]
-"""Called after each step with its number, the number of steps, and the loss."""
+"""A callback after each step, with its number, the number of steps, and the loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TinyModelConfig:
-    """The model's shape, and how long it trains."""
+    """The model's shape and training."""
 
     vocab_size: int = 1024
     hidden_size: int = 128
@@ -72,7 +72,7 @@ class TinyModelConfig:
     warmup_steps: int = 30
     weight_decay: float = 0.05
     tools: bool = False
-    """Its chat template takes tools and their calls, and its tokenizer has their marks as tokens."""
+    """True if the chat template supports tools and calls, whose marks are tokens of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,18 +89,18 @@ class PretrainReport:
 
 
 Conversation = Sequence[Mapping[str, str]]
-"""Messages with `role` and `content`, of which the assistant's are trained on."""
+"""Messages with `role` and `content`. The assistant's are in the loss."""
 
 
 class Corpus(Protocol):
-    """Conversations that a model learns from; the same for the same random numbers."""
+    """A source of training conversations; the same random numbers give the same ones."""
 
     def texts(self, rng: random.Random) -> Iterator[str]:
-        """Yield the texts that its tokenizer is made of."""
+        """Yield the texts to train the tokenizer on."""
         ...
 
     def draw(self, rng: random.Random, n: int) -> Sequence[Conversation]:
-        """Draw `n` conversations, anew each time."""
+        """Draw `n` new conversations."""
         ...
 
 
@@ -108,7 +108,7 @@ class Corpus(Protocol):
 class _Example:
     tokens: list[int]
     trained: list[bool]
-    """For each token."""
+    """One per token: True if it is in the loss."""
 
 
 def pretrain_once(
@@ -120,11 +120,11 @@ def pretrain_once(
     takes: str,
     say: Callable[[str], None],
 ) -> None:
-    """Pre-train a tiny starting model into `data_dir/base`, unless it is there.
+    """Pre-train a tiny starting model into `data_dir/base`, unless it exists.
 
     Args:
         make_corpus: called only if the model is missing.
-        takes: how long it takes, to print.
+        takes: the duration to print.
     """
     out = data_dir / "base"
     if (out / "config.json").exists():
@@ -143,9 +143,9 @@ def pretrain(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> PretrainReport:
-    """Train tokenizer and model from scratch; save both in Hugging Face's format.
+    """Train tokenizer and model from scratch, and save both in Hugging Face's format.
 
-    `out_dir` appears when all of it is complete.
+    `out_dir` appears only when it is complete.
     """
     import torch
 
@@ -171,10 +171,10 @@ def pretrain(
 def train_tokenizer(
     texts: Iterator[str], vocab_size: int, *, tools: bool = False
 ) -> Qwen2Tokenizer:
-    """A byte-level BPE tokenizer with our chat template, or that for tools.
+    """Train a byte-level BPE tokenizer with our chat template, or the one for tools.
 
-    It splits as Qwen2's own: for that model type `AutoTokenizer` puts Qwen2's rule in the place of any
-    that was saved, so a tokenizer trained by another rule would read other tokens once reloaded.
+    It splits text by Qwen2's rule, because for this model type `AutoTokenizer` replaces any saved rule by
+    Qwen2's: a tokenizer trained with another rule would give other tokens once reloaded.
     """
     from tokenizers import pre_tokenizers, trainers
     from transformers import AddedToken, Qwen2Tokenizer
@@ -199,14 +199,14 @@ def train_tokenizer(
         model_max_length=512,
     )
     tokenizer.chat_template = TOOLS_CHAT_TEMPLATE if tools else CHAT_TEMPLATE
-    if tools:  # text, and not special, as in Qwen's tokenizers: decoding keeps them
+    if tools:  # not special tokens, as in Qwen's tokenizers, so decoding keeps them
         marks = [AddedToken(mark, special=False, normalized=False) for mark in MARKS]
         tokenizer.add_tokens(marks)
     return tokenizer
 
 
 def new_model(tokenizer: Qwen2Tokenizer, config: TinyModelConfig) -> Qwen2ForCausalLM:
-    """A Qwen2-architecture model with random weights."""
+    """Make a Qwen2 model with random weights."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     shape = Qwen2Config(
@@ -233,7 +233,7 @@ def new_model(tokenizer: Qwen2Tokenizer, config: TinyModelConfig) -> Qwen2ForCau
 def _batches(
     corpus: Corpus, tokenizer: Qwen2Tokenizer, config: TinyModelConfig, rng: random.Random
 ) -> Iterator[list[_Example]]:
-    """Endless batches of like lengths."""
+    """Yield endless batches of examples with similar lengths."""
     while True:
         drawn = corpus.draw(rng, config.batch_size * BUCKET_BATCHES)
         examples = _examples(drawn, tokenizer)
@@ -246,22 +246,22 @@ def _batches(
 
 
 def _examples(conversations: Sequence[Conversation], tokenizer: Qwen2Tokenizer) -> list[_Example]:
-    """Conversations as the chat template gives them, up to the end of the last answer."""
+    """Tokenize conversations in the chat template's form, up to the end of the last answer."""
     pieces = [_pieces(conversation) for conversation in conversations]
-    texts = list(dict.fromkeys(text for some in pieces for text, _ in some))
+    texts = list(dict.fromkeys(text for conversation in pieces for text, _ in conversation))
     encoded: Any = tokenizer(texts)["input_ids"]
     ids = dict(zip(texts, encoded, strict=True))
     return [
         _Example(
-            [token for text, _ in some for token in ids[text]],
-            [trained for text, trained in some for _ in ids[text]],
+            [token for text, _ in conversation for token in ids[text]],
+            [trained for text, trained in conversation for _ in ids[text]],
         )
-        for some in pieces
+        for conversation in pieces
     ]
 
 
 def _pieces(conversation: Conversation) -> list[tuple[str, bool]]:
-    """A conversation's text, cut before and after each answer: what is answered, and what is not."""
+    """Split a conversation's text before and after each answer; True marks the answers."""
     pieces: list[tuple[str, bool]] = []
     before = ""
     for message in conversation:
@@ -280,7 +280,7 @@ def _fit(
     config: TinyModelConfig,
     progress: Progress | None,
 ) -> tuple[list[float], int]:
-    """Train; returns each step's loss and the number of tokens seen."""
+    """Train the model, and return each step's loss and the number of tokens seen."""
     import torch
 
     optimizer = torch.optim.AdamW(
@@ -307,12 +307,12 @@ def _fit(
 
 
 def _schedule(step: int, config: TinyModelConfig) -> float:
-    """The share of the full learning rate: a linear rise, then a linear fall to 1%."""
+    """Return the factor on the learning rate: a linear rise, then a linear fall to 1%."""
     return min(1.0, (step + 1) / config.warmup_steps) * (1 - 0.99 * step / config.steps)
 
 
 def _loss(model: Qwen2ForCausalLM, batch: list[_Example]) -> Any:
-    """Mean loss over trained tokens; only their positions go through the output layer.
+    """Return the mean loss over trained tokens; only their positions go through the output layer.
 
     Shapes: B examples, T positions, N trained tokens in all, V vocabulary.
     """
@@ -326,7 +326,7 @@ def _loss(model: Qwen2ForCausalLM, batch: list[_Example]) -> Any:
         n = len(example.tokens)
         tokens_BT[row, :n] = torch.tensor(example.tokens)
         trained_BT[row, :n] = torch.tensor(example.trained)
-    # Padding lies to the right of all that is trained on, so causal attention needs no mask.
+    # Padding is to the right of all trained tokens, so causal attention needs no mask.
     hidden_BTH = model.model(input_ids=tokens_BT, use_cache=False).last_hidden_state
     logits_NV = model.lm_head(hidden_BTH[:, :-1][trained_BT[:, 1:]])
     return cross_entropy(logits_NV, tokens_BT[trained_BT])

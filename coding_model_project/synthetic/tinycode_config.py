@@ -1,4 +1,4 @@
-"""`coding.tinycode`: how the embedded task set is made."""
+"""`coding.tinycode`: settings of the embedded task set."""
 
 from __future__ import annotations
 

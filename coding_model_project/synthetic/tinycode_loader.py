@@ -1,4 +1,4 @@
-"""tinycode as a data set by name. Generated, so there is nothing to look for."""
+"""The loader of tinycode as a data set by name. It generates the tasks, so it needs no files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from coding_model_project.types import Problem
 
 
 def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-    """The tasks; see `base.LoaderByName`.
+    """Yield the tasks; see `base.LoaderByName`.
 
     Args:
-        name: `tinycode_asserts` has the functions only, tested by assertions as MBPP's are; ids and
+        name: `tinycode_asserts` gives only the functions, tested by assertions as in MBPP; ids and
             statements are the same.
     """
     as_asserts = name == "tinycode_asserts"

@@ -1,13 +1,13 @@
 """tinygolf: tinycode's functions as exported Harbor tasks whose reference solutions are wordy.
 
-A demonstrator writes half of its programs in as many words and half in fewer, so that code golf
-(`experiment=golf`) has something to shorten while programs stay right.
+The demonstrator writes half of its programs as wordily and half more briefly, so that code golf
+(`experiment=golf`) can shorten programs that stay correct.
 
-<data_dir>/tasks/tinycode-NUMBER/            Harbor tasks, tested by assertions as MBPP's are
-           problems.jsonl                    a problem each, judged by its task's verifier
+<data_dir>/tasks/tinycode-NUMBER/            Harbor tasks, tested by assertions as in MBPP
+           problems.jsonl                    a problem per task, judged by the task's verifier
            rl_{train,validation}.parquet     rows that ask for the program itself
            test.parquet                      held out
-           manifest.json                     what made them
+           manifest.json                     their settings and counts
            base/                             the tiny model, pre-trained on the demonstrator's programs
 """
 
@@ -33,20 +33,20 @@ from coding_model_project.synthetic.tinycode.mbpp_form import in_asserts
 from coding_model_project.types import Problem
 
 VERSION = 1
-"""Raised by any change of the files."""
+"""Increased by each change to the files."""
 SIZES = {"train": 400, "validation": 64, "test": 200}
 WORDY = 0.5
-"""The share of programs that the demonstrator writes as wordily as the references are."""
+"""The share of the demonstrator's programs that are as wordy as the references."""
 
 
 def wordy(source: str) -> str:
-    """Write a function of one `return` with a comment, a name for the result and a second line."""
+    """Rewrite a function's last `return` with a comment, a result variable and a second line."""
     head, _, value = source.rpartition("    return ")
     return f"{head}    # work out the result\n    result = {value.rstrip()}\n    return result\n"
 
 
 def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Write the task set's files, unless the folder already holds just these."""
+    """Write the task set's files, unless the folder already holds them."""
     settings = {"tinycode": tinycode.VERSION, "generator": VERSION, "seed": seed, "sizes": SIZES}
     manifest = data_dir / "manifest.json"
     if is_made(manifest, settings):
@@ -55,21 +55,21 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     for made_of_others in ("tasks", "base"):
         shutil.rmtree(data_dir / made_of_others, ignore_errors=True)
     chosen = {split: _functions(seed, split)[:size] for split, size in SIZES.items()}
-    export((_wordy(task) for some in chosen.values() for task in some), data_dir / "tasks")
+    export((_wordy(task) for members in chosen.values() for task in members), data_dir / "tasks")
     place = Place(path=data_dir / "tasks", data_dir=data_dir)
     made = loader.problems("tinygolf", place, Trail(origins=[], notes=[]))
     problems = [_relative(one) for one in made if isinstance(one, Problem)]
     write_problems(data_dir / "problems.jsonl", problems)
     written = {"rl_train": "train", "rl_validation": "validation", "test": "test"}
     for name, split in written.items():
-        some = [problem for problem in problems if problem.split == split]
-        content = rows.rl_rows(some, PromptStyle.bare)
+        members = [problem for problem in problems if problem.split == split]
+        content = rows.rl_rows(members, PromptStyle.bare)
         rows.write_rows(data_dir / f"{name}.parquet", content, trains=name == "rl_train")
     write_manifest(manifest, settings, {name: SIZES[split] for name, split in written.items()})
 
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+    """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
     pretrain_once(
         data_dir,
         lambda: Demonstrator(seed=seed),
@@ -81,7 +81,7 @@ def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
 
 
 class Demonstrator:
-    """The corpus (`tiny_model.Corpus`): training tasks with noisy programs, `WORDY` of them wordy."""
+    """A corpus (`tiny_model.Corpus`): training tasks with noisy programs, a share `WORDY` wordy."""
 
     def __init__(self, *, seed: int) -> None:
         self._tasks, self._noise = _functions(seed, "train"), tinycode.NoiseConfig()
@@ -108,7 +108,7 @@ def _functions(seed: int, split: str) -> list[Task]:
 
 
 def _relative(problem: Problem) -> Problem:
-    """A problem whose task is named relative to the file of problems, which may then move with it."""
+    """Make a problem's task path relative to the problems' file, so that both can move together."""
     return replace(problem, task=f"tasks/{Path(problem.task or '').name}")
 
 

@@ -1,9 +1,9 @@
-"""tinymix: programs (tinycode) and sums (`arithmetic`) in one task set, for training on several graders.
+"""tinymix: programs (tinycode) and sums (`arithmetic`) in one task set, to train with several graders.
 
 <data_dir>/problems.jsonl                    both sets' problems
            rl_{train,validation}.parquet     rows of both, in equal shares
            test.parquet                      held out
-           manifest.json                     what made them
+           manifest.json                     their settings and counts
            base/                             the tiny model, pre-trained on both corpora
 """
 
@@ -28,13 +28,13 @@ from coding_model_project.types import Problem
 
 WEIGHTS = {"tinycode": 1.0, "arithmetic": 1.0}
 N_VALIDATION, N_TEST = 75, 200
-"""Problems of each set to evaluate on."""
+"""Problems of each set for validation and test."""
 HABIT = 0.5
-"""The share of sums that the demonstrator gets wrong."""
+"""The share of sums with the demonstrator's usual mistake."""
 
 
 def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Write the task set's files, unless the folder already holds just these."""
+    """Write the task set's files, unless the folder already holds them."""
     settings = {"tinycode": tinycode.VERSION, "arithmetic": arithmetic.VERSION, "seed": seed}
     manifest = data_dir / "manifest.json"
     if is_made(manifest, settings):
@@ -44,7 +44,9 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
     problems = [[task.problem for task in sets[0]], list(sets[1])]
 
     def of(split: str, most: int | None = None) -> list[Problem]:
-        return [p for some in problems for p in [one for one in some if one.split == split][:most]]
+        return [
+            p for members in problems for p in [one for one in members if one.split == split][:most]
+        ]
 
     train = mixing.shuffled(mixing.mixed(of("train"), WEIGHTS, None, seed), seed)
     written = {
@@ -52,15 +54,15 @@ def prepare_files(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
         "rl_validation": of("validation", N_VALIDATION),
         "test": of("test", N_TEST),
     }
-    write_problems(data_dir / "problems.jsonl", (p for some in problems for p in some))
-    for name, some in written.items():
-        made = rows.rl_rows(some, PromptStyle.bare, weights=WEIGHTS)
+    write_problems(data_dir / "problems.jsonl", (p for members in problems for p in members))
+    for name, chosen in written.items():
+        made = rows.rl_rows(chosen, PromptStyle.bare, weights=WEIGHTS)
         rows.write_rows(data_dir / f"{name}.parquet", made, trains=name == "rl_train")
-    write_manifest(manifest, settings, {name: len(some) for name, some in written.items()})
+    write_manifest(manifest, settings, {name: len(chosen) for name, chosen in written.items()})
 
 
 def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> None:
-    """Pre-train the tiny starting model into `data_dir/base`, unless it is there."""
+    """Pre-train the tiny starting model into `data_dir/base`, unless it exists."""
 
     def corpus() -> Corpus:
         programs = tinycode.NoisyPrograms(tinycode.generate(seed=seed))
@@ -77,7 +79,7 @@ def prepare_model(data_dir: Path, *, seed: int, say: Callable[[str], None]) -> N
 
 
 class Together:
-    """Several corpora as one (`tiny_model.Corpus`), in equal shares."""
+    """A mixture of corpora (`tiny_model.Corpus`) in equal shares."""
 
     def __init__(self, *corpora: Corpus) -> None:
         self._corpora = corpora

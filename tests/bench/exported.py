@@ -45,7 +45,7 @@ def problem(form: str, n_tests: int) -> Problem:
 
 
 def cpu_ms(command: Sequence[str | Path], path: str) -> float:
-    """Of a command and all that it starts; it must succeed."""
+    """Return the CPU time of a command, which must succeed, and its descendants."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

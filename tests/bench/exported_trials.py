@@ -50,7 +50,7 @@ def problems(n: int) -> list[Problem]:
 
 
 def cpu_s() -> float:
-    """Of this process, and of all that it started, ended or not."""
+    """Return the CPU time of this process and its descendants, including ended ones."""
     me = psutil.Process()
     return sum(sum(times) for times in _times([me, *me.children(recursive=True)]))
 

@@ -17,9 +17,9 @@ from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
-from coding_model_project.synthetic.tinyshell import generate, trace
+from coding_model_project.synthetic.tinyshell import generate
 from coding_model_project.synthetic.tinyshell.shell_files import write_shell_task
-from coding_model_project.synthetic.tinyshell.shell_traces import as_text
+from coding_model_project.synthetic.tinyshell.shell_traces import demonstration
 from recipes.harbor.__main__ import RECIPE
 from tests.end_to_end.conftest import N_PROBLEMS
 
@@ -32,16 +32,12 @@ def taught_model(out: Path, calls: Calls = Calls.block) -> None:
     """A model that has seen these tasks solved, a few times: it knows the form and half of the words."""
     from coding_model_project.synthetic import tiny_model
 
-    def shown(task):
-        episode = trace(task, calls=calls)
-        return episode if calls.schemas is None else as_text(episode, calls.schemas)
-
     class Shown:
         def texts(self, rng):
-            return iter(str(shown(task)) for task in TASKS)
+            return iter(str(demonstration(task, calls=calls)) for task in TASKS)
 
         def draw(self, rng, n):
-            return [shown(rng.choice(TASKS)) for _ in range(n)]
+            return [demonstration(rng.choice(TASKS), calls=calls) for _ in range(n)]
 
     shape = tiny_model.TinyModelConfig(
         vocab_size=400, hidden_size=128, intermediate_size=256, layers=1, steps=120, batch_size=8,

@@ -1,1 +1,1 @@
-"""A model at work on Harbor tasks, as a job that Harbor can read."""
+"""Evaluations of models on Harbor tasks, as jobs that Harbor can read."""

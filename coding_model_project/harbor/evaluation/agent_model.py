@@ -1,4 +1,4 @@
-"""A generation back end as the model of Harbor's bash agent, its failures by Harbor's names."""
+"""A generation back end as the bash agent's model. Its errors have Harbor's names."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from coding_model_project.evaluation.backends.generation import Backend, Samplin
 from coding_model_project.grading.prompts import Message
 
 _TOO_LONG = re.compile(r"context|too (long|large)|max_tokens|maximum.*tokens", re.IGNORECASE)
-"""In what a server says of a conversation that has no room for an answer."""
+"""A pattern of servers' errors about conversations that leave no room for an answer."""
 
 _SEEDS_OF_AN_ATTEMPT = 100_000
 
 
 class ModelUnreachable(HarborError):
-    """The endpoint gave no answer, after retries."""
+    """An endpoint that did not answer, after retries."""
 
     harbor_name = "APIConnectionError"
 
 
 class ModelRefused(HarborError):
-    """The endpoint refuses a conversation, and not for its length."""
+    """A conversation that the endpoint rejects for another reason than its length."""
 
     harbor_name = "BadRequestError"
 
 
 class BackendModel:
-    """See `episodes.bash.Model`. One for each trial, since it counts.
+    """A back end as `episodes.bash.Model`. One instance per trial, because it counts replies and tokens.
 
     Args:
         backend: sends `tools`, in form `tools`.
-        attempt: which of a task's attempts this is; its turns have seeds of their own.
-        calls: in form `tools`, calls are the server's, or else those in the text of a server that takes
-            no replies apart.
+        attempt: the number of the task's attempt; its turns have seeds of their own.
+        calls: in form `tools`, the server's parsed calls are used, or else calls parsed from the text.
     """
 
     def __init__(
@@ -47,14 +46,16 @@ class BackendModel:
         self._backend, self._sampling, self._calls = backend, sampling, calls
         self._seed = attempt * _SEEDS_OF_AN_ATTEMPT
         self.prompt_tokens: list[int] = []
-        """Of each reply, where the server says so."""
+        """Prompt tokens of each reply; 0 if the server does not report them."""
 
     async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
         """See `Model.reply`.
 
         Raises:
-            ContextOverflow, ModelRefused, ModelUnreachable: by what the endpoint says.
-            ConfigError: it will answer nothing that is asked like this.
+            ContextOverflow: the conversation leaves no room for an answer.
+            ModelRefused: the endpoint rejects the conversation for another reason.
+            ModelUnreachable: the endpoint did not answer.
+            ConfigError: the endpoint rejects all requests with these settings.
         """
         most = self._sampling.max_tokens
         sampling = replace(self._sampling, max_tokens=min(most, max_tokens or most))

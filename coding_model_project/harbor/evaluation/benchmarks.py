@@ -1,4 +1,4 @@
-"""Benchmarks by name: where their tasks lie, and all of them as the tasks of one evaluation."""
+"""Benchmarks by name: folders of Harbor tasks for an evaluation."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Benchmark:
 
 
 def benchmarks(words: Iterable[str], data_dir: Path) -> list[Benchmark]:
-    """Find the benchmarks of `--benchmark NAME[=PATH]`; names may also be listed with commas.
+    """Find the benchmarks of `--benchmark NAME[=PATH]`; names may be separated by commas.
 
     Args:
-        data_dir: where those without a path are looked for by name. "terminal_bench" also finds
-            "terminal-bench" and, if there is one of them, "terminal-bench-2.0".
+        data_dir: the folder to search for names without a path. "terminal_bench" also finds
+            "terminal-bench" and, if there is only one version, "terminal-bench-2.0".
 
     Raises:
-        ConfigError: a name is empty or comes twice, or it has no folder.
+        ConfigError: a name is empty or repeated, or it has no folder.
     """
     found: dict[str, Benchmark] = {}
     for word in _split(words):
@@ -51,10 +51,10 @@ def benchmarks(words: Iterable[str], data_dir: Path) -> list[Benchmark]:
 
 
 def read_benchmark(given: Benchmark, environ: Mapping[str, str]) -> Iterator[Task | Refused]:
-    """Read a benchmark's tasks, as `format.tasks.read_tasks`.
+    """Read a benchmark's tasks; see `format.tasks.read_tasks`.
 
     Raises:
-        ConfigError: its folder holds none.
+        ConfigError: its folder holds no tasks.
     """
     try:
         yield from read_tasks([given.folder], environ, source=given.name)
@@ -68,8 +68,10 @@ def _split(words: Iterable[str]) -> Iterator[str]:
 
 
 def _by_name(name: str, data_dir: Path) -> Path:
-    """Raises:
-    ConfigError: there is no such folder, or there are several versions.
+    """Find a benchmark's folder by name.
+
+    Raises:
+        ConfigError: there is no such folder, or there are several versions.
     """
     asked = _plain(name)
     folders = sorted(one for one in data_dir.iterdir() if one.is_dir()) if data_dir.is_dir() else []

@@ -1,13 +1,13 @@
-"""A folder of Harbor tasks attempted by a model through the bash agent; a Harbor job that can be resumed.
+"""A resumable Harbor job: a model attempts a folder of Harbor tasks with the bash agent.
 
-    JOB/config.json, result.json      as Harbor keeps a job (`job_results`)
-    JOB/TASK__7chars/result.json      a trial that is over; written last, and as a whole
+    JOB/config.json, result.json      the job's files in Harbor's format (`job_results`)
+    JOB/TASK__7chars/result.json      a finished trial; written last and atomically
 
-The folders of the trials are the journal: Harbor's own commands read them, and a line elsewhere could
-contradict them. A trial is what has a result: after a kill, folders without one are removed and their
-trials run again, and no trial that has one is. Those that an outage ended run again too: an episode
-cannot be judged later as a completion can (`evaluation.runner`), since its room is gone. The breaker is
-for that reason here and not in the judge.
+The trials' folders are the only journal: Harbor's own commands read them, and a second one could
+contradict them. Resuming after a kill removes the folders without a result and runs their trials again;
+finished trials are kept. Trials that an outage ended run again too: unlike a completion
+(`evaluation.runner`), an episode cannot be judged later, because its room is gone. The circuit breaker is
+therefore here and not in the judge.
 """
 
 from __future__ import annotations
@@ -50,39 +50,39 @@ from coding_model_project.harbor.trial_outcome import TrialOutcome
 from coding_model_project.progress import Advance
 
 OUTAGES = (FailureCause.sandbox_failed, FailureCause.model_provider_failed)
-"""Causes of errors that say nothing about task or model; such a trial is run again on resuming."""
+"""Causes of errors that say nothing about task or model; resuming runs such trials again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What an evaluation is of; resuming takes the same."""
+    """An evaluation's settings. Resuming requires the same ones."""
 
     model: str
     attempts: int
     environment: Mapping[str, str]
-    """As Harbor's files call it."""
+    """The environment in the form of Harbor's files."""
     limits: Limits = field(default_factory=Limits)
     sampling: Sampling = field(default_factory=Sampling)
     calls: Calls = Calls.block
 
     @property
     def agent(self) -> dict[str, Any]:
-        """As a job's configuration calls it."""
+        """The agent's entry in a job's configuration."""
         settings = {
             **asdict(self.limits),
             "temperature": self.sampling.temperature,
             "max_tokens": self.sampling.max_tokens,
         }
-        if self.calls is not Calls.block:  # jobs from before there was a choice can be resumed
+        if self.calls is not Calls.block:  # keeps jobs without this setting resumable
             settings["calls"] = str(self.calls)
         return {"name": BashAgent.name, "model_name": self.model, "kwargs": settings}
 
 
 class Evaluation:
-    """One job in its folder, which is there and is no other process's meanwhile.
+    """One job in its folder, which must exist and be used by this process only.
 
     Args:
-        tasks: those that can be run.
+        tasks: the runnable tasks.
     """
 
     def __init__(self, job: Path, tasks: Sequence[Task], asked: Asked) -> None:
@@ -90,17 +90,17 @@ class Evaluation:
         self._id: UUID = uuid4()
         self._started = datetime.now(UTC)
         self.trials: list[TrialResult] = []
-        """Those that are over, and were not ended by an outage before this process began."""
+        """Finished trials, except those that an outage ended before this process began."""
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Take up what is there; on leaving, the job's own files are written anew.
+        """Load finished trials; on leaving, rewrite the job's own files.
 
         Raises:
             ConfigError: the folder holds something else.
             DataError: a result in it is damaged.
         """
-        self._take_up()
+        self._resume()
         try:
             self._write(finished=False)
             yield
@@ -108,7 +108,7 @@ class Evaluation:
             self._write(finished=not self.missing())
 
     def missing(self) -> list[tuple[Task, int]]:
-        """Tasks and attempts without a trial, the first attempts of all tasks first."""
+        """Return tasks and attempts without a trial, the first attempts of all tasks first."""
         done = defaultdict(set)
         for trial in self.trials:
             done[trial.source, str(trial.task_id["path"])].add(_attempt(trial))
@@ -121,7 +121,7 @@ class Evaluation:
 
     @property
     def sources(self) -> list[str]:
-        """The names of the data sets that the tasks are from, in order."""
+        """The names of the tasks' data sets, in order."""
         return list(dict.fromkeys(task.source for task in self._tasks))
 
     @property
@@ -131,11 +131,11 @@ class Evaluation:
     async def run(
         self, trials: Trials, backend: Backend, concurrency: int, advance: Advance
     ) -> None:
-        """Run what is missing. Each trial is kept as it ends.
+        """Run the missing trials, and write each one when it ends.
 
         Raises:
-            ConfigError: the endpoint will answer nothing that is asked like this.
-            SandboxError: most trials of late were ended by outages.
+            ConfigError: the endpoint rejects all requests with these settings.
+            SandboxError: outages ended most of the latest trials.
         """
         breaker = CircuitBreaker(window=20, max_rate=0.5, min_samples=max(5, concurrency))
 
@@ -177,19 +177,20 @@ class Evaluation:
 
     # ── the folder ────────────────────────────────────────────────────────────────────────────────
 
-    def _take_up(self) -> None:
-        there = [
+    def _resume(self) -> None:
+        existing = [
             path
             for path in self._job.iterdir()
             if path.name != ".lock" and path.suffix != ".partial"
         ]
-        if not there:
+        if not existing:
             return
         config = self._job / CONFIG_FILE
         if not config.exists():
-            raise ConfigError(f"--out: {self._job} holds no evaluation; choose a new folder")
+            raise ConfigError(f"--out={self._job}: holds no evaluation; choose a new folder")
         before = orjson.loads(config.read_bytes())
-        (agent,) = before.get("agents") or [{}]
+        agents = before.get("agents") or []
+        agent = agents[0] if len(agents) == 1 else {}  # Harbor's jobs may have several
         environment = {"environment": before.get("environment")}
         asked = {**self._asked.agent, "environment": dict(self._asked.environment)}
         refuse_another(self._job, {**agent, **environment}, asked)
@@ -198,7 +199,7 @@ class Evaluation:
             self._id = UUID(before["id"])
             self._started = datetime.fromisoformat(before["started_at"])
         found = {trial.trial_name: trial for trial in read_trials(self._job)}
-        for folder in (path for path in there if path.is_dir()):
+        for folder in (path for path in existing if path.is_dir()):
             trial = found.get(folder.name)
             if trial is None or trial.failure_cause in OUTAGES:
                 shutil.rmtree(folder)
@@ -212,8 +213,8 @@ class Evaluation:
             path = str(trial.task_id["path"])
             if digests.get((str(trial.source), path)) != trial.task_checksum:
                 raise ConfigError(
-                    f"--out: {trial.trial_name} is a trial of {path} in {trial.source}, which has "
-                    "changed since or is not among these tasks; choose a new folder"
+                    f"--out={self._job}: {trial.trial_name} is a trial of {path} in {trial.source}, "
+                    "which has changed since or is not among these tasks; choose a new folder"
                 )
 
     def _write(self, *, finished: bool) -> None:
@@ -235,7 +236,7 @@ class Evaluation:
 
 
 def said(trial: TrialResult) -> str:
-    """What ended a trial, in one line."""
+    """Return the first error of a trial, on one line; "" without one."""
     recorded = (trial.exception_info, *(step.exception_info for step in trial.step_results or ()))
     first = next((one for one in recorded if one is not None), None)
     return f"{first.exception_type}: {first.exception_message}" if first else ""
@@ -251,13 +252,13 @@ def _errors(outcome: TrialOutcome) -> list[Exception]:
 
 
 def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[Worked]:
-    """What each episode used; `prompt_tokens` are those of all their replies, in order."""
+    """Return each episode's usage; `prompt_tokens` has all replies' counts, in order."""
     found, at = [], 0
     for episode in episodes:
-        asked = prompt_tokens[at : at + len(episode.turns)]
+        n_prompt = prompt_tokens[at : at + len(episode.turns)]
         at += len(episode.turns)
         used = AgentResult(
-            n_input_tokens=sum(asked),
+            n_input_tokens=sum(n_prompt),
             n_output_tokens=sum(turn.reply.tokens for turn in episode.turns),
             metadata={
                 "ending": episode.ending,
@@ -271,7 +272,7 @@ def _worked(episodes: Sequence[Episode], prompt_tokens: Sequence[int]) -> list[W
 
 
 def _timed(turn: Turn) -> dict[str, Any]:
-    """Seconds of a turn, and how its command ended."""
+    """Return a turn's seconds and its command's exit code."""
     return {
         "reply_s": round(turn.reply.seconds or 0.0, 3),
         "command_s": round(turn.command_s, 3),

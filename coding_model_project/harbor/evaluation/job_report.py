@@ -1,4 +1,4 @@
-"""What the trials of an evaluation come to: a line per task, and one for all of them."""
+"""Reports of an evaluation's trials: summaries, and a table with a line per task."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from coding_model_project.harbor.integrity import Integrity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What trials took, all together."""
+    """The total cost of trials."""
 
     prompt_tokens: int = 0
-    """As the server counts them, each turn's whole conversation."""
+    """Prompt tokens by the server's count: each turn's whole conversation."""
     completion_tokens: int = 0
     turns: int = 0
     agent_s: float = 0.0
@@ -31,7 +31,7 @@ class Costs:
 
 
 def costs(trials: Iterable[TrialResult]) -> Costs:
-    """Summed over trials, errors too: they were paid for."""
+    """Sum the costs of trials, including errors, which also cost."""
     trials = tuple(trials)
     used = [one for trial in trials for one in trial.usage]
     return Costs(
@@ -46,7 +46,7 @@ def costs(trials: Iterable[TrialResult]) -> Costs:
 def by_source(
     trials: Sequence[TrialResult], sources: Sequence[str]
 ) -> dict[str, list[TrialResult]]:
-    """Return the trials by the data set that their task is from, in this order."""
+    """Group trials by their tasks' data sets, in this order."""
     groups: dict[str, list[TrialResult]] = {name: [] for name in sources}
     for trial in trials:
         groups.setdefault(str(trial.source), []).append(trial)
@@ -54,9 +54,9 @@ def by_source(
 
 
 def summary(trials: Sequence[TrialResult]) -> dict[str, Any]:
-    """Counts, rates with their interval, causes and costs.
+    """Return counts, rates with their interval, causes and costs.
 
-    "pass_of_all" is the share of all trials that passed, errors among them, as some harnesses report it.
+    "pass_of_all" is the share of all trials, including errors, that passed, as some harnesses report it.
     """
     counted, spent = score(trials), costs(trials)
     return {
@@ -78,7 +78,7 @@ def summary(trials: Sequence[TrialResult]) -> dict[str, Any]:
 
 
 def _integrity(trials: Sequence[TrialResult]) -> dict[str, Any]:
-    """Trials with a valid reward and pass@1 of each integrity (`harbor.integrity`)."""
+    """Return the trials with a valid reward, and pass@1, per integrity (`harbor.integrity`)."""
     groups: dict[str, list[TrialResult]] = defaultdict(list)
     for trial in trials:
         if outcome(trial) is not Outcome.error and trial.verifier_result is not None:
@@ -95,7 +95,7 @@ def _integrity(trials: Sequence[TrialResult]) -> dict[str, Any]:
 
 
 def task_table(trials: Sequence[TrialResult]) -> str:
-    """A line per task and a last one for all: outcomes, pass@1, costs per trial, and causes."""
+    """Format a line per task and a total: outcomes, pass@1, costs per trial, and causes."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("task", no_wrap=True)
     for name in ("PASS", "FAIL", "ERROR", "pass@1", "turns", "tokens", "agent s", "judge s"):
@@ -112,7 +112,7 @@ def task_table(trials: Sequence[TrialResult]) -> str:
 
 
 def _names(groups: Mapping[str, Sequence[TrialResult]]) -> list[str]:
-    """Return a task's name for each group, with the folder above it where several share a name."""
+    """Return each group's task name, with its parent folder where several share a name."""
     first = [members[0] for members in groups.values()]
     often = Counter(one.task_name for one in first)
     return [
@@ -139,7 +139,7 @@ def _cells(trials: Sequence[TrialResult]) -> list[str]:
 
 
 def _failures(trials: Iterable[TrialResult]) -> dict[str, int]:
-    """Of trials that failed: how the model's work ended. "done" is a model that thought it was."""
+    """Count failed trials by how the model's work ended; "done" means the model believed it was."""
     causes: Counter[str] = Counter()
     for trial in trials:
         if outcome(trial) is Outcome.failed:

@@ -1,8 +1,8 @@
-"""What the trials of a Harbor job come to. An outage is counted, and is never a failure.
+"""The scores of a Harbor job's trials. An outage is counted, and never as a failure.
 
-Harbor's own statistics take a trial without a reward for a reward of 0, give pass@k only where every
-reward is a single 0 or 1, and never pass@1. Here a trial passes, fails, or is an error; rates and means
-are over those that passed or failed, and the errors stand beside them by cause.
+Harbor's own statistics count a trial without a reward as a reward of 0, give pass@k only if every reward
+is a single 0 or 1, and never pass@1. Here a trial passes, fails, or is an error. Rates and means are over
+trials that passed or failed; errors are counted separately, by cause.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from coding_model_project.harbor.format.trial_results import (
 
 PASSES_AT = 1.0
 NO_MAIN_REWARD = "no_main_reward"
-"""The cause of an error that is no exception: several rewards, and none is called "reward"."""
+"""The cause of an error without an exception: several rewards, none of them named "reward"."""
 
 
 class Outcome(StrEnum):
-    """What became of a trial."""
+    """A trial's outcome."""
 
     passed = "PASS"
     failed = "FAIL"
@@ -45,26 +45,26 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What one agent's trials on one data set come to."""
+    """The score of one agent's trials on one data set."""
 
     passed: int
     failed: int
     errors: Mapping[str, int]
-    """Trials without a valid reward, by `FailureCause`; part of no rate."""
+    """Trials without a valid reward, by `FailureCause`. They count in no rate."""
     n_tasks: int
-    """Tasks with at least one trial that passed or failed: the rates are over these."""
+    """Tasks with at least one trial that passed or failed. Rates are over these."""
     n_tasks_without: int
-    """Tasks of which every trial was an error."""
+    """Tasks whose trials were all errors."""
     mean_reward: float | None
-    """Of the main reward, per task and then over tasks; None if nothing passed or failed."""
+    """The main reward's mean per task, then over tasks; None if no trial passed or failed."""
     pass_at_k: Mapping[int, float]
-    """For 1, powers of two and multiples of five, up to the trials that every counted task has."""
+    """pass@k for 1, powers of two and multiples of five, up to the fewest trials of a counted task."""
     interval: tuple[float, float] | None
-    """95%, of pass@1, over tasks."""
+    """The 95% interval of pass@1, over tasks."""
 
 
 def outcome(trial: TrialResult, passes_at: float = PASSES_AT) -> Outcome:
-    """A trial passes if its main reward is at least `passes_at`."""
+    """Return a trial's outcome: it passes if its main reward is at least `passes_at`."""
     value = main_reward(trial.rewards)
     if value is None or not trial.reward_valid:
         return Outcome.error
@@ -72,25 +72,25 @@ def outcome(trial: TrialResult, passes_at: float = PASSES_AT) -> Outcome:
 
 
 def error_cause(trial: TrialResult) -> str:
-    """Why a trial has no valid reward."""
+    """Return why a trial has no valid reward."""
     if trial.failure_cause is not None:
         return str(trial.failure_cause)
     return NO_MAIN_REWARD if trial.rewards else str(FailureCause.unclassified)
 
 
 def score(trials: Iterable[TrialResult], passes_at: float = PASSES_AT) -> Score:
-    """Count trials of one agent on one data set."""
+    """Score the trials of one agent on one data set."""
     errors: Counter[str] = Counter()
     graded: dict[str, list[bool]] = defaultdict(list)
     rewards: dict[str, list[float]] = defaultdict(list)
     tasks = set()
     for trial in trials:
         tasks.add(trial.task_key)
-        what, value = outcome(trial, passes_at), main_reward(trial.rewards)
-        if what is Outcome.error or value is None:
+        result, value = outcome(trial, passes_at), main_reward(trial.rewards)
+        if result is Outcome.error or value is None:
             errors[error_cause(trial)] += 1
             continue
-        graded[trial.task_key].append(what is Outcome.passed)
+        graded[trial.task_key].append(result is Outcome.passed)
         rewards[trial.task_key].append(value)
     ks = _ks(min((len(attempts) for attempts in graded.values()), default=0))
     rates = {k: [pass_at_k(len(a), sum(a), k) for a in graded.values()] for k in ks}
@@ -109,7 +109,7 @@ def score(trials: Iterable[TrialResult], passes_at: float = PASSES_AT) -> Score:
 
 
 def scores(trials: Iterable[TrialResult]) -> dict[str, Score]:
-    """The scores of a job by Harbor's keys: agent, model if there is one, and data set."""
+    """Return a job's scores by Harbor's keys: agent, model if there is one, and data set."""
     return {key: score(members) for key, members in _by_key(trials).items()}
 
 
@@ -129,10 +129,10 @@ def write_job(
     """Write a job's config.json, lock.json and result.json beside its trials' folders.
 
     Args:
-        trials: those that are over; each has been written below `folder`.
-        config: as Harbor's job configuration: "n_concurrent_trials", "agents", "environment",
-            "tasks" or "datasets", …; those left out have its defaults.
-        n_total: trials that the job is to have.
+        trials: finished trials, already written below `folder`.
+        config: Harbor's job configuration: "n_concurrent_trials", "agents", "environment", "tasks" or
+            "datasets", …; missing keys have Harbor's defaults.
+        n_total: the planned number of trials.
     """
     now = datetime.now(UTC).isoformat()
     places = {"job_name": folder.name, "jobs_dir": str(folder.parent)}
@@ -158,7 +158,7 @@ def write_job(
 
 
 def job_stats(trials: Sequence[TrialResult], n_total: int) -> dict[str, Any]:
-    """The statistics of a job's result.json: Harbor's counts, and our means and pass@k."""
+    """Return the statistics of a job's result.json: Harbor's counts, and our means and pass@k."""
     exceptions = [trial.exception_info for trial in trials if trial.exception_info is not None]
     cancelled = sum(one.exception_type == "CancelledError" for one in exceptions)
     usage = [used for trial in trials for used in trial.usage]
@@ -196,7 +196,7 @@ def _eval_stats(trials: Sequence[TrialResult]) -> dict[str, Any]:
 
 
 def _metrics(trials: Sequence[TrialResult]) -> list[dict[str, float]]:
-    """The mean per key over trials with a valid reward; "mean" where there is one key."""
+    """Return the mean per key over trials with a valid reward, named "mean" if there is one key."""
     given = [trial.rewards or {} for trial in trials if trial.reward_valid]
     keys = sorted({key for rewards in given for key in rewards})
     if not keys:

@@ -1,9 +1,8 @@
-"""Trials whose conversation outgrew the model's context: judged, failed, or counted as errors.
+"""Rules for trials whose conversation outgrew the model's context: judge, fail or error.
 
-A bash agent stops there, and the verifier judges what it did until then. Other harnesses do not: the
-tinker cookbook's `harbor_rl` ends the episode without a verifier, trains on a fixed reward below 0, and
-its evaluations list such trials as errors. What a trial counts as is decided when trials are counted:
-its files keep what the verifier said.
+The bash agent stops there, and the verifier judges its work so far. The tinker cookbook's `harbor_rl`
+instead ends the episode without a verifier, trains on a fixed negative reward, and lists such trials as
+errors in evaluations. The rule applies when trials are counted; their files keep the verifier's result.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from coding_model_project.harbor.format.trial_results import (
 )
 
 _EXCEPTION = "ContextWindowExceededError"
-"""As Harbor calls it."""
+"""Harbor's name for it."""
 
 
 def as_counted(trials: Iterable[TrialResult], rule: OverflowRule) -> list[TrialResult]:
-    """Return the trials as they count by a rule."""
+    """Return the trials with a rule applied."""
     return [_counted(trial, rule) if overflowed(trial) else trial for trial in trials]
 
 
@@ -45,5 +44,5 @@ def _counted(trial: TrialResult, rule: OverflowRule) -> TrialResult:
 
 
 def overflowed(trial: TrialResult) -> bool:
-    """Return true if the context ended the agent's work, in a task of several steps in any of them."""
+    """Return whether the context ended the agent's work, in any step of the task."""
     return any((used.metadata or {}).get("ending") == Ending.context for used in trial.usage)

@@ -1,4 +1,4 @@
-"""A choice of evaluations: what a trial counts as whose conversation outgrew the model's context."""
+"""The rule for trials whose conversation outgrew the model's context."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from enum import StrEnum
 
 
 class OverflowRule(StrEnum):
-    """The outcome counted for a trial that ran out of the model's context."""
+    """The counted outcome of a trial that ran out of the model's context."""
 
     judge = "judge"
-    """By its verifier's reward, as any other."""
+    """The verifier's reward, as for any other trial."""
     fail = "fail"
-    """As a reward of 0, whatever the verifier says."""
+    """A reward of 0, whatever the verifier's."""
     error = "error"
-    """As an error, which is in no rate."""
+    """An error, which counts in no rate."""

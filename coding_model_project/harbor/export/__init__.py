@@ -1,4 +1,4 @@
-"""Problems as Harbor tasks (`exporting`); `harbor.loader` reads tasks as problems.
+"""The export of problems as Harbor tasks (`exporting`). `harbor.loader` does the reverse.
 
-`verifier` and `inner` are copied into each exported task with the rules they judge by, and run there.
+`verifier` and `inner` are copied into each exported task with their judging rules, and run there.
 """

@@ -1,12 +1,12 @@
-"""Problems as Harbor tasks: one folder each, which any Harbor can run and whose oracle earns 1.0.
+"""Problems as Harbor tasks: one folder each, which any Harbor can run and whose oracle scores 1.0.
 
-    instruction.md   the statement, and the file and names that are asked for; no hidden test
+    instruction.md   the statement, and the required file and names; no hidden test
     environment/     a plain Python image
     solution/        the first gold program as a file, and solve.sh, which copies it
-    tests/           cases.json with expected outputs, and judge.zip, the rules they are held against:
-                     modules of this package as source and byte code
+    tests/           cases.json with expected outputs, and judge.zip, the judging rules: modules of
+                     this package as source and byte code
 
-The verifier runs in an environment of its own and gets nothing from the agent's but the program.
+The verifier runs in an environment of its own and gets only the program from the agent's.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ IMAGE = "python:3.11-slim"
 DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /app\n"
 PROGRAM = "/app/solution.py"
 _JUDGE = "coding_model_project.harbor.export.verifier"
-"""It imports nothing but this package's rules and the standard library."""
+"""It imports only this package's rules and the standard library."""
 
 _START_S, _SPARE_S, _MOST_S = 1.0, 60.0, 3600.0
-"""Of a test's start; besides all tests; at most for all of them."""
+"""Seconds to start a test; seconds in addition to all tests; most seconds for all tests."""
 
 _SOLVE = """#!/bin/bash
 # The reference solution, byte for byte.
@@ -64,12 +64,12 @@ from coding_model_project.harbor.export.verifier import main; del sys.path[0]; m
 
 
 class _Unsuited(Exception):
-    """The reason why a problem cannot be a task."""
+    """A problem that cannot be a task. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """The tasks written, as folders, and the reasons why others were not, by problem."""
+    """The written tasks' folders, and why other problems were set aside, by problem id."""
 
     tasks: tuple[Path, ...]
     set_aside: dict[str, str]
@@ -78,13 +78,13 @@ class Exported:
 def export(
     problems: Iterable[Problem], out: Path, progress: Callable[[], None] = lambda: None
 ) -> Exported:
-    """Write each problem as a task below a folder. The same problems give the same bytes.
+    """Write each problem as a task in `out`. The same problems give the same bytes.
 
     Args:
         progress: called after each problem.
 
     Raises:
-        ConfigError: a task's folder is there already, or two problems would share one.
+        ConfigError: a task's folder exists, or two problems would share one.
     """
     archive = judge()
     tasks: list[Path] = []
@@ -103,10 +103,10 @@ def export(
 
 
 def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
-    """A problem as a task, without the judge.
+    """Return a problem's task configuration and files, without the judge.
 
     Raises:
-        _Unsuited: it has no solution, no hidden test, or a kind of test that needs more.
+        _Unsuited: it has no solution, no hidden test, or an unsupported language or kind of test.
         SyntaxError: its solution or a test does not parse.
     """
     if problem.language != "python":
@@ -153,10 +153,10 @@ def _task(problem: Problem) -> tuple[TaskConfig, dict[str, str]]:
 
 
 def instruction(problem: Problem, names: list[str] | None = None) -> str:
-    """Return the statement without its tests, and what to write where.
+    """Return the statement without its tests, and the request for the program's file and names.
 
     Args:
-        names: that the program must define; by default those that the tests need.
+        names: names that the program must define; by default those that the tests use.
     """
     names = required(problem) if names is None else names
     if names:
@@ -171,7 +171,7 @@ def instruction(problem: Problem, names: list[str] | None = None) -> str:
 
 
 def _longest(problem: Problem) -> float:
-    """Seconds that one test may take: a program that computes, with some slack for a slow machine."""
+    """Return the most seconds of one test: computing time, with some slack for a slow machine."""
     return min(problem.limits.wall_s, 2 * problem.limits.cpu_s) + _START_S
 
 
@@ -197,11 +197,11 @@ def _case(test: Test) -> dict[str, Any]:
 
 @cache
 def judge() -> bytes:
-    """The judging modules as an archive that Python imports from; the same for the same sources."""
+    """Return the judging modules as an importable archive. The same sources give the same bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, source in carried(_JUDGE).items():
-            entry = zipfile.ZipInfo(path)  # of 1980, whoever makes it and when
+            entry = zipfile.ZipInfo(path)  # its date is always 1980, so bytes are reproducible
             archive.writestr(entry, source, zipfile.ZIP_DEFLATED)
             entry = zipfile.ZipInfo(f"{path}c")
             archive.writestr(entry, _byte_code(path, source.encode()), zipfile.ZIP_DEFLATED)
@@ -209,16 +209,14 @@ def judge() -> bytes:
 
 
 def _byte_code(path: str, source: bytes) -> bytes:
-    """A module's byte code, which its own version of Python loads, unchecked; others take the source."""
+    """Return a module's byte code, which only this version of Python loads; others use the source."""
     code = compile(source, f"<{path}>", "exec", dont_inherit=True, optimize=0)
     is_hashed = (1).to_bytes(4, "little")
-    # Format 2 has no references, whose presence depends on what else holds a constant.
+    # Format 2 has no references: their presence depends on who else holds a constant.
     return MAGIC_NUMBER + is_hashed + source_hash(source) + marshal.dumps(code, 2)
 
 
 def check_new(out: Path) -> None:
-    """Raises:
-    ConfigError: the folder holds something already.
-    """
+    """Raise ConfigError if the folder is not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out: {out} is not empty; choose a new folder")

@@ -1,10 +1,10 @@
-"""In an exported task: the process that all programs are forked from, which knows no case.
+"""The forker of an exported task: the process that forks all programs and knows no test case.
 
-    verifier        reads the cases once the forker runs; adopts and ends what programs leave
-      └ forker      has the program's text and its own modules; never reads what a program writes
+    verifier        reads the cases once the forker runs; adopts and kills processes left by programs
+      └ forker      has the program's text and its own modules; never reads a program's output
           └ the processes of one test, which it waits for
 
-A program is forked last of a test's processes. While it runs the forker waits, whatever comes.
+The program is the last process forked for a test. The forker only waits while it runs.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from coding_model_project.harbor.export import kernel
 
 _ENV = {"PATH": os.defpath, "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
 _SPARE_S, _LOOK_S = 30.0, 0.5
-"""How much later than a test ends the forker answers, on a busy machine; between two looks at it."""
+"""Seconds after a test's limit for the forker's answer, on a busy machine; seconds between polls."""
 _INT, _BYTES, _MOST = 4, 1 << 16, 16
-"""Bytes of a descriptor's number and of a message; descriptors of a message."""
+"""Bytes of a descriptor's number; most bytes of a message; most descriptors of a message."""
 _CHANNEL, _FIRST = 3, 6
-"""The forker's end, and the first number that a test gives to none of its descriptors."""
+"""The forker's descriptor, and the first number that no descriptor of a test uses."""
 _READY, _TIMEOUT, _NONE = b"ready", b"timeout", b"no process"
 _PRELOADED = """
 bisect collections copy dataclasses datetime decimal enum fractions functools heapq itertools math
 operator random re statistics string typing
 """
-"""Modules that are imported once, if the program's text seems to import them."""
+"""Modules imported once, if the program's text seems to import them."""
 
 
 class Lost(Exception):
-    """The forker was ended or stopped."""
+    """An error: the forker was killed or stopped."""
 
 
 class Process(NamedTuple):
@@ -47,11 +47,11 @@ class Process(NamedTuple):
 
     mode: str
     places: Sequence[int]
-    """The number that each of its descriptors has there."""
+    """The numbers of its descriptors in the process."""
 
 
 class Request(NamedTuple):
-    """The processes of a test: the first is waited for, the last runs the program."""
+    """The processes of a test: the forker waits for the first, and the last runs the program."""
 
     folder: str
     cpu_s: float
@@ -62,7 +62,7 @@ class Request(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a process that was forked for a request is to do."""
+    """The work of a process that was forked for a request."""
 
     request: Request
     process: Process
@@ -72,7 +72,7 @@ class Job(NamedTuple):
 
 
 class Forker:
-    """The verifier's end of it."""
+    """The forker, as the verifier controls it."""
 
     def __init__(self, channel: Any, pid: int, *, is_nobody: bool) -> None:
         self._channel, self._pid = channel, pid
@@ -80,7 +80,7 @@ class Forker:
 
     @property
     def is_in_reach(self) -> bool:
-        """Return true if a program has run as this user, who may end or stop the forker."""
+        """Return whether a program has run as this user, who may kill or stop the forker."""
         return self._has_run and not self._is_nobody
 
     def run(
@@ -89,14 +89,14 @@ class Forker:
         """Run a test's processes.
 
         Args:
-            passed_on: descriptors that are closed here once the processes have them.
+            passed_on: descriptors to close here once the processes have them.
 
         Returns:
-            The exit code of the first, negative for a signal. The others are ended.
+            The exit code of the first, negative for a signal. The others are killed.
 
         Raises:
-            TimeoutError: it took too long, and was ended.
-            Lost: the forker did not say what became of it.
+            TimeoutError: the first exceeded its limit and was killed.
+            Lost: the forker did not answer.
             OSError: the machine has no process left.
         """
         numbers = b"".join(one.to_bytes(_INT, sys.byteorder) for one in descriptors)
@@ -108,25 +108,25 @@ class Forker:
         finally:
             _close(passed_on)
         self._has_run = True
-        said = self._receive(request.wall_s)
-        if said == _TIMEOUT:
+        reply = self._receive(request.wall_s)
+        if reply == _TIMEOUT:
             raise TimeoutError
-        if said == _NONE:
+        if reply == _NONE:
             raise OSError("no process can be forked")
-        return int(said)
+        return int(reply)
 
     def _receive(self, wall_s: float) -> bytes:
         """Return the answer to a request.
 
         Raises:
-            Lost: there is none.
+            Lost: the forker did not answer.
         """
         ends = time.monotonic() + wall_s + _SPARE_S
         self._channel.settimeout(wall_s)
         while time.monotonic() < ends:
             try:
-                if said := self._channel.recv(_BYTES):
-                    return said
+                if reply := self._channel.recv(_BYTES):
+                    return reply
                 break
             except TimeoutError:
                 kernel.end_children(self._pid)
@@ -142,29 +142,29 @@ class Forker:
         return os.waitid(os.P_PID, self._pid, events) is not None
 
     def end_tests(self) -> None:
-        """Kill all that programs have started.
+        """Kill all processes that programs have started.
 
         Raises:
-            Lost: the forker itself was ended, or stopped.
+            Lost: the forker itself was killed or stopped.
         """
         kernel.end_children(self._pid)
         if self._is_lost():
             raise Lost("it was ended or stopped")
 
     def end(self) -> None:
-        """End the forker, and all that was started."""
+        """End the forker and all started processes."""
         self._channel.close()
         kernel.end_children(0)
 
 
 def start(source: bytes) -> Forker | Job:
-    """Start the forker, which must be before anything secret is read.
+    """Start the forker. Call this before reading anything secret.
 
     Returns:
-        In this process the forker; in each that the forker forks the job that it is for.
+        The forker in this process; its job in each process that the forker forks.
 
     Raises:
-        OSError: it did not start.
+        OSError: the forker did not start.
     """
     is_nobody = kernel.can_be_nobody()
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -186,16 +186,16 @@ def start(source: bytes) -> Forker | Job:
         channel.send(_READY)
         request, process, descriptors = _serve(channel)
         return Job(request, process, descriptors, source, is_nobody)
-    except BaseException:  # noqa: BLE001 - nothing of the verifier's runs in here
+    except BaseException:  # noqa: BLE001 - the forker must never run the verifier's code
         os._exit(1)
 
 
 def _forget(channel: int) -> None:
-    """Be as an interpreter that was started for a program, with the channel and no other descriptor."""
+    """Reset this process to a fresh interpreter's state, with the channel as its only descriptor."""
     os.dup2(channel, _CHANNEL, inheritable=False)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > _CHANNEL:
-            with suppress(OSError):  # the one that listed them
+            with suppress(OSError):  # the descriptor that listed them is closed already
                 os.close(int(name))
     none = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(_FIRST):
@@ -211,7 +211,7 @@ def _forget(channel: int) -> None:
 
 
 def _stream(descriptor: int, name: str, mode: str) -> Any:
-    """A standard stream as the interpreter opens it with `LC_ALL=C.UTF-8`."""
+    """Open a standard stream as the interpreter does with `LC_ALL=C.UTF-8`."""
     errors = "backslashreplace" if name == "stderr" else "surrogateescape"
     stream: Any = open(  # noqa: SIM115
         descriptor, mode, encoding="utf-8", errors=errors, newline="\n", closefd=False
@@ -223,7 +223,7 @@ def _stream(descriptor: int, name: str, mode: str) -> Any:
 
 
 def _serve(channel: Any) -> tuple[Request, Process, list[int]]:
-    """Run tests until the verifier closes the channel; returns in each process of them."""
+    """Run tests until the verifier closes the channel. Returns only in the forked processes."""
     while True:
         content, extra, _, _ = channel.recvmsg(_BYTES, _socket.CMSG_SPACE(_INT * _MOST))
         if not content:
@@ -231,7 +231,7 @@ def _serve(channel: Any) -> tuple[Request, Process, list[int]]:
         *limits, processes = json.loads(content)
         request = Request(*limits, processes=[Process(*one) for one in processes])
         descriptors = _received(extra)
-        pids, left, said = list[int](), descriptors, _NONE
+        pids, left, reply = list[int](), descriptors, _NONE
         with suppress(OSError):
             for process in request.processes:
                 mine, left = left[: len(process.places)], left[len(process.places) :]
@@ -242,15 +242,15 @@ def _serve(channel: Any) -> tuple[Request, Process, list[int]]:
         _close(descriptors)
         if len(pids) == len(request.processes):
             try:
-                said = b"%d" % kernel.wait(pids[0], request.wall_s)
+                reply = b"%d" % kernel.wait(pids[0], request.wall_s)
                 del pids[0]
             except TimeoutError:
-                said = _TIMEOUT
+                reply = _TIMEOUT
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        for pid in pids:  # the verifier ends those that may hold one by tracing it
+        for pid in pids:  # a tracer may hold one, until the verifier kills the tracer
             os.waitpid(pid, 0)
-        channel.send(said)
+        channel.send(reply)
 
 
 def _close(descriptors: Iterable[int]) -> None:
@@ -259,7 +259,7 @@ def _close(descriptors: Iterable[int]) -> None:
 
 
 def _received(extra: list[tuple[int, int, bytes]]) -> list[int]:
-    """Descriptors that came with a message."""
+    """Return the descriptors of a message."""
     numbers = b"".join(content for _, _, content in extra)
     return [
         int.from_bytes(numbers[at : at + _INT], sys.byteorder)

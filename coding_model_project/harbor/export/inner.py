@@ -1,6 +1,6 @@
-"""In an exported task: a process of one test, which runs a program, calls it, or tests it.
+"""A process of one test in an exported task: runs a program, calls it, or tests it.
 
-The program's own process knows neither expected values nor tests. What each mode reads and answers is in
+The program's own process knows neither expected values nor tests. Each mode's input and output are in
 `sandbox.embedded.run_program` and `sandbox.embedded.asserts`.
 """
 
@@ -22,15 +22,15 @@ from coding_model_project.sandbox.embedded import asserts, run_program
 
 PROGRAM_FILE = "solution.py"
 _AGENTS = "/.verifier/agent"
-"""In a room: this process is no verifier's from now on (`harbor.rooms.witness.DROP`)."""
+"""Opening this file in a room gives up the verifier's rights (`harbor.rooms.witness.DROP`)."""
 _SYNTAX_ERROR = 1
 
 
 def prepare(job: Job) -> Callable[[], NoReturn]:
-    """Confine this process, which the forker has forked.
+    """Confine this process, which the forker forked.
 
     Returns:
-        What runs the program or its tests, and ends the process.
+        A function that runs the program or its tests, and ends the process.
     """
     request, mode = job.request, job.process.mode
     is_program = mode != "tests"
@@ -42,7 +42,7 @@ def prepare(job: Job) -> Callable[[], NoReturn]:
         if job.is_nobody:
             kernel.become_nobody()
         kernel.hide(hidden=False)
-    with suppress(OSError):  # here where nobody watches verifiers
+    with suppress(OSError):  # exists only in rooms
         os.close(os.open(_AGENTS, os.O_RDONLY))
     if is_program:
         kernel.drop_capabilities()
@@ -51,7 +51,7 @@ def prepare(job: Job) -> Callable[[], NoReturn]:
 
 
 def _take(places: Sequence[int], descriptors: list[int]) -> None:
-    """Give descriptors their numbers, all of which are smaller than theirs, and close all others."""
+    """Move descriptors to `places`, which are smaller than their numbers, and close all others."""
     for place, descriptor in zip(places, descriptors, strict=True):
         os.dup2(descriptor, place)
     for descriptor in range(3, max(descriptors) + 1):

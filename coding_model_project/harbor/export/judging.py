@@ -1,13 +1,13 @@
-"""Exported tasks judged where this project judges all programs, without a room for their verifier.
+"""A judge of exported tasks in the embedded sandbox, without a room for their verifier.
 
-A verifier in a room of its own costs a root, two PID namespaces and an interpreter that is watched. The
-one that `exporting` writes gets nothing of the agent's but the program, and judges it by this package's
-rules: so the embedded sandbox gives the same rewards for a tenth of that. It does so only for a task
-whose tests are, byte for byte, those that this version writes, with nothing else about it changed; and
-only for a program that both read alike. For all else the answer is None, and the verifier runs.
+A verifier in a room of its own costs a root, two PID namespaces and a watched interpreter. An exported
+task's verifier gets only the program from the agent, and judges it by this package's rules. The embedded
+sandbox therefore gives the same rewards at a tenth of the cost. It judges only tasks that are, byte for
+byte, as this version exports them, and only programs that mean the same as bytes and as text. In all
+other cases the judge returns None, and the verifier runs.
 
-The sandbox denies what a room allows, such as starting another program. So a program that fails here is
-judged again by the verifier unless its text shows that it computes and does nothing else.
+The sandbox denies some actions that a room allows, such as starting another program. So the verifier
+judges a failing program again, unless its text shows that it only computes.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ abc array base64 binascii bisect calendar cmath collections contextlib copy data
 enum fractions functools hashlib heapq itertools json math numbers operator queue random re statistics
 string struct sys textwrap time types typing unicodedata zlib
 """
-"""Modules that ask nothing of the kernel which the sandbox denies."""
+"""Modules that need nothing that the sandbox denies."""
 
 _ELSEWHERE = re.compile(
     r"\b(breakpoint|compile|eval|exec|getattr|globals|locals|modules|open|vars)\b|__(?!init__|name__)[a-z]+__"
 )
-"""Ways to other modules than a program's text names, and to files."""
+"""Ways to reach files, or modules that the program's text does not name."""
 
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 4096
@@ -74,17 +74,17 @@ class Judged:
 
     rewards: dict[str, float]
     said: str
-    """In the place of what it prints."""
+    """A replacement for the verifier's output."""
 
 
 class _Known(NamedTuple):
     problem: Problem
     budget_s: float
-    """Wall seconds of all tests, after which the verifier runs no more of them."""
+    """Wall seconds of all tests, after which the verifier stops running them."""
 
 
 class ExportedJudge:
-    """Judges exported tasks. An async context manager; its sandbox starts for the first of them."""
+    """A judge of exported tasks. An async context manager; its sandbox starts with the first task."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
@@ -100,7 +100,7 @@ class ExportedJudge:
         await self._stack.aclose()
 
     async def judge(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """Judge the program among what was collected of the agent's; None leaves it to the verifier."""
+        """Judge the program in the collected artifacts; None leaves it to the verifier."""
         content = artifacts.file(exporting.PROGRAM.lstrip("/"))
         source = None if content is None else _text(content)
         known = None if source is None else self._look_up(task, step)
@@ -109,7 +109,7 @@ class ExportedJudge:
         problem = known.problem
         try:
             verdict = await grader.grade_code(problem, source)
-        except UngradableError:  # an outage here is no score: the verifier may yet give one
+        except UngradableError:  # an outage is not a score; the verifier may still give one
             return None
         errors = [result.error for result in verdict.results]
         if verdict.judge_s >= known.budget_s or ErrorType.memory_limit in errors:
@@ -117,18 +117,18 @@ class ExportedJudge:
         if any(errors) and not _only_computes(source):
             return None
         n_passed = sum(error is None for error in errors)
-        said = [
+        lines = [
             f"test {number}: {error}" for number, error in enumerate(errors) if error is not None
         ]
         rewards = {
             "reward": float(n_passed == len(problem.tests)),
             "pass_rate": n_passed / len(problem.tests),
         }
-        said.append(f"{n_passed} of {len(problem.tests)} tests passed")
-        return Judged(rewards=rewards, said="\n".join(said) + "\n")
+        lines.append(f"{n_passed} of {len(problem.tests)} tests passed")
+        return Judged(rewards=rewards, said="\n".join(lines) + "\n")
 
     async def _started(self) -> ExecutionGrader | None:
-        """The grader; None where programs cannot be run in the Python that rooms have."""
+        """Return the grader, started once; None if programs cannot run in the Python of rooms."""
         async with self._starting:
             python = shutil.which("python3", path=PATH) or _own_python()
             if self._grader is None and not self._broken and python is not None:
@@ -143,7 +143,7 @@ class ExportedJudge:
         return self._grader
 
     def _look_up(self, task: Task, step: Step) -> _Known | None:
-        """The problem that a task was exported of, if it is as it was exported."""
+        """Return the problem that a task was exported from, if the task is unchanged."""
         try:
             state = _state(task)
             known = self._known.get(task.path)
@@ -157,7 +157,7 @@ class ExportedJudge:
 
 
 class _WithItsFile(EmbeddedSandbox):
-    """The embedded sandbox, in which a program finds its own file, as in an exported task."""
+    """The embedded sandbox with the program's own file in it, as in an exported task."""
 
     async def run(
         self,
@@ -179,7 +179,7 @@ def _own_python() -> str | None:
 
 
 def _text(content: bytes) -> str | None:
-    """A program that means the same as bytes and as text, else None."""
+    """Return a program's text; None if it may mean something else than the bytes."""
     if len(content) > PROGRAM_BYTES or content.startswith(_BOM):
         return None
     head = b"\n".join(content.replace(b"\r", b"\n").split(b"\n", 3)[:3])
@@ -213,8 +213,10 @@ def _state(task: Task) -> object:
 
 
 def _exported(task: Task, step: Step) -> _Known | None:
-    """Raises:
-    OSError, ValueError, KeyError, TypeError: a file is missing, or the cases are not as exported.
+    """Return the problem of an exported task; None if the task was changed.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: a file is missing, or the cases were changed.
     """
     tests = task.path / "tests"
     dockerfile = task.environment_dir / "Dockerfile"
@@ -238,7 +240,7 @@ def _exported(task: Task, step: Step) -> _Known | None:
 
 
 def _plain(task: Task) -> object:
-    """The environment of a task that asks for nothing."""
+    """Return a default environment, of the type of the task's."""
     return type(task.config.environment)()
 
 

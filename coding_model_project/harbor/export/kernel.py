@@ -1,4 +1,4 @@
-"""In an exported task: what the verifier asks of the kernel, so that programs stay away from it."""
+"""System calls of an exported task's verifier that protect it from programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None)
 
 
 def hide(*, hidden: bool = True) -> None:
-    """Keep other processes of this user out of this one's memory and descriptors, or let them in."""
+    """Deny this user's other processes access to this one's memory and descriptors, or allow it."""
     _libc.prctl(_SET_DUMPABLE, int(not hidden), 0, 0, 0)
 
 
@@ -29,7 +29,7 @@ def adopt_orphans() -> None:
 
 
 def can_be_nobody() -> bool:
-    """Return true if this process may become another user, who can run Python too."""
+    """Return whether this process may become `nobody`, and `nobody` can run Python."""
     user, group = os.geteuid(), os.getegid()
     if user == NOBODY:
         return False
@@ -48,14 +48,14 @@ def can_be_nobody() -> bool:
 
 
 def become_nobody() -> None:
-    """Change the user for good."""
+    """Become `nobody` irrevocably."""
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
 
 
 def drop_capabilities() -> None:
-    """Give up what root may do beyond its own files: to look into a hidden process above all."""
+    """Drop root's privileges beyond its own files, such as access to hidden processes."""
     _libc.capset(_CAPABILITIES, bytes(24))
 
 
@@ -63,17 +63,17 @@ def drop_capabilities() -> None:
 
 
 def watch_children(*, watching: bool = True) -> None:
-    """Let `wait` be woken by the end of a child, or no longer."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who ignores it is told of no child's end
+    """Block SIGCHLD so that `wait` can receive it, or unblock it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignoring it would hide the end of children
     how = signal.SIG_BLOCK if watching else signal.SIG_UNBLOCK
     signal.pthread_sigmask(how, [signal.SIGCHLD])
 
 
 def wait(pid: int, seconds: float) -> int:
-    """Return the exit code of a child, negative for a signal.
+    """Wait for a child, and return its exit code, negative for a signal.
 
     Raises:
-        TimeoutError: it has not ended by then.
+        TimeoutError: it has not ended within `seconds`.
     """
     ends = time.monotonic() + seconds
     while True:
@@ -87,12 +87,12 @@ def wait(pid: int, seconds: float) -> int:
 
 
 def end_children(spared: int) -> None:
-    """Kill all that this process has started, daemons too: they become its children once orphaned.
+    """Kill all descendants, including daemons: orphans become children of this process.
 
-    Exact where the kernel lists children: the spared one has none, and is alone in the list in the end.
+    Complete if the kernel lists children: at the end only the spared child, which has none, is listed.
 
     Args:
-        spared: a child that stays; 0 for none.
+        spared: the process id of a child to keep; 0 for none.
     """
     while found := [pid for pid in _children() if pid != spared]:
         for pid in found:
@@ -102,16 +102,16 @@ def end_children(spared: int) -> None:
         for pid in found:
             with suppress(ChildProcessError):
                 n_waited_for += os.waitpid(pid, os.WNOHANG)[0] == pid
-        if not n_waited_for:  # not by blocking: one may be held by another that traces it
+        if not n_waited_for:  # a blocking wait could hang: another process may trace the child
             time.sleep(_PAUSE_S)
 
 
 def _children() -> list[int]:
-    """Children of this process, those that have ended and are not yet waited for too."""
+    """Return the children of this process, including zombies."""
     try:
         with open("/proc/thread-self/children", "rb") as file:
             return list(map(int, file.read().split()))
-    except FileNotFoundError:  # a kernel without such lists
+    except FileNotFoundError:  # the kernel does not list children
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_ours(pid)]
 
 

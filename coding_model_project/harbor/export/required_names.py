@@ -1,4 +1,4 @@
-"""What a program must define, as its reference does, read from the reference's syntax."""
+"""The names that a program must define, read from its reference's syntax tree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coding_model_project.types import Asserts, Call, Problem, Test
 
 
 def required(problem: Problem) -> list[str]:
-    """The functions and classes that tests use of the first gold program, with their arguments.
+    """Return the first gold program's functions and classes that tests use, with their arguments.
 
     Returns:
         Such as "solve(xs)" or "class Pair(a, b)", in the reference's order; none for a script.

@@ -1,12 +1,12 @@
-"""In an exported task: the verifier. Judges a program by the same rules as `coding_model_project`.
+"""The verifier of an exported task. Judges a program by the same rules as `coding_model_project`.
 
     check CASES SOLUTION LOGS      reads cases.json and the program, writes reward.json and reward.txt
 
-Each test runs the program in a process of its own, by another user where this one may choose, with
-nothing but the test's input. These processes are forked by one that has never seen the cases (`forker`),
-so Python starts once. The answers are compared here. The cases leave the disk before anything runs, and
-whatever the program started is ended before a reward is written. Needs Python 3.11 and no network; runs
-nothing else of the package.
+Each test runs the program in a process of its own, as another user if possible, with only the test's
+input. A process that never saw the cases (`forker`) forks these processes, so Python starts once. Answers
+are compared here. The cases are deleted from the disk before anything runs, and all processes of the
+program are killed before the reward is written. Needs Python 3.11, no network, and nothing else of the
+package.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from coding_model_project.sandbox.embedded.answers import decode
 _Made = TypeVar("_Made")
 
 _FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
-"""Where a test's folder and files may be; the first that can be written to."""
+"""Places for a test's folder and files. The first writable one is used."""
 ADDRESS_MB = 512
-"""Address space on top of a problem's memory: the interpreter's, and what is mapped and never used."""
+"""Address space in MiB beyond a problem's memory limit: the interpreter's, and unused mappings."""
 PROGRAM_BYTES = 4 << 20
 CPU_GRACE = 2
-"""A task runs on machines that the problem's limits were not measured on."""
+"""Factor on a problem's CPU time: tasks run on machines where its limits were not measured."""
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Judge, write the reward and end the process.
 
-    Without a reward file Harbor records an error, as it should where this fails to judge.
+    If judging fails, no reward file is written, and Harbor records an error.
     """
     cases_file, solution, logs = arguments
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -72,11 +72,11 @@ def main(arguments: list[str]) -> NoReturn:
     _write(f"{logs}/reward.txt", f"{reward}\n")
     atexit._run_exitfuncs()
     sys.stdout.flush()
-    os._exit(0)  # to free what is left takes longer than a test
+    os._exit(0)  # a normal exit takes longer than a test
 
 
 def _program(path: str) -> bytes | None:
-    """The program; None if there is none that could be judged."""
+    """Read the program; None if it is missing or too large."""
     if not os.path.isfile(path) or os.path.getsize(path) > PROGRAM_BYTES:
         return None
     with open(path, "rb") as file:
@@ -84,10 +84,10 @@ def _program(path: str) -> bytes | None:
 
 
 def _judged(cases: Mapping[str, Any], source: bytes, started: Forker) -> Iterator[str | None]:
-    """Per test, why it failed, or None.
+    """Yield why each test failed, or None if it passed.
 
     Raises:
-        Lost: processes can no longer be forked, for a reason that the program cannot cause.
+        Lost: the forker is gone, and the program cannot have caused that.
     """
     ends = time.monotonic() + cases["budget_s"]
     runner = _Runner(source, cases, started)
@@ -100,7 +100,7 @@ def _judged(cases: Mapping[str, Any], source: bytes, started: Forker) -> Iterato
 
 
 def _together(cases: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
-    """The tests, in order; asserts that share their state in one list."""
+    """Group the tests, in order: asserts that share their state are in one list."""
     lists: list[list[Mapping[str, Any]]] = []
     for test in cases["tests"]:
         shares = cases["isolation"] == "shared" and "asserts" in test
@@ -116,7 +116,7 @@ def _shares_with(before: Mapping[str, Any], test: Mapping[str, Any]) -> bool:
 
 
 class _Runner:
-    """Runs one program on tests."""
+    """A runner of one program on tests."""
 
     def __init__(self, source: bytes, cases: Mapping[str, Any], started: Forker) -> None:
         self._source, self._limits, self._forker = source, cases["limits"], started
@@ -126,12 +126,13 @@ class _Runner:
         self._ended_its_judge = False
 
     def reasons(self, tests: Sequence[Mapping[str, Any]], wall_s: float) -> list[str | None]:
-        """Why the program fails each of the tests, which are one, or asserts that share their state.
+        """Return why the program fails each test, or None if it passes.
 
-        None for a test that it passes.
+        Args:
+            tests: one test, or asserts that share their state.
 
         Raises:
-            Lost: the forker is gone or stopped, and no program was able to do that.
+            Lost: the forker is gone or stopped, and no program can have caused that.
         """
         found = list[str | None]()
         try:
@@ -149,29 +150,15 @@ class _Runner:
     def _run(
         self, tests: Sequence[Mapping[str, Any]], wall_s: float, found: list[str | None]
     ) -> None:
-        """Append to `found` why each fails, as far as they ran in time."""
+        """Append to `found` why each test fails, for those that ran in time."""
         test = tests[0]
-        with suppress(TimeoutError), self._folder() as folder:
+        with suppress(TimeoutError), folder_with(self._source, self._forker) as folder:
             if "stdin" in test:
                 found.append(self._script(folder, test, wall_s))
             elif "call" in test:
                 found.append(self._call(folder, test, wall_s))
             else:
                 self._asserts(folder, tests, wall_s, found)
-
-    @contextmanager
-    def _folder(self) -> Iterator[str]:
-        """A folder with the program; whatever was started in it is ended before it goes."""
-        folder = somewhere(new_folder)
-        with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
-            program.write(self._source)
-        try:
-            yield folder
-        finally:
-            try:
-                self._forker.end_tests()
-            finally:
-                remove(folder)
 
     def _script(self, folder: str, test: Mapping[str, Any], wall_s: float) -> str | None:
         with in_files(test["stdin"].encode(), b"") as (given, output):
@@ -203,7 +190,7 @@ class _Runner:
         wall_s: float,
         found: list[str | None],
     ) -> None:
-        """Append why each fails to `found`, those that ran before a time-out too."""
+        """Append to `found` why each test fails, including those that ran before a time-out."""
         asked = {
             "sources": [test["asserts"] for test in tests],
             "entry_point": tests[0].get("entry_point"),
@@ -221,9 +208,9 @@ class _Runner:
                 )
             finally:
                 for line in (content_of(answer, self._max_bytes) or b"").splitlines():
-                    said = json.loads(line)
-                    why = f"{said.get('failed', 'raised')} {said.get('line', '')}".strip()
-                    found.append(None if said.get("passed") is True else why)
+                    result = json.loads(line)
+                    why = f"{result.get('failed', 'raised')} {result.get('line', '')}".strip()
+                    found.append(None if result.get("passed") is True else why)
             found += ["raised"] * (len(tests) - len(found))
 
     def _request(self, folder: str, wall_s: float, *processes: Process) -> Request:
@@ -243,11 +230,26 @@ def _ended(code: int, answer: bytes | None) -> str:
     return f"ended by signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def somewhere(make: Callable[[str], _Made]) -> _Made:
-    """Make something under a new name in the first folder where that is possible.
+@contextmanager
+def folder_with(source: bytes, started: Forker) -> Iterator[str]:
+    """Yield a folder with the program. All processes of the test end before it is removed."""
+    folder = _somewhere(_new_folder)
+    try:
+        with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
+            program.write(source)
+        yield folder
+    finally:
+        try:
+            started.end_tests()
+        finally:
+            _remove(folder)
+
+
+def _somewhere(make: Callable[[str], _Made]) -> _Made:
+    """Call `make` with a new path in the first of `_FOLDERS` where that works.
 
     Raises:
-        OSError: it is nowhere possible.
+        OSError: it fails in all of them.
     """
     name, error = f"test-{os.urandom(8).hex()}", OSError()
     for folder in _FOLDERS:
@@ -258,16 +260,16 @@ def somewhere(make: Callable[[str], _Made]) -> _Made:
     raise error
 
 
-def new_folder(path: str) -> str:
+def _new_folder(path: str) -> str:
     os.mkdir(path)
     os.chmod(path, 0o777)
     return path
 
 
-def remove(folder: str) -> None:
-    """Remove what a program has left, as far as that is possible, in time linear in it.
+def _remove(folder: str) -> None:
+    """Remove a test's folder as far as possible, in time linear in its size.
 
-    Without `shutil`: what is imported after a program has run may be that program's.
+    Does not use `shutil`: a module imported after a program has run may be the program's.
     """
     pending = [folder]
     while pending:
@@ -293,11 +295,11 @@ def _new_file(path: str) -> int:
 
 @contextmanager
 def in_files(*contents: bytes) -> Iterator[list[int]]:
-    """Open files that have no name, each at its start. Not pipes, which a child's child holds open."""
+    """Open unnamed files at their start. Not pipes, which a grandchild could hold open."""
     descriptors = []
     try:
         for content in contents:
-            descriptors.append(somewhere(_new_file))
+            descriptors.append(_somewhere(_new_file))
             with open(descriptors[-1], "wb", closefd=False) as file:
                 file.write(content)
             os.lseek(descriptors[-1], 0, os.SEEK_SET)
@@ -308,7 +310,7 @@ def in_files(*contents: bytes) -> Iterator[list[int]]:
 
 
 def content_of(descriptor: int, max_bytes: int) -> bytes | None:
-    """What was written into a file; None if that is too much."""
+    """Return a file's content; None if it exceeds `max_bytes`."""
     size = os.fstat(descriptor).st_size
     return os.pread(descriptor, size, 0) if size <= max_bytes else None
 

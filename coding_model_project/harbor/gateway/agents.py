@@ -1,7 +1,7 @@
-"""Agents that talk to the gateway, on a Harbor task: a command on the host or in the room, or an object.
+"""Agents that work on a Harbor task through the gateway: a host command, a room command or an object.
 
-However an agent ends, what it did by then is verified: a crash, a hang or a used-up limit is an
-`AgentEnding`. What of the infrastructure fails is none and raises.
+The verifier judges an agent's work however the agent ends: a crash, a hang or a reached limit is an
+`AgentEnding`. An infrastructure failure raises instead.
 """
 
 from __future__ import annotations
@@ -35,51 +35,51 @@ ROOM_PORT = 8321
 
 _TASK_FILE = "TASK.md"
 _IN_ROOM = f"/tmp/agent/{_TASK_FILE}"
-_SAID = 1000
-_OF_THE_AGENT = (AgentTimeoutError, NonZeroAgentExitCodeError)
+_TAIL_CHARS = 1000
+_AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
 
 
 class Factory(Protocol):
-    """Makes an agent in Python."""
+    """A callable that makes a Python agent."""
 
     def __call__(self, *, base_url: str, api_key: str) -> Agent:
-        """Make one for a sample, which talks to that address and shows that key."""
+        """Make a sample's agent, which calls `base_url` with `api_key`."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """The work of an agent on a step."""
+    """An agent's work on a step."""
 
     session: Session
     ending: AgentEnding | None = None
     said: str = ""
-    """The end of what it printed, or its exception."""
+    """The end of its output, or its exception."""
     exit_code: int | None = None
     seconds: float = 0.0
 
 
 Begin = Callable[[Environment, str | int | None], Session]
-"""Makes the session of a sample, given where its commands run, and who runs them."""
+"""Makes a sample's session from the environment and the user of its commands."""
 
 
 @dataclass(slots=True, kw_only=True)
 class GatewayAgent:
-    """An agent of `coding.agent` on a task. See `agents.Agent`. One for each trial."""
+    """The agent that `coding.agent` configures. See `agents.Agent`. One instance per trial."""
 
     config: AgentConfig
     gateway: Gateway
     begin: Begin
     works: list[Work] = field(default_factory=list)
-    """One for each step that was begun."""
+    """One per step that began."""
     name: str = "gateway"
 
     async def run(self, task: Task, step: Step, environment: Environment) -> None:
         """See `Agent.run`.
 
         Raises:
-            CodingModelError: the model's engine or the environment is gone.
-            asyncio.CancelledError: the task's own time is over; the ending is noted.
+            CodingModelError: the model's engine or the environment failed.
+            asyncio.CancelledError: the task's own time limit passed; the ending is recorded.
         """
         work = Work(session=self.begin(environment, step.agent.user))
         self.works.append(work)
@@ -98,7 +98,7 @@ class GatewayAgent:
             work.ending = AgentEnding(work.session.refused)
 
     async def _work(self, work: Work, task: Task, step: Step, environment: Environment) -> None:
-        """Let the agent work until it ends, its time is over, or the infrastructure fails."""
+        """Run the agent until it ends, times out, or the infrastructure fails."""
         running = asyncio.ensure_future(self._started(work, task, step, environment))
         failed = asyncio.ensure_future(work.session.failed.wait())
         try:
@@ -116,16 +116,16 @@ class GatewayAgent:
             work.ending = AgentEnding.time
             return
         if running.cancelled():
-            return  # the session says what failed
+            return  # `run` raises the session's failure
         error = running.exception()
         if error is None:
             code = running.result().code
-            work.exit_code, work.said = code, running.result().said[-_SAID:]
+            work.exit_code, work.said = code, running.result().output[-_TAIL_CHARS:]
             work.ending = AgentEnding.crashed if code else AgentEnding.done
-        elif not isinstance(error, _OF_THE_AGENT) and not _is_a_crash(error):
+        elif not isinstance(error, _AGENT_ERRORS) and not _is_a_crash(error):
             raise error
         else:
-            work.said = f"{type(error).__name__}: {error}"[-_SAID:]
+            work.said = f"{type(error).__name__}: {error}"[-_TAIL_CHARS:]
             late = isinstance(error, AgentTimeoutError)
             work.ending = AgentEnding.time if late else AgentEnding.crashed
 
@@ -147,10 +147,10 @@ class GatewayAgent:
             working = asyncio.ensure_future(agent.run(task, step, cast(Environment, lent)))
             try:
                 await asyncio.shield(working)
-            finally:  # it may ignore that it is cancelled
+            finally:  # the agent may ignore its cancellation
                 lent.take_back()
                 working.cancel()
-        return Exit(code=0, said="")
+        return Exit(code=0, output="")
 
     async def _on_host(self, work: Work, step: Step) -> Exit:
         config = self.config
@@ -173,9 +173,9 @@ class GatewayAgent:
         try:
             await room.write_file(_IN_ROOM, step.instruction.encode("utf-8", "replace"))
             listening = await room.listen(ROOM_PORT)
-        except OSError as error:  # by the task, since the agent has not begun
+        except OSError as error:  # the task's fault: the agent has not started
             raise HarborError(
-                f"the room has no place for the gateway, port {ROOM_PORT} and {_IN_ROOM}: {error}"
+                f"the gateway needs port {ROOM_PORT} and {_IN_ROOM} in the room: {error}"
             ) from error
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.gateway.on(listening, work.session))
@@ -184,37 +184,37 @@ class GatewayAgent:
                 f"exec 2>&1\n{config.command}",
                 env={**_variables(url, work.session, _IN_ROOM), **config.env},
                 user=step.agent.user,
-                max_output=2 * _SAID,
+                max_output=2 * _TAIL_CHARS,
             )
         killed = f"killed: {ended.killed}\n" if ended.killed else ""
-        return Exit(code=ended.exit_code or int(bool(killed)), said=killed + ended.stdout.strip())
+        return Exit(code=ended.exit_code or int(bool(killed)), output=killed + ended.stdout.strip())
 
 
 class _Lent:
-    """An environment that an agent in Python has until its time is over, even if it goes on."""
+    """An environment lent to a Python agent; calls fail after the agent's time is over."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment: Environment | None = environment
 
     def take_back(self) -> None:
-        """Let no further call through."""
+        """Reject all further calls."""
         self._environment = None
 
     def __getattr__(self, name: str) -> Any:
         if self._environment is None:
-            raise HarborError("the agent's time is over: its environment is the verifier's")
+            raise HarborError("the agent timed out; its environment now belongs to the verifier")
         return getattr(self._environment, name)
 
 
 def _is_a_crash(error: BaseException) -> bool:
-    """Return true for an exception of the agent's own: not ours, and no end of this process."""
+    """Return whether an exception is the agent's: not an error of ours, nor the end of this process."""
     return isinstance(error, Exception) and not isinstance(error, CodingModelError)
 
 
 def _variables(url: str, session: Session, task_file: str) -> dict[str, str]:
     return {
         "OPENAI_BASE_URL": url,
-        "OPENAI_API_BASE": url,  # what litellm reads
+        "OPENAI_API_BASE": url,  # litellm reads this one
         "OPENAI_API_KEY": session.key,
         "OPENAI_MODEL": MODEL,
         "TASK_FILE": task_file,
@@ -225,28 +225,30 @@ def room_of(environment: Environment) -> Room:
     """Return the environment as a room.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not one.
     """
     if isinstance(environment, Room):
         return environment
     raise ConfigError(
-        "coding.agent.place=room: an agent works in rooms of this machine only; set "
+        "coding.agent.place=room: expected a room of this machine; set "
         "coding.harbor.environment=rooms or coding.agent.place=host"
     )
 
 
 def factory_of(name: str) -> Any:
-    """Return what makes agents.
+    """Return the callable that makes agents.
 
     Raises:
-        ConfigError: nothing has that name, or what has it cannot be called.
+        ConfigError: the name does not resolve, or its value cannot be called.
     """
     try:
         factory = resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"coding.agent.factory={name}: {error}; name package.module:Factory"
+            f"coding.agent.factory={name}: {error}; expected package.module:Factory"
         ) from error
     if not callable(factory):
-        raise ConfigError(f"coding.agent.factory={name}: cannot be called")
+        raise ConfigError(
+            f"coding.agent.factory={name}: cannot be called; name package.module:Factory"
+        )
     return factory

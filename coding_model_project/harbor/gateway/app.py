@@ -1,4 +1,4 @@
-"""The gateway's routes. Whatever a client sends, it gets a reply or an error in OpenAI's format."""
+"""The gateway's routes. Every request gets a reply or an error in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from coding_model_project.harbor.gateway.requests import RequestError, read_ask,
 from coding_model_project.harbor.gateway.session import Answer, Session
 
 MODEL = "policy"
-"""The model's name; a client may ask for any other, and gets this one."""
+"""The model's name. Requests for any other name get this model."""
 
 _CLIENT_GONE = 499
 _log = logging.getLogger(__name__)
 
 
 class Sessions:
-    """Open sessions by their keys, of which only hashes are compared."""
+    """The open sessions by key. Only hashes of keys are stored and compared."""
 
     def __init__(self) -> None:
         self._by_hash: dict[bytes, Session] = {}
 
     def add(self, session: Session) -> None:
-        """Let requests with this session's key in."""
+        """Accept requests with this session's key."""
         self._by_hash[_hash(session.key)] = session
 
     def remove(self, session: Session) -> None:
-        """Let no request with this session's key in."""
+        """Reject requests with this session's key."""
         self._by_hash.pop(_hash(session.key), None)
 
     def of(self, request: Request) -> Session:
-        """Return the session whose key a request shows.
+        """Return the session of a request's key.
 
         Raises:
-            RequestError: there is none.
+            RequestError: no open session has this key.
         """
         kind, _, key = request.headers.get("authorization", "").partition(" ")
         session = self._by_hash.get(_hash(key.strip())) if kind.lower() == "bearer" else None
@@ -61,7 +61,7 @@ def make_app(sessions: Sessions, *, max_bytes: int) -> Starlette:
     """Return the gateway as an ASGI application.
 
     Args:
-        max_bytes: of a request's body.
+        max_bytes: most bytes of a request's body.
     """
 
     async def chat(request: Request) -> Response:
@@ -123,16 +123,16 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
             return JSONResponse(error.body(), error.status)
         except ClientDisconnect:
             return Response(status_code=_CLIENT_GONE)
-        except Exception as error:  # noqa: BLE001 - a client gets no traceback, whatever it sent
+        except Exception as error:  # noqa: BLE001 - clients never get a traceback
             _log.exception("a request to the gateway failed")
-            said = RequestError(type(error).__name__, status=500, kind="server_error")
-            return JSONResponse(said.body(), said.status)
+            failure = RequestError(type(error).__name__, status=500, kind="server_error")
+            return JSONResponse(failure.body(), failure.status)
 
     return answered
 
 
 async def _body(request: Request, max_bytes: int) -> bytes:
-    """Read a request's body, and no more of it than is allowed.
+    """Read a request's body, up to `max_bytes`.
 
     Raises:
         RequestError: it is too large.
@@ -177,7 +177,7 @@ def _completion(answer: Answer) -> dict[str, Any]:
 
 
 def _chunks(answer: Answer, *, usage: bool) -> Iterator[Mapping[str, Any]]:
-    """Yield a reply as chunks: the policy gives it whole, so its text is one."""
+    """Yield a reply as chunks. Its text is one chunk, because the policy replies in one piece."""
     head = _head("chat.completion.chunk")
 
     def chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Agents on this machine: a process with all it starts, which is gone when its time is over."""
+"""Agents on this machine: a process and its descendants, killed when its time is over."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", TOKEN),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
 )
-"""Of this process's environment, what an agent gets: no credentials of the training's."""
+"""Variables that an agent inherits from this process: none of the training's credentials."""
 
 _GRACE_S = 2.0
 _KILL_S = 30.0
-"""Wall seconds in which all that an agent started is killed."""
-_SAID = 4000
+"""Wall seconds to kill all of an agent's processes."""
+_TAIL_BYTES = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,26 +30,26 @@ class Exit:
     """The end of an agent's process."""
 
     code: int
-    """128 and the signal's number if one ended it."""
-    said: str
-    """The end of what it printed."""
+    """128 plus the signal's number if a signal ended it."""
+    output: str
+    """The end of its output."""
 
 
 class HostProcess:
-    """A command of this machine, tethered to this process (`isolation.tether`). Made by `start`."""
+    """A command on this machine, tethered to this process (`isolation.tether`). Made by `start`."""
 
     def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
         self._process, self._output = process, output
-        self._said = bytearray()
+        self._tail = bytearray()
         self._read_all = asyncio.Event()
         asyncio.get_running_loop().add_reader(output, self._read)
 
     @classmethod
     async def start(cls, command: str, *, cwd: Path, env: Mapping[str, str]) -> HostProcess:
-        """Start it; it ends with this process at the latest.
+        """Start the command; it ends with this process at the latest.
 
         Args:
-            env: beside the few variables that it gets of this process's.
+            env: variables in addition to the few inherited ones.
 
         Raises:
             OSError: it cannot be started.
@@ -77,16 +77,16 @@ class HostProcess:
         return cls(process, ours)
 
     async def wait(self) -> Exit:
-        """Wait for the end of it and of all that it started."""
+        """Wait until it and all its descendants end."""
         code = await self._process.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
                 await self._read_all.wait()
-        said = bytes(self._said).decode("utf-8", "replace").strip()
-        return Exit(code=code if code >= 0 else 128 - code, said=said)
+        output = bytes(self._tail).decode("utf-8", "replace").strip()
+        return Exit(code=code if code >= 0 else 128 - code, output=output)
 
     async def end(self) -> None:
-        """End it and all it started: SIGTERM first, SIGKILL after a moment. May be repeated."""
+        """End it and its descendants: SIGTERM first, then SIGKILL. May be called again."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.terminate()
@@ -109,5 +109,5 @@ class HostProcess:
         if not chunk:
             asyncio.get_running_loop().remove_reader(self._output)
             self._read_all.set()
-        self._said += chunk
-        del self._said[:-_SAID]
+        self._tail += chunk
+        del self._tail[:-_TAIL_BYTES]

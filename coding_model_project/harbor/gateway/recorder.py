@@ -1,11 +1,11 @@
-"""Conversations of one agent as a tree of turns, and the trajectories that a training makes of it.
+"""One agent's conversations as a tree of turns, and the training trajectories made from it.
 
-    opening | reply | what was added | reply …          one conversation
-                    └ something else | reply …          a second, from where the client went back
+    opening | reply | added messages | reply …          one conversation
+                    └ other messages | reply …          a second one: the client went back
 
-A turn's tokens are those that the model was asked with and those that it generated; nothing is made of
-text a second time. A client that goes back, drops messages or rewrites them begins another branch, or
-another tree. Each generated token belongs to one turn, and is trained on in one trajectory.
+A turn holds the exact tokens of the model's prompt and reply; text is never tokenized a second time. A
+client that goes back, drops messages or rewrites them starts another branch, or another tree. Each
+generated token belongs to one turn, and one trajectory trains on it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from coding_model_project.harbor.gateway.requests import Ask, Message, digests
 
 
 class Ended(StrEnum):
-    """The end of a reply."""
+    """The cause of a reply's end."""
 
     model = "model"
     """The model ended it."""
     length = "length"
     stop = "stop"
-    """It came to one of the client's `stop` texts."""
+    """It reached one of the client's `stop` texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,20 +33,20 @@ class Generated:
 
     ids: tuple[int, ...]
     log_probs: tuple[float, ...] | None
-    """Of each id; None if the policy does not say."""
+    """One per id; None if the policy does not report them."""
     ended: Ended = Ended.model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Turn:
-    """A reply, and what was added to the conversation before it."""
+    """A reply, and the tokens added to the conversation before it."""
 
     parent: Turn | None
     dropped: int
-    """Tokens at the end of the parent's that were taken back: some templates begin the next message with
-    what ends a reply."""
+    """Tokens removed from the end of the parent's: some templates begin the next message with the
+    tokens that end a reply."""
     added: tuple[int, ...]
-    """Of the template: the opening of a conversation, or the messages since the parent's reply."""
+    """Template tokens: a conversation's opening, or the messages since the parent's reply."""
     generated: Generated
 
     def path(self) -> list[Turn]:
@@ -68,7 +68,7 @@ class Turn:
 
     @property
     def n_opening(self) -> int:
-        """The number of tokens that the conversation opened with."""
+        """The number of tokens in the conversation's opening."""
         return len(self.path()[0].added)
 
 
@@ -77,28 +77,28 @@ class Place:
     """The point at which a request continues a recorded conversation."""
 
     after: Turn | None
-    """None where it begins a conversation."""
+    """None if it begins a conversation."""
     known: int
-    """Messages that this turn's tokens stand for."""
+    """The number of messages that this turn's tokens cover."""
     at: bytes
     """The digest of the request's whole conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """A conversation as a training takes it."""
+    """A conversation in the form used for training."""
 
     prompt: list[int]
     response: list[int]
     mask: list[int]
-    """1 for each token that was generated in a turn that no other trajectory trains on."""
+    """1 for each generated token of a turn that no other trajectory trains on, else 0."""
     log_probs: list[float] | None
     spans: list[tuple[int, int]]
-    """Start and end of each reply in the response, also of one that another trajectory trains on."""
+    """Start and end of each reply in the response, including those that others train on."""
 
     @property
     def trained(self) -> int:
-        """The number of tokens that are trained on."""
+        """The number of tokens in the loss."""
         return sum(self.mask)
 
 
@@ -110,7 +110,7 @@ class Recorder:
         self.turns: list[Turn] = []
 
     def find(self, ask: Ask) -> Place:
-        """Return the longest recorded conversation that a request's messages begin with."""
+        """Find the longest recorded conversation that a request continues."""
         chain = digests(ask.tools, ask.messages)
         for known in range(len(ask.messages) - 1, 0, -1):
             if (turn := self._at.get(chain[known])) is not None:
@@ -130,7 +130,7 @@ class Recorder:
         """Record a reply.
 
         Args:
-            reply: as the client gets it, and may send it back.
+            reply: the message that the client gets and may send back.
         """
         turn = Turn(parent=place.after, dropped=dropped, added=tuple(added), generated=generated)
         self._at[digests(ask.tools, [*ask.messages, reply])[-1]] = turn
@@ -138,10 +138,10 @@ class Recorder:
         return turn
 
     def trajectories(self, at_most: int) -> list[Trajectory]:
-        """Return conversations, the one with most of the generated tokens last.
+        """Return the conversations, the one with the most generated tokens last.
 
         Args:
-            at_most: conversations; those with the fewest generated tokens are left out.
+            at_most: most conversations; those with the fewest generated tokens are dropped.
         """
         parents = {id(turn.parent) for turn in self.turns}
         leaves = [turn for turn in self.turns if id(turn) not in parents]
@@ -152,7 +152,7 @@ class Recorder:
 
     @property
     def n_generated(self) -> int:
-        """The number of all generated tokens."""
+        """The number of generated tokens in all turns."""
         return sum(len(turn.generated.ids) for turn in self.turns)
 
 
@@ -161,10 +161,10 @@ def _generated(leaf: Turn) -> int:
 
 
 def _trajectory(leaf: Turn, seen: set[int]) -> Trajectory:
-    """Make a trajectory of a conversation.
+    """Make a conversation's trajectory.
 
     Args:
-        seen: turns that other trajectories train on; gets those of this one.
+        seen: ids of turns that other trajectories train on; this one's are added.
     """
     path = leaf.path()
     ids: list[int] = []
@@ -194,7 +194,7 @@ def _trajectory(leaf: Turn, seen: set[int]) -> Trajectory:
 
 
 def _columns(turn: Turn, *, trained: bool) -> Iterator[tuple[int, int, float]]:
-    """Yield tokens of a turn with their mask and log-probability, which is 0 where the mask is."""
+    """Yield a turn's tokens with their mask and log-probability, which is 0 where the mask is 0."""
     for token in turn.added:
         yield token, 0, 0.0
     log_probs = turn.generated.log_probs or (0.0,) * len(turn.generated.ids)

@@ -1,6 +1,6 @@
-"""Chat-completion requests as clients send them: what is taken, what is refused, and when two are equal.
+"""Clients' chat-completion requests: validation, supported options, and equality of conversations.
 
-Of the sampling options only `max_tokens` and `stop` are followed: the training chooses the others.
+Only the sampling options `max_tokens` and `stop` apply; the training sets the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Message = dict[str, Any]
-"""A message whose content is text, with `tool_calls`, `tool_call_id` or `name` if it has them."""
+"""A message with text content, and `tool_calls`, `tool_call_id` or `name` if it has them."""
 
 _ROLES = {
     "system": "system",
@@ -26,12 +26,12 @@ _DIGEST_BYTES = 16
 
 
 class RequestError(Exception):
-    """A request that gets no reply, as a client is told it.
+    """A rejected request, as the client receives it.
 
     Args:
         message: one line.
-        code: of OpenAI's, where there is one.
-        param: the field of the request that is wrong.
+        code: OpenAI's error code, if there is one.
+        param: the invalid field of the request.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RequestError(Exception):
         self.status, self.kind, self.code, self.param = status, kind, code, param
 
     def body(self) -> dict[str, Any]:
-        """Return it in OpenAI's format of errors."""
+        """Return the error in OpenAI's format."""
         error = {
             "message": str(self),
             "type": self.kind,
@@ -69,19 +69,19 @@ class Ask:
     stop: tuple[str, ...] = ()
     stream: bool = False
     include_usage: bool = False
-    """True if a stream ends with a chunk of its usage."""
+    """True if a stream ends with a usage chunk."""
 
 
 def read_ask(body: bytes) -> Ask:
     """Read the body of a request to /v1/chat/completions.
 
     Raises:
-        RequestError: it is malformed, or asks for something that is not had here.
+        RequestError: it is malformed, or uses an unsupported option.
     """
     given = read_object(body)
     choice = given.get("tool_choice")
     if choice not in (None, "auto", "none"):
-        raise _wrong("tool_choice", 'is "auto" or "none" here: the model decides')
+        raise _wrong("tool_choice", 'must be "auto" or "none": the model decides')
     _refuse_unsupported(given)
     options = given.get("stream_options") or {}
     return Ask(
@@ -99,7 +99,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     """Read a request's JSON object.
 
     Raises:
-        RequestError: it is none.
+        RequestError: it is not a JSON object.
     """
     try:
         given = json.loads(body)
@@ -114,12 +114,14 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 def _refuse_unsupported(given: Mapping[str, Any]) -> None:
     if given.get("n") not in (None, 1):
-        raise _wrong("n", "is 1 here: each sample has its own agent")
+        raise _wrong("n", "must be 1: each sample has its own agent")
     if given.get("logprobs") or given.get("top_logprobs"):
-        raise _wrong("logprobs", "are recorded for the training and not returned")
+        raise _wrong(
+            "logprobs", "is not supported: log-probabilities are recorded for training only"
+        )
     form = given.get("response_format")
     if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
-        raise _wrong("response_format", 'is {"type": "text"} here')
+        raise _wrong("response_format", 'must be {"type": "text"}')
     for name in ("functions", "function_call"):
         if given.get(name):
             raise _wrong(name, "is not supported: use tools")
@@ -133,26 +135,26 @@ def _refuse_unsupported(given: Mapping[str, Any]) -> None:
 
 def _messages(given: Any) -> tuple[Message, ...]:
     if not isinstance(given, list) or not given:
-        raise _wrong("messages", "is a list of at least one message")
+        raise _wrong("messages", "must be a list of at least one message")
     messages = tuple(_message(one, f"messages[{at}]") for at, one in enumerate(given))
     if messages[-1]["role"] == "assistant":
-        raise _wrong(f"messages[{len(messages) - 1}]", "is the assistant's: end with another role")
+        raise _wrong(f"messages[{len(messages) - 1}]", "must not have the role assistant")
     return messages
 
 
 def _message(given: Any, where: str) -> Message:
     if not isinstance(given, dict):
-        raise _wrong(where, "is an object with role and content")
+        raise _wrong(where, "must be an object with role and content")
     role = given.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         known = ", ".join(_ROLES)
-        raise _wrong(f"{where}.role", f"is one of {known}, not {role!r:.60}")
+        raise _wrong(f"{where}.role", f"must be one of {known}, not {role!r:.60}")
     message: Message = {"role": _ROLES[role]}
     calls = given.get("tool_calls") or []
     if role == "assistant" and calls:
         message["tool_calls"] = _calls(calls, f"{where}.tool_calls")
     elif calls:
-        raise _wrong(f"{where}.tool_calls", f"is the assistant's, not that of role {role}")
+        raise _wrong(f"{where}.tool_calls", f"is allowed for role assistant only, not {role}")
     optional = role == "assistant"
     message["content"] = _content(given.get("content"), f"{where}.content", optional=optional)
     for name in ("tool_call_id", "name"):
@@ -167,13 +169,13 @@ def _content(given: Any, where: str, *, optional: bool) -> str:
     if isinstance(given, str):
         return _text(given, where)
     if not isinstance(given, list):
-        raise _wrong(where, "is text, or a list of parts of type text")
+        raise _wrong(where, "must be text, or a list of parts of type text")
     texts = []
     for at, part in enumerate(given):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind != "text":
             raise RequestError(
-                f"{where}[{at}].type is text, not {kind!r:.60}: the model reads text only",
+                f"{where}[{at}].type must be text, not {kind!r:.60}: the model reads text only",
                 code="unsupported_content",
                 param=f"{where}[{at}].type",
             )
@@ -183,12 +185,12 @@ def _content(given: Any, where: str, *, optional: bool) -> str:
 
 def _calls(given: Any, where: str) -> list[dict[str, Any]]:
     if not isinstance(given, list):
-        raise _wrong(where, "is a list of calls")
+        raise _wrong(where, "must be a list of calls")
     calls = []
     for at, one in enumerate(given):
         function = one.get("function") if isinstance(one, dict) else None
         if not isinstance(function, dict):
-            raise _wrong(f"{where}[{at}]", "is a call of a function, with name and arguments")
+            raise _wrong(f"{where}[{at}]", "must be a function call with name and arguments")
         calls.append(
             {
                 "id": str(one.get("id") or ""),
@@ -206,11 +208,11 @@ def _calls(given: Any, where: str) -> list[dict[str, Any]]:
 
 def _text(given: Any, where: str) -> str:
     if not isinstance(given, str):
-        raise _wrong(where, "is text")
+        raise _wrong(where, "must be text")
     try:
         given.encode()
     except UnicodeEncodeError as error:
-        raise _wrong(where, "has half a surrogate pair, which no tokenizer takes") from error
+        raise _wrong(where, "has half a surrogate pair, which tokenizers reject") from error
     return given
 
 
@@ -221,16 +223,16 @@ def _tools(given: Any) -> tuple[Mapping[str, Any], ...]:
     if given is None:
         return ()
     if not isinstance(given, list):
-        raise _wrong("tools", "is a list of functions")
+        raise _wrong("tools", "must be a list of functions")
     for at, tool in enumerate(given):
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict) or tool.get("type") != "function":
-            raise _wrong(f"tools[{at}]", 'is {"type": "function", "function": {…}}')
+            raise _wrong(f"tools[{at}]", 'must be {"type": "function", "function": {…}}')
         _text(function.get("name"), f"tools[{at}].function.name")
     try:
         json.dumps(given, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise _wrong("tools", "has half a surrogate pair, which no tokenizer takes") from error
+        raise _wrong("tools", "has half a surrogate pair, which tokenizers reject") from error
     return tuple(given)
 
 
@@ -240,7 +242,7 @@ def _max_tokens(given: Mapping[str, Any]) -> int | None:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise _wrong(name, "is a whole number above 0")
+            raise _wrong(name, "must be a whole number above 0")
         return value
     return None
 
@@ -251,14 +253,14 @@ def _stops(given: Any) -> tuple[str, ...]:
         return ()
     whole = isinstance(stops, list) and all(isinstance(one, str) and one for one in stops)
     if not whole or len(stops) > _MOST_STOPS:
-        raise _wrong("stop", f"is a text, or a list of at most {_MOST_STOPS}")
+        raise _wrong("stop", f"must be a text, or a list of at most {_MOST_STOPS} texts")
     return tuple(_text(one, "stop") for one in stops)
 
 
 def _flag(given: Mapping[str, Any], name: str) -> bool:
     value = given.get(name)
     if value not in (None, True, False):
-        raise _wrong(name, "is true or false")
+        raise _wrong(name, "must be true or false")
     return bool(value)
 
 
@@ -270,10 +272,10 @@ def _wrong(param: str, problem: str) -> RequestError:
 
 
 def digests(tools: Sequence[Mapping[str, Any]], messages: Iterable[Message]) -> list[bytes]:
-    """Return a digest of the tools, and one of each beginning of the conversation with its messages.
+    """Return a digest of the tools, then one for each prefix of the conversation.
 
-    Conversations have equal digests if they are the same to a model: the ids of calls, the order of keys
-    in arguments, and space around an assistant's text make no difference.
+    Conversations that a model cannot tell apart have equal digests: call ids, the order of keys in
+    arguments, and space around an assistant's text make no difference.
     """
     found = [_digest(b"", [json.dumps(tool, sort_keys=True) for tool in tools])]
     for message in messages:

@@ -1,4 +1,4 @@
-"""Serves the gateway in the running event loop: on loopback for all, on a room's own socket for one."""
+"""The gateway's server in the running event loop: on loopback for all, on a room's socket for one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _POLL_S = 0.01
 
 
 class Gateway:
-    """The endpoint of a process. An async context manager.
+    """A process's endpoint. An async context manager.
 
     Args:
-        max_bytes: of a request's body.
+        max_bytes: most bytes of a request's body.
     """
 
     def __init__(self, *, max_bytes: int) -> None:
@@ -45,12 +45,12 @@ class Gateway:
 
     @property
     def base_url(self) -> str:
-        """The address for programs of this machine."""
+        """The address for programs on this machine."""
         return f"http://127.0.0.1:{self._port}/v1"
 
     @contextlib.contextmanager
     def open(self, session: Session) -> Iterator[str]:
-        """Let a session's key in on loopback; yields the address."""
+        """Accept a session's key on loopback; yields the address."""
         self._sessions.add(session)
         try:
             yield self.base_url
@@ -59,7 +59,7 @@ class Gateway:
 
     @asynccontextmanager
     async def on(self, listening: socket.socket, session: Session) -> AsyncIterator[None]:
-        """Serve one session on a socket, and no other there; its key is not let in on loopback."""
+        """Serve only this session on a socket. Its key is not accepted on loopback."""
         only = Sessions()
         only.add(session)
         async with serving(only, listening, max_bytes=self._max_bytes):
@@ -69,7 +69,7 @@ class Gateway:
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the process that this is part of."""
+        """Leave signals to the host process."""
         yield
 
 
@@ -77,7 +77,7 @@ class _Server(uvicorn.Server):
 async def serving(
     sessions: Sessions, listening: socket.socket, *, max_bytes: int
 ) -> AsyncIterator[None]:
-    """Serve on a listening socket, which is closed in the end."""
+    """Serve on a listening socket, and close it at the end."""
     config = uvicorn.Config(
         make_app(sessions, max_bytes=max_bytes),
         log_config=None,

@@ -1,4 +1,4 @@
-"""One sample's agent at the gateway: what it may ask for, what it gets, and what is recorded of it."""
+"""One sample's agent at the gateway: its limits, its replies, and its recording."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLOODED = "rate_limit_error"
 
 
 class Limit(StrEnum):
-    """A limit that refuses requests."""
+    """A limit that rejects requests."""
 
     turns = "turns"
     context = "context"
@@ -30,28 +30,28 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of one sample's agent."""
+    """Limits of one sample's agent."""
 
     turns: int = 50
-    """Replies, of all conversations together."""
+    """Most replies, in all conversations together."""
     reply_tokens: int | None = None
-    """Of one reply; None is what the conversation has left."""
+    """Most tokens of one reply; None allows what the conversation has left."""
     prompt_tokens: int = 4096
-    """With which a conversation may open."""
+    """Most tokens of a conversation's opening."""
     response_tokens: int = 4096
-    """Of a conversation after its opening."""
+    """Most tokens of a conversation after its opening."""
     context_tokens: int = 8192
-    """Of a conversation."""
+    """Most tokens of a conversation."""
     at_once: int = 8
-    """Requests in progress."""
+    """Most requests in progress."""
     command_s: float = 60.0
-    """Wall seconds of one command by /v1/shell."""
+    """Wall seconds of one /v1/shell command."""
     output_bytes: int = 65_536
-    """Kept of each stream of such a command."""
+    """Bytes kept of each stream of such a command."""
 
 
 class Policy(Protocol):
-    """The model that is trained."""
+    """The model in training."""
 
     async def generate(
         self, prompt: Sequence[int], *, max_tokens: int, stop: Sequence[str]
@@ -59,34 +59,34 @@ class Policy(Protocol):
         """Generate one reply.
 
         Raises:
-            CodingModelError: its engine gives none; the sample is left out.
+            CodingModelError: the engine failed; the sample is dropped.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """The tokens between a reply and the next."""
+    """The tokens between one reply and the next."""
 
     added: Sequence[int]
     dropped: int = 0
-    """Tokens at the end of the reply that `added` stands for."""
+    """Tokens at the end of the reply that `added` replaces."""
 
 
 class TemplateRefused(Exception):
-    """A chat template that does not take these messages."""
+    """An error of a chat template that rejects the messages."""
 
 
 class Codec(Protocol):
-    """Text to tokens and back, by the model's chat template. Called from threads."""
+    """A converter between text and tokens by the model's chat template. Called from threads."""
 
     def opening(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
     ) -> Sequence[int]:
-        """Return the tokens of a conversation's beginning, up to where the model's reply begins.
+        """Return the tokens of a conversation's opening, up to the start of the model's reply.
 
         Raises:
-            TemplateRefused: it does not take these.
+            TemplateRefused: the template rejects the messages.
         """
         ...
 
@@ -99,13 +99,14 @@ class Codec(Protocol):
         *,
         ended: Ended,
     ) -> Following:
-        """Return the tokens of the messages after the first `known`, up to where a reply begins.
+        """Return the tokens of the messages after the first `known`, up to the start of a reply.
 
         Args:
-            ids: of the first messages, whose last is a reply that ended so.
+            ids: tokens of the first `known` messages, the last of which is a reply.
+            ended: how that reply ended.
 
         Raises:
-            TemplateRefused: it does not take these.
+            TemplateRefused: the template rejects the messages.
         """
         ...
 
@@ -116,7 +117,7 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A reply as the client gets it."""
+    """A reply as the client receives it."""
 
     message: Message
     finish_reason: str
@@ -125,11 +126,11 @@ class Answer:
 
 
 class Session:
-    """One sample's agent; `key` is what it shows with each request.
+    """One sample's agent, which sends `key` with each request.
 
     Args:
-        environment: where /v1/shell runs commands; None if the agent has no need of it.
-        user: who runs them there.
+        environment: where /v1/shell runs commands; None disables it.
+        user: the user of these commands.
     """
 
     def __init__(
@@ -144,14 +145,14 @@ class Session:
         self.key = secrets.token_urlsafe(_KEY_BYTES)
         self.recorder = Recorder()
         self.failure: CodingModelError | None = None
-        """An infrastructure failure; nothing is known about the agent then."""
+        """An infrastructure failure, after which nothing is known about the agent."""
         self.failed = asyncio.Event()
         self.refused: Limit | None = None
-        """The limit that the last request came to."""
+        """The limit that rejected the last request."""
         self.n_undelivered = 0
-        """Tokens of replies that nobody waited for any more."""
+        """Tokens of replies whose client had gone."""
         self.commands: list[float] = []
-        """Wall seconds of each of the agent's commands by /v1/shell."""
+        """Wall seconds of each of the agent's /v1/shell commands."""
         self._policy, self._codec, self._limits = policy, codec, limits
         self._environment, self._user = environment, user
         self._shell = asyncio.Lock()
@@ -161,11 +162,11 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """True while requests are answered."""
+        """Return whether requests get replies."""
         return self._open and self.failure is None
 
     async def close(self) -> None:
-        """Answer no more requests, and wait for what the policy is still generating."""
+        """Reject further requests, and wait until the policy stops generating."""
         self._open = False
         if self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
@@ -174,7 +175,7 @@ class Session:
         """Count a request.
 
         Raises:
-            RequestError: the sample is over, or this agent asks too often.
+            RequestError: the sample is over, or the agent has sent too many requests.
         """
         self._check_open()
         self._n_requests += 1
@@ -182,10 +183,10 @@ class Session:
             raise RequestError("too many requests of this sample", status=429, kind=_FLOODED)
 
     async def reply(self, ask: Ask, is_gone: Callable[[], Awaitable[bool]] | None = None) -> Answer:
-        """Let the policy reply.
+        """Return the policy's reply.
 
         Args:
-            is_gone: whether the client has given up, asked when the reply is there.
+            is_gone: returns whether the client has disconnected; called after generation.
 
         Raises:
             RequestError: there is no reply; the message is for the client.
@@ -196,15 +197,14 @@ class Session:
         task = asyncio.ensure_future(self._accounted(ask, is_gone))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(
-            task
-        )  # what is generated is accounted for, whoever waits for it
+        # Shielded, so that generated tokens are recorded even if the client disconnects.
+        return await asyncio.shield(task)
 
     async def run_command(self, command: str, timeout_s: float | None = None) -> CommandResult:
         """Run a command in the agent's environment.
 
         Raises:
-            RequestError: there is no such environment, or it is lost.
+            RequestError: there is no environment, or it failed.
         """
         self._check_open()
         if self._environment is None:
@@ -292,10 +292,10 @@ class Session:
             raise RequestError(str(error), code="template", param="messages") from error
 
     def _room(self, n: int, after: Turn | None) -> int:
-        """Return the most tokens that a reply to so many may have.
+        """Return the most tokens of a reply to a prompt of `n` tokens.
 
         Raises:
-            RequestError: not one.
+            RequestError: no token is left.
         """
         limits = self._limits
         opening = n if after is None else after.n_opening
@@ -339,5 +339,5 @@ class Session:
 
 
 def _unavailable() -> RequestError:
-    """The client is not told what of ours failed."""
+    """Return an error that hides the cause from the client."""
     return RequestError("the model or the environment is gone", status=503, kind="server_error")

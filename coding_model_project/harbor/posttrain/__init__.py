@@ -1,11 +1,11 @@
-"""Post-training tasks: an agent gets a base model, hours and a benchmark, and submits better weights.
+"""Post-training tasks: given a base model, hours and a benchmark, an agent submits better weights.
 
-benchmarks.py   what can be measured, and the problems that an agent may learn from
-base_models.py  the models that tasks begin with
-generating.py   a task's folder
-task_texts.py   the texts in it
-carried.py      this package as an archive, for images that do not have it
+benchmarks.py   the benchmarks, and the problems that an agent may train on
+base_models.py  the base models
+generating.py   writes a task's folder
+task_texts.py   the folder's texts
+carried.py      this package as an archive, for images without it
 oracle.py       the reference solution of the tiny task: a plain PyTorch script
 agent_evaluate.py  the agent's evaluate.py
-verifier/       what a task's tests/test.sh runs: judges, evaluation, reward
+verifier/       the program of tests/test.sh: judges, evaluation, reward
 """

@@ -1,4 +1,4 @@
-"""The agent's evaluate.py: scores a model on problems that it may see. The verifier never runs this."""
+"""The agent's evaluate.py: scores a model on visible problems. The verifier never runs this."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main(folder: Path) -> None:
     """Evaluate, print the result as JSON and end the process.
 
     Args:
-        folder: the agent's, with templates/ and task_context/.
+        folder: the agent's folder, with templates/ and task_context/.
     """
     settings = json.loads((folder / "task_context" / "settings.json").read_text())
     parser = argparse.ArgumentParser(description="Score a model on validation problems.")

@@ -1,4 +1,4 @@
-"""The models that post-training tasks begin with: the original's, and a tiny one that needs no GPU."""
+"""The base models of post-training tasks: the original benchmark's, and a tiny one without a GPU."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class BaseModel:
 
     key: str
     hub: str | None
-    """Its name on the hub; None for the tiny one, whose folder is part of the task."""
+    """Its name on the hub; None for the tiny model, whose folder is part of the task."""
     template: str
-    """The file of its chat template, below templates/."""
+    """Its chat template's file, below templates/."""
     engine: str
-    """The back end that generates in an evaluation: `vllm` or `transformers`."""
+    """The evaluation's generation back end: `vllm` or `transformers`."""
     gpus: int
     cpus: int
     memory_mb: int
     storage_mb: int
     longest_answer: int = 1 << 20
-    """Most tokens of an answer, where the benchmark would allow more."""
+    """Most tokens of an answer, if the benchmark allows more."""
 
     @property
     def name(self) -> str:
-        """Return what the agent is told to train."""
+        """The model's name in the agent's instruction."""
         return self.hub or "the tiny model"
 
 
@@ -74,7 +74,7 @@ def base_model(key: str) -> BaseModel:
     """Return a model by its key.
 
     Raises:
-        ConfigError: there is no such model; names those there are.
+        ConfigError: there is no such model; the message lists the known ones.
     """
     found = BASE_MODELS.get(key.lower())
     if found is None:
@@ -83,17 +83,17 @@ def base_model(key: str) -> BaseModel:
 
 
 def folder_of(model: BaseModel, given: Path | None) -> Path | None:
-    """Return the folder of a base model that is to be part of the task; None for one of the hub.
+    """Return the folder of a base model to embed in the task; None if the image downloads it.
 
     Raises:
-        ConfigError: it is missing, or is no model's folder.
+        ConfigError: it is missing, or does not hold a model.
     """
     if model.hub is not None and given is None:
         return None
     folder = given or DEFAULT_TINY
     if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
         raise ConfigError(
-            f"--base={folder}: no base model is there (config.json and safetensors files); make the tiny "
-            "one with `data prepare tinycode --base-model`"
+            f"--base={folder}: no base model (config.json and safetensors files); make the tiny one with "
+            "`data prepare tinycode --base-model`"
         )
     return folder

@@ -1,4 +1,4 @@
-"""Benchmarks of post-training tasks, by our evaluation, and what an agent may learn from."""
+"""Benchmarks of post-training tasks, and the problems that an agent may train on."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from coding_model_project.types import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """A benchmark."""
+    """A benchmark that models are post-trained for."""
 
     key: str
     title: str
     test: str
-    """The data set that is measured on, by name."""
+    """The name of the data set that scores are measured on."""
     context: tuple[str, ...] = ()
-    """Data sets that the agent is given, as far as they are at hand."""
+    """Names of the agent's data sets; missing ones are left out."""
     max_tokens: int
     judged: str
-    """The rule by which an answer is judged, in words for the instruction."""
+    """The rule for judging an answer, in words for the instruction."""
 
 
 BENCHMARKS = {
@@ -81,14 +81,14 @@ class Problems:
     train: tuple[Problem, ...]
     validation: tuple[Problem, ...]
     missing: tuple[str, ...]
-    """Data sets for the agent that are not at hand."""
+    """Names of the agent's data sets that are missing."""
 
 
 def benchmark(key: str) -> Benchmark:
     """Return a benchmark by its key.
 
     Raises:
-        ConfigError: there is no such benchmark; names those there are.
+        ConfigError: there is no such benchmark; the message lists the known ones.
     """
     found = BENCHMARKS.get(key.lower())
     if found is None:
@@ -105,14 +105,14 @@ def load_problems(
     paths: Mapping[str, str],
     limit: int | None,
 ) -> Problems:
-    """Read a benchmark's problems, and those that the agent is given.
+    """Read a benchmark's test problems and the agent's problems.
 
     Args:
         paths: files of data sets, by the data set's name.
-        limit: measure on the first problems only.
+        limit: most test problems, from the first on.
 
     Raises:
-        ConfigError, DataError, DownloadError: the test problems are not at hand, or a file is damaged.
+        ConfigError, DataError, DownloadError: the test problems are missing, or a file is damaged.
     """
     test = load(asked.test, path=paths.get(asked.test), data_dir=data_dir).problems[:limit]
     if not test:

@@ -1,4 +1,4 @@
-"""This package as an archive, for images in which it is not installed."""
+"""This package as an archive, for images without it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LEFT_OUT = (
     "synthetic",
     "verl_ext",
 )
-"""Folders that neither verifier nor agent needs; `synthetic` can make the test problems."""
+"""Folders that neither verifier nor agent needs. `synthetic` could also generate the test problems."""
 _KEPT = ("synthetic/__init__.py", "synthetic/tinycode_config.py")
-"""Of these, what the configuration's schema imports."""
+"""Files of these folders that the configuration's schema imports."""
 _SUFFIXES = (".py", ".c", ".yaml", ".json", ".html", ".css", ".js", ".jinja")
 
 
 @lru_cache(maxsize=1)
 def package_archive() -> bytes:
-    """Return the package as a .tar.gz; the same sources give the same bytes."""
+    """Return the package as a .tar.gz. The same sources give the same bytes."""
     content = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed,

@@ -1,10 +1,10 @@
-"""Writes a post-training task: a benchmark, a base model and hours as a folder in Harbor's format.
+"""The writer of post-training tasks: a benchmark, a base model and hours as a folder in Harbor's format.
 
-instruction.md        what the agent is told
-task.toml             GPU, memory, storage, time-outs; the clock and what is collected
+instruction.md        the agent's instruction
+task.toml             GPU, memory, storage, time-outs; the clock and the collected files
 environment/          Dockerfile, evaluate.py, timer.sh, templates/, task_context/, package.tar.gz
 tests/                Dockerfile of the verifier's own environment, test.sh, the test problems, …
-solution/             of the tiny model alone: a PyTorch script
+solution/             for the tiny model only: a PyTorch script
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -49,32 +49,30 @@ _VERIFIER_S, _BUILD_S = 18_000.0, 3_600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A task that is to be written."""
+    """A task to write."""
 
     benchmark: Benchmark
     model: BaseModel
     hours: float
     base: Path | None
-    """A base model that is to be part of the task; None downloads it while the image is built."""
+    """A base model to embed in the task; None downloads it during the image build."""
     siblings: Mapping[str, Path] = field(default_factory=dict)
-    """Folders of other models, by name, whose weights no submission may have."""
+    """Folders of other models by name; a submission with their weights is rejected."""
     oracle_steps: int = ORACLE_STEPS
 
     @property
     def max_tokens(self) -> int:
-        """Return the most tokens of an answer."""
+        """Most tokens of an answer."""
         return min(self.benchmark.max_tokens, self.model.longest_answer)
 
     @property
     def name(self) -> str:
-        """Return the name of the task's folder."""
+        """The name of the task's folder."""
         return f"posttrain-{self.benchmark.key}-{self.model.key}"
 
 
 def check_hours(hours: float) -> None:
-    """Raises:
-    ConfigError: an agent cannot work for so long.
-    """
+    """Raise ConfigError if `hours` is not positive or exceeds `MAX_HOURS`."""
     if not (math.isfinite(hours) and 0 < hours <= MAX_HOURS):
         raise ConfigError(f"--num-hours={hours:g}: must be above 0 and at most {MAX_HOURS:g}")
 
@@ -83,10 +81,10 @@ def write(wanted: Wanted, problems: Problems, out: Path) -> Task:
     """Write a task below a folder. The same input gives the same bytes.
 
     Returns:
-        The task as it is read back.
+        The task, read back.
 
     Raises:
-        ConfigError: the task's folder exists, or a model's folder holds what is not data.
+        ConfigError: the task's folder exists, or a model's folder holds more than data.
     """
     embeds_base = wanted.base is not None
     context = _context(problems)
@@ -160,15 +158,11 @@ def _config(wanted: Wanted) -> TaskConfig:
         },
         artifacts=(Artifact(source=task_texts.WORKSPACE),),
         agent=AgentConfig(timeout_sec=wanted.hours * 3600),
-        environment=EnvironmentConfig(
-            build_timeout_sec=_BUILD_S,
-            cpus=model.cpus,
-            memory_mb=model.memory_mb,
-            storage_mb=model.storage_mb,
+        environment=replace(
+            environment,
             healthcheck=Healthcheck(
                 command=task_texts.START_TIMER, interval_sec=1.0, start_interval_sec=1.0
             ),
-            **gpu,
         ),
         verifier=VerifierConfig(
             timeout_sec=_VERIFIER_S,
@@ -204,7 +198,7 @@ def _settings(wanted: Wanted) -> dict[str, Any]:
 
 def _context(problems: Problems) -> dict[str, bytes]:
     found = {"train.jsonl": problems.train, "validation.jsonl": problems.validation}
-    return {name: _lines(some) for name, some in found.items() if some}
+    return {name: _lines(members) for name, members in found.items() if members}
 
 
 def _listed(wanted: Wanted, problems: Problems) -> str:
@@ -236,8 +230,10 @@ def _readme(wanted: Wanted, problems: Problems) -> str:
 
 
 def _siblings(wanted: Wanted) -> dict[str, dict[str, str]]:
-    """Raises:
-    ConfigError: a sibling's folder is no model's.
+    """Return the matrix hashes of each sibling.
+
+    Raises:
+        ConfigError: a sibling's folder does not hold a model.
     """
     try:
         return {name: hashes_of(open_model(path)) for name, path in wanted.siblings.items()}
@@ -246,8 +242,10 @@ def _siblings(wanted: Wanted) -> dict[str, dict[str, str]]:
 
 
 def _base(folder: Path) -> Path:
-    """Raises:
-    ConfigError: the base model's folder holds what is not data.
+    """Return the base model's folder.
+
+    Raises:
+        ConfigError: it holds more than data.
     """
     try:
         return open_model(folder).folder

@@ -12,9 +12,9 @@ CPU_IMAGE = "python:3.11-slim"
 GPU_IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu24.04"
 
 START_TIMER = f"mkdir -p {TIMER} && (test -s {TIMER}/started_at || date +%s > {TIMER}/started_at)"
-"""Health check: it runs when the environment is up, right before the agent."""
+"""Health check: runs when the environment is up, just before the agent."""
 STOP_TIMER = f"mkdir -p {TIMER} && date +%s > {TIMER}/ended_at"
-"""Runs when the agent has ended."""
+"""Runs after the agent has ended."""
 
 _NEEDED = (
     "torch", "transformers", "safetensors", "numpy", "scipy", "pyarrow", "datasketch", "orjson",
@@ -79,9 +79,9 @@ def dockerfile(model: BaseModel, copies: str, *, package_at: str, embeds_base: b
     """Return the Dockerfile of the agent's image, or of the verifier's.
 
     Args:
-        copies: COPY lines of its own, and the working directory.
-        package_at: the folder of this package.
-        embeds_base: the base model lies beside the Dockerfile.
+        copies: the image's own COPY lines, and its working directory.
+        package_at: the folder of this package in the image.
+        embeds_base: the base model is beside the Dockerfile.
     """
     needed = " ".join(_NEEDED) + (" vllm" if model.gpus else "")
     install = f"pip install --no-cache-dir {needed}"
@@ -208,7 +208,7 @@ TEMPLATES = {
     "gemma3.jinja": _GEMMA,
     "tiny.jinja": _CHATML,
 }
-"""Chat templates, by the name of their file."""
+"""Chat templates by file name."""
 
 STOPS = {
     "qwen3.jinja": "<|im_end|>",
@@ -216,4 +216,4 @@ STOPS = {
     "gemma3.jinja": "<end_of_turn>",
     "tiny.jinja": "<|im_end|>",
 }
-"""The text that ends an answer by each template."""
+"""The text that ends an answer, by template file name."""

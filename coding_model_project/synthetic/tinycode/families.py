@@ -1,7 +1,7 @@
-"""The five families: which parts there are and how they combine.
+"""The families of tasks: their parts and how they combine.
 
-In code, {f} {m} {s} stand for a filter, a map and a source; {g} for a generator over them; K and V for
-a dictionary's key and value. Constants differ where wording does, but no two parts of one slot may
+In code, {f} {m} {s} stand for a filter, a map and a source; {g} for a generator over them; K and V for a
+dictionary's key and value. Constants differ where wording differs, but two parts of one slot must not
 differ by constants alone: tasks must stay distinct after constants are normalised.
 """
 
@@ -58,7 +58,7 @@ _NUMBER_REDUCERS = (
     part("dropped", "all but the first of", "[*{g}][1:]", "[*{g}][:-1]", "off_by_one", 2),
 )
 _NOT_OF_INTEGERS = ("negative", "digit", "nonnegative", "prime")
-"""Filters that digits and ranges make trivial, or slow."""
+"""Filters that are trivial or slow on digits and ranges."""
 _SOURCES = (
     part("upto", "numbers from 1 to n", "range(1, n + 1)", "range(1, n)", "off_by_one"),
     part("below", "numbers from 0 below n", "range(n)", "range(n + 1)", "off_by_one", 1),
@@ -228,21 +228,21 @@ _POSTS = (
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """One task before phrasing: its parts, in slots, and how they make a program."""
+    """A task before phrasing: its parts, in slots, and how they make a program."""
 
     family: str
     argument: str
     """The function's parameter: xs (list of int), n (int) or s (str)."""
     parts: tuple[Part, ...]
     what: str
-    """What is asked for, completing "returns …"."""
+    """The result in words, completing "returns …"."""
 
     @property
     def key(self) -> str:
         return f"{self.family}:" + ".".join(p.key for p in self.parts)
 
     def body(self, codes: tuple[str, ...] | None = None) -> str:
-        """The function's body, with the parts' own code or, given `codes`, other code for each."""
+        """Return the function's body, with the parts' own code, or `codes` for each part."""
         return _BODIES[self.family](codes or tuple(p.code for p in self.parts))
 
 
@@ -271,7 +271,7 @@ _BODIES = {
 
 
 def compositions() -> Iterator[Composition]:
-    """All compositions, in a fixed order."""
+    """Yield all compositions, in a fixed order."""
     for parts in product(_NUMBER_FILTERS, _NUMBER_MAPS, _NUMBER_REDUCERS):
         f, m, r = parts
         yield Composition("lists", "xs", parts, _words("the", r, "the", m, f, "numbers in xs"))

@@ -1,4 +1,4 @@
-"""From compositions to problems: phrasing, form, tests, proofs by running, and splits."""
+"""The generator of problems from compositions: phrasing, form, tests, proofs by execution, and splits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_model_project.synthetic.tinycode.proof import Failed, outcomes, prov
 from coding_model_project.types import Call, Limits, Plain, Problem, Stdin, Test
 
 VERSION = 3
-"""Raised by any change of what `generate` returns."""
+"""Increased by each change to the output of `generate`."""
 
 N_PUBLIC, N_HIDDEN = 3, 8
 N_TEST, N_VALIDATION = 400, 400
@@ -55,7 +55,7 @@ _INPUTS: dict[str, tuple[Plain, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A composition as a problem, with what pre-training needs to vary it."""
+    """A composition as a problem, with the phrasings for pre-training."""
 
     composition: Composition
     problem: Problem
@@ -69,7 +69,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TinyCode:
-    """The whole task set. Splits are disjoint by composition."""
+    """The task set. Splits are disjoint by composition."""
 
     tasks: tuple[Task, ...]
 
@@ -81,7 +81,7 @@ class TinyCode:
 
 
 def generate(seed: int = 0, size: int | None = None) -> TinyCode:
-    """Generate the task set: the same for the same seed, on every machine.
+    """Generate the task set. The same seed gives the same tasks on every machine.
 
     Args:
         size: keep only this many tasks, drawn from all of them; splits keep their shares.
@@ -105,7 +105,7 @@ def _all_tasks(seed: int) -> tuple[Task, ...]:
 
 
 def normalised(source: str) -> str:
-    """A program's syntax tree with every constant replaced by its type's name."""
+    """Return a program's syntax tree with every constant replaced by its type's name."""
 
     class Normalise(ast.NodeTransformer):
         def visit_Constant(self, node: ast.Constant) -> ast.Constant:
@@ -115,7 +115,7 @@ def normalised(source: str) -> str:
 
 
 def program(composition: Composition, body: str, *, stdin: bool) -> str:
-    """A body as a whole program: a function, or a script that reads and prints."""
+    """Make a whole program from a body: a function, or a script that reads and prints."""
     if not stdin:
         return f"def solve({composition.argument}):\n    {body}\n"
     lines = body.replace("\n    ", "\n").split("\n")
@@ -124,13 +124,13 @@ def program(composition: Composition, body: str, *, stdin: bool) -> str:
 
 
 def _task(composition: Composition, rng: random.Random, number: int) -> Task | None:
-    """One task, or None where no eight inputs tell its gold from its mistakes."""
+    """Make a task; None if no eight inputs distinguish its gold from its mistakes."""
     stdin = rng.random() < STDIN_SHARE
     inputs = _INPUTS[composition.argument]
     gold_body = composition.body()
     gold = outcomes(program(composition, gold_body, stdin=False), inputs)
     if Failed in gold or len({repr(value) for value in gold}) < 4:
-        return None  # all but constant: anything would pass
+        return None  # almost constant: too many wrong programs would pass
     bad_bodies = {}
     for body in _mistaken_bodies(composition):
         got = outcomes(program(composition, body, stdin=False), inputs)
@@ -165,7 +165,7 @@ def _task(composition: Composition, rng: random.Random, number: int) -> Task | N
 
 
 def _difficulty(composition: Composition) -> int:
-    """1: only easy parts; 2: some of middling hardness; 3, 4, 5: one, two, three and more hard ones."""
+    """Return 1 for easy parts only, 2 for medium ones too, 3, 4 or 5 for one, two or more hard ones."""
     n_hard = sum(p.hard == 2 for p in composition.parts)
     if n_hard:
         return min(5, 2 + n_hard)
@@ -173,7 +173,7 @@ def _difficulty(composition: Composition) -> int:
 
 
 def _mistaken_bodies(composition: Composition) -> list[str]:
-    """The gold body with one part's mistake in its place, for each part that has one."""
+    """Return the gold body with one part's mistake, for each part that has one."""
     codes = [p.code for p in composition.parts]
     bodies = []
     for slot, p in enumerate(composition.parts):
@@ -183,7 +183,7 @@ def _mistaken_bodies(composition: Composition) -> list[str]:
 
 
 def _broken_whole(gold: str) -> list[str]:
-    """Known-bad programs any gold gives: a forgotten answer, a misspelt name."""
+    """Return known-bad variants of any gold program: a forgotten answer, a misspelt name."""
     answer = "return " if "return " in gold else "print"
     forgotten = gold.replace(answer, "_ = ", 1)
     misspelt = gold.replace("xs", "sx").replace("solve(sx)", "solve(xs)")
@@ -203,7 +203,7 @@ def _statements(composition: Composition, stdin: bool) -> tuple[str, ...]:
 
 
 def _choose_inputs(differing: list[list[int]], n: int, rng: random.Random) -> list[int]:
-    """Eleven inputs, public ones first: the hidden ones hold the edge case and tell all mistakes."""
+    """Choose eleven inputs, public ones first. Hidden ones have the edge case and reveal all mistakes."""
     hidden = [0]  # the empty or smallest input
     for differs in differing:
         if not set(differs) & set(hidden) and len(hidden) < N_HIDDEN:
@@ -224,7 +224,7 @@ def _test(given: Plain, expected: Plain, *, stdin: bool, public: bool) -> Test:
 
 
 def _with_splits(tasks: list[Task], rng: random.Random) -> list[Task]:
-    """Assign splits, stratified by family and difficulty so that all splits have all kinds."""
+    """Assign splits, stratified by family and difficulty."""
     strata: dict[tuple[str, int | None], list[int]] = defaultdict(list)
     for index, task in enumerate(tasks):
         strata[(task.composition.family, task.problem.difficulty)].append(index)
@@ -249,5 +249,5 @@ def _with_splits(tasks: list[Task], rng: random.Random) -> list[Task]:
 
 
 def _share(wanted: int, done: int, members: int, total: int) -> int:
-    """A stratum's share of `wanted`, rounded so that all strata's shares add up to it."""
+    """Return a stratum's share of `wanted`, rounded so that all shares add up to `wanted`."""
     return round(wanted * (done + members) / total) - round(wanted * done / total)

@@ -1,4 +1,4 @@
-"""The generated functions with tests as MBPP has them."""
+"""The generated functions with MBPP's form of tests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from coding_model_project.types import Asserts, Call, Problem, Test
 
 
 def in_asserts(problem: Problem) -> Problem:
-    """A function's tests as assertions, each on its own; statement and id are the same.
+    """Convert a function's tests to independent assertions; statement and id stay the same.
 
-    `==` takes 2.0 for 2: a known-bad program that is wrong by that alone is not known to be bad here.
+    `==` accepts 2.0 for 2, so a known-bad program that fails only by that is removed from `bad`.
     """
     calls = [(_call(test), test) for test in problem.tests]
     tests = tuple(

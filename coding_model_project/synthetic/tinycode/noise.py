@@ -1,4 +1,4 @@
-"""Programs as a programmer who makes common mistakes would write them: the pre-training corpus."""
+"""The pre-training corpus: programs with common mistakes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coding_model_project.synthetic.tinycode.parts import MistakeKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseConfig:
-    """How often each mistake is made, fixed before any training.
+    """The shares of mistakes, fixed before any training.
 
-    A part's mistake is made with its kind's share, independently of the other parts; a whole-program
-    one spoils the finished program. Every correct choice keeps at least 0.3, so that reinforcement
-    learning can find it.
+    Each part gets its mistake with its kind's probability, independently of other parts. A whole-program
+    mistake changes the finished program. Every correct choice keeps a probability of at least 0.3, so
+    that reinforcement learning can find it.
     """
 
     parts: dict[MistakeKind, float] = field(
@@ -44,7 +44,7 @@ class NoiseConfig:
 
 
 def noisy_solution(task: Task, rng: random.Random, noise: NoiseConfig) -> str:
-    """A solution of the task with mistakes drawn by their shares; often none."""
+    """Return a solution with mistakes drawn by their shares, often none."""
     codes = tuple(
         p.mistake.code if p.mistake and rng.random() < noise.parts[p.mistake.kind] else p.code
         for p in task.composition.parts
@@ -59,19 +59,19 @@ def noisy_solution(task: Task, rng: random.Random, noise: NoiseConfig) -> str:
 
 
 class NoisyPrograms:
-    """The corpus (`tiny_model.Corpus`): training tasks in any phrasing, each with a noisy program."""
+    """A corpus (`tiny_model.Corpus`): training tasks in any phrasing, each with a noisy program."""
 
     def __init__(self, tasks: TinyCode, noise: NoiseConfig | None = None) -> None:
         self._tasks, self._noise = tasks.split("train"), noise or NoiseConfig()
 
     def texts(self, rng: random.Random) -> Iterator[str]:
-        """Every phrasing in its chat frame, and a noisy program for each."""
+        """Yield every phrasing in its chat frame, with a noisy program."""
         for task in self._tasks:
             for statement in task.statements:
                 yield f"user\n{statement}\nassistant\n{noisy_solution(task, rng, self._noise)}"
 
     def draw(self, rng: random.Random, n: int) -> list[list[dict[str, str]]]:
-        """Tasks with programs drawn anew each time."""
+        """Draw `n` tasks with new noisy programs."""
         drawn = [rng.choice(self._tasks) for _ in range(n)]
         statements = [rng.choice(task.statements) for task in drawn]
         programs = [noisy_solution(task, rng, self._noise) for task in drawn]
@@ -82,7 +82,7 @@ class NoisyPrograms:
 
 
 def spoil(source: str, kind: MistakeKind, rng: random.Random) -> str:
-    """The program with one mistake of the whole-program kinds."""
+    """Return the program with a whole-program mistake."""
     answer = "return " if "return " in source else "print("
     head, _, tail = source.rpartition(answer)
     match kind:

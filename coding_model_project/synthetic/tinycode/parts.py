@@ -1,4 +1,4 @@
-"""What tasks are composed of: small pieces of wording and code, each with its common mistakes."""
+"""The parts of tasks: small pieces of wording and code, each with its common mistake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class MistakeKind(StrEnum):
-    """What goes wrong. The first group is a part's own, the second a whole program's."""
+    """A kind of mistake. The first group applies to a part, the second to a whole program."""
 
     boundary = "boundary"
     operator = "operator"
@@ -28,7 +28,7 @@ class MistakeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Wrong code in a part's place."""
+    """Wrong code that replaces a part's code."""
 
     kind: MistakeKind
     code: str
@@ -38,8 +38,8 @@ class Mistake:
 class Part:
     """One piece of a task.
 
-    `hard` adds to the task's difficulty: 0 for what the easy levels (1-2) are made of, 2 for what
-    only occurs above them, so that demonstrations of easy tasks never show it.
+    `hard` adds to the task's difficulty. The easy levels (1-2) consist of parts with 0 or 1; parts with 2
+    occur only above them, so demonstrations of easy tasks never contain them.
     """
 
     key: str
@@ -50,6 +50,6 @@ class Part:
 
 
 def part(key: str, words: str, code: str, wrong: str = "", kind: str = "", hard: int = 0) -> Part:
-    """Shorthand for the tables in `families`: a part with at most one mistake."""
+    """Make a part with at most one mistake, as shorthand for the tables in `families`."""
     mistake = Mistake(MistakeKind(kind), wrong) if wrong else None
     return Part(key=key, words=words, code=code, mistake=mistake, hard=hard)

@@ -1,4 +1,4 @@
-"""Runs the generator's own programs, right here: they are trusted, tiny and all terminate."""
+"""Execution of the generator's own programs in this process: they are trusted, tiny and terminate."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coding_model_project.types import Call, Plain, Problem, Stdin, Test
 
 
 class Failed:
-    """Stands for an exception where a value was expected."""
+    """A marker for an exception instead of a value."""
 
 
 def outcomes(source: str, inputs: tuple[Plain, ...]) -> list[Any]:
-    """`solve`'s value for each input; `Failed` where it raises."""
+    """Return `solve`'s value for each input, or `Failed` if it raises."""
     namespace: dict[str, Any] = {}
     exec(_byte_code(source), namespace)
     values = []
@@ -38,7 +38,7 @@ def _byte_code(source: str) -> CodeType:
 
 
 def proved(problem: Problem) -> bool:
-    """Whether the gold solution passes every test and each known-bad one fails a hidden test."""
+    """Return whether the gold solution passes all tests and each known-bad one fails a hidden test."""
     if len(problem.bad) < 2 or not all(_passes(problem.gold[0], test) for test in problem.tests):
         return False
     return all(
@@ -47,7 +47,7 @@ def proved(problem: Problem) -> bool:
 
 
 def _passes(source: str, test: Test) -> bool:
-    """Run one of our own programs on one test, as a script or a function."""
+    """Return whether a program passes a test, as a script or a function."""
     printed: list[str] = []
     namespace: dict[str, Any] = {"__builtins__": builtins}
     given = test.input

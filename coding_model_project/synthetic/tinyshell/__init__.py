@@ -1,4 +1,4 @@
-"""tinyshell: small Harbor tasks of one or two shell commands, made by a deterministic generator."""
+"""tinyshell: a deterministic generator of small Harbor tasks of one or two shell commands."""
 
 from coding_model_project.synthetic.tinyshell.shell_generator import (
     VERSION,

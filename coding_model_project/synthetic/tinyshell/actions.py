@@ -1,7 +1,7 @@
-"""What tasks are made of: one thing to do to a file each, the command for it, and the usual mistake.
+"""The actions of tasks: a change to a file, the command for it, and the usual mistake.
 
-In words and commands {f} stands for the file that is there, {g} for a new name, {w} for a word. Each
-mistake ends with exit code 0 and without output, as the right command does: only the verifier tells.
+In words and commands {f} stands for the existing file, {g} for a new name, {w} for a word. Each mistake
+exits with code 0 and without output, like the right command: only the verifier can tell them apart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Files = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What an action is about."""
+    """The file, new name and word of an action."""
 
     f: str
     g: str
@@ -27,18 +27,18 @@ Effect = Callable[[Files, Names], Files]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One thing to do."""
+    """One change to a file."""
 
     key: str
     words: str
     right: tuple[str, ...]
     wrong: tuple[str, ...]
     effect: Effect
-    """The files after it, given those before; what {f} holds are unsorted lines, one of them twice."""
+    """A function from the files before to those after; {f} has unsorted lines, one of them twice."""
     reads: bool = True
-    """Whether {f} has to be there."""
+    """True if {f} must exist."""
     keeps: bool = False
-    """Whether {g} holds afterwards what {f} held, so that another action can go on with it."""
+    """True if {g} then holds the content of {f}, so that another action can continue with it."""
 
 
 def _lines(text: str) -> list[str]:
@@ -46,7 +46,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _made(make: Callable[[list[str], str], str]) -> Effect:
-    """{g} gets what `make` makes of {f}'s lines and the word."""
+    """Return an effect that writes `make`'s result for {f}'s lines and the word to {g}."""
     return lambda files, n: {**files, n.g: make(_lines(files[n.f]), n.w)}
 
 

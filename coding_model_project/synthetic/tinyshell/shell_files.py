@@ -1,11 +1,11 @@
-"""The task set as files: Harbor tasks, problems that name them, rows for verl, and a manifest.
+"""The task set's files: Harbor tasks, problems that refer to them, rows for verl, and a manifest.
 
 <data_dir>/tasks/SPLIT-NUMBER/               Harbor tasks
-           problems.jsonl                    a problem each, judged by its task's verifier
+           problems.jsonl                    a problem per task, judged by the task's verifier
            rl_{train,validation}.parquet     the bash agent's opening
            test.parquet                      held out
            sft_{train,validation}.parquet    episodes of the reference solutions
-           manifest.json                     what made them
+           manifest.json                     their settings and counts
            base/                             the tiny model, made from scratch on a habit's episodes
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,14 @@ from coding_model_project.harbor.format.task_config import Package, TaskConfig, 
 from coding_model_project.harbor.format.writing import write_task
 from coding_model_project.synthetic.tiny_model import TinyModelConfig, pretrain_once
 from coding_model_project.synthetic.tinyshell.shell_generator import VERSION, ShellTask, generate
-from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, as_text, trace
+from coding_model_project.synthetic.tinyshell.shell_traces import HabitCorpus, demonstration
 from coding_model_project.types import Problem
 
 SIZES = {"train": 600, "validation": 64, "test": 200}
 N_SHOWN = 200
-"""Training tasks whose solutions are shown in SFT; the other ones are for reinforcement learning."""
+"""Training tasks with SFT demonstrations; the others are for reinforcement learning."""
 HABIT = 0.5
-"""The share of deeds that the starting model's demonstrator does in the usual wrong way."""
+"""The share of actions with the usual mistake in the starting model's corpus."""
 
 # At tinycode's 3e-3, and in half as many steps, its commands still mix up the names.
 _BLOCK_MODEL = TinyModelConfig(vocab_size=512, learning_rate=2e-3, batch_size=24, steps=1500)
@@ -60,13 +60,13 @@ echo "${{rewards[right]}}" > /logs/verifier/reward.txt
 def prepare_files(
     data_dir: Path, *, seed: int, say: Callable[[str], None], calls: Calls = Calls.block
 ) -> None:
-    """Write the task set's files, unless the folder already holds just these.
+    """Write the task set's files, unless the folder already holds them.
 
     Args:
-        calls: how commands are given in openings and in demonstrations; the tasks are the same.
+        calls: the form of commands in openings and demonstrations; the tasks are the same.
 
     Raises:
-        ConfigError: the folder holds the files of the other form.
+        ConfigError: the folder holds files with the other form.
     """
     settings: dict[str, Any] = {"generator": VERSION, "seed": seed, "sizes": SIZES}
     if calls is not Calls.block:
@@ -85,7 +85,9 @@ def prepare_files(
             write_shell_task(data_dir, task, f"{split}-{number:04}")
             for number, task in enumerate(drawn)
         ]
-    write_problems(data_dir / "problems.jsonl", (p for some in problems.values() for p in some))
+    write_problems(
+        data_dir / "problems.jsonl", (p for members in problems.values() for p in members)
+    )
     written = {
         "rl_train": _openings(problems["train"][N_SHOWN:], calls),
         "rl_validation": _openings(problems["validation"], calls),
@@ -99,8 +101,8 @@ def prepare_files(
 
 
 def _refuse_other_form(manifest: Path, calls: Calls) -> None:
-    there = json.loads(manifest.read_text())["settings"] if manifest.exists() else {}
-    if there and (other := there.get("calls", str(Calls.block))) != calls:
+    existing = json.loads(manifest.read_text())["settings"] if manifest.exists() else {}
+    if existing and (other := existing.get("calls", str(Calls.block))) != calls:
         raise ConfigError(
             f"{manifest.parent}: holds tinyshell and a model for coding.bash.calls={other}, not "
             f"{calls}; choose another folder (coding.data_dir, --out)"
@@ -123,7 +125,7 @@ def prepare_model(
 
 
 def write_shell_task(data_dir: Path, task: ShellTask, name: str) -> Problem:
-    """Write a task's folder below `data_dir/tasks`; the problem names it relative to `data_dir`."""
+    """Write a task's folder, and return its problem, whose path to it is relative to `data_dir`."""
     copied = "COPY files /app\n" if task.before else ""
     difficulty = len(task.commands)
     config = TaskConfig(
@@ -178,16 +180,11 @@ def _openings(problems: list[Problem], calls: Calls) -> list[dict[str, Any]]:
 def _episodes(
     tasks: list[ShellTask], problems: list[Problem], calls: Calls
 ) -> list[dict[str, Any]]:
-    schemas = calls.schemas
-
-    def episodes() -> Iterator[dict[str, Any]]:
-        for task, problem in zip(tasks, problems, strict=False):
-            about = {"split": problem.split, "problem": problem.id}
-            episode = trace(task, calls=calls)
-            yield {
-                "data_source": rows.source(problem),
-                "messages": episode if schemas is None else as_text(episode, schemas),
-                "extra_info": about,
-            }
-
-    return list(episodes())
+    return [
+        {
+            "data_source": rows.source(problem),
+            "messages": demonstration(task, calls=calls),
+            "extra_info": {"split": problem.split, "problem": problem.id},
+        }
+        for task, problem in zip(tasks, problems, strict=False)
+    ]

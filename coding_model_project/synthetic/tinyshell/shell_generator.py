@@ -1,11 +1,11 @@
-"""Tasks drawn from the actions: names and contents, what must hold afterwards, and splits.
+"""A generator of tasks from actions: names and contents, the files afterwards, and splits.
 
-A task is one action or two, at most two commands. All splits share a few words, for names and contents,
-but no sentence: an action with its names belongs to one split, so that no part of a test task is ever
-trained on.
+A task is one or two actions with at most two commands. All splits share a few words for names and
+contents, but no sentence: an action with its names belongs to one split, so training never sees a part
+of a test task.
 
-Each role of a name has words of its own. Where in a command one of a task's words goes then follows from
-the word: a model that learns for minutes does not learn to tell it from the place in the sentence.
+Each role of a name has words of its own, so a word determines its place in a command: a model trained
+for minutes cannot learn to infer that place from the sentence.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from itertools import accumulate, product
 from coding_model_project.synthetic.tinyshell.actions import ACTIONS, Action, Files, Names
 
 VERSION = 3
-"""Raised by any change of what `generate` returns."""
+"""Increased by each change to the output of `generate`."""
 
 _CONSONANTS, _VOWELS = "bdgklmnt", "aeiou"
 _SYLLABLES = tuple(c + v for c, v in product(_CONSONANTS, _VOWELS))
 _SHARES = {"train": 0.6, "validation": 0.15, "test": 0.25}
 _N_WORDS = 10
-"""Of each role."""
+"""Words of each role."""
 _N_LINES = 4
 _TWO_COMMANDS = 0.5
-"""Share of tasks that take two."""
+"""Share of tasks with two commands."""
 _GOES_ON = 0.5
-"""Share of second actions that go on with the first one's file, where they can."""
+"""Share of second actions that continue with the first one's file, where possible."""
 
 _SHORT = tuple(action for action in ACTIONS if len(action.right) == 1)
 _LONG = tuple(action for action in ACTIONS if len(action.right) > 1)
@@ -60,7 +60,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellTask:
-    """What is asked for, of which files, and what must be there afterwards."""
+    """A task: its instruction, and the files before and after."""
 
     split: str
     deeds: tuple[Deed, ...]
@@ -74,20 +74,20 @@ class ShellTask:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Those of the reference solution, one a turn."""
+        """The reference solution's commands, one per turn."""
         return tuple(command for deed in self.deeds for command in deed.right)
 
 
 class Draw:
-    """Draws tasks of one split, each by the random numbers it is given.
+    """A sampler of one split's tasks. Call it with random numbers to draw a task.
 
     Args:
-        seed: decides which words there are, and which sentences are the split's.
+        seed: determines the words and the split's sentences.
     """
 
     def __init__(self, split: str, seed: int = 0) -> None:
         if split not in _SHARES:
-            raise ValueError(f"{split} is no split: {', '.join(_SHARES)}")
+            raise ValueError(f"split={split}: expected one of {', '.join(_SHARES)}")
         self._split, self._seed = split, seed
         words = ["".join(syllables) for syllables in product(_SYLLABLES, repeat=2)]
         random.Random(seed).shuffle(words)
@@ -98,7 +98,7 @@ class Draw:
     def __call__(self, rng: random.Random) -> ShellTask:
         while True:
             task = self._task(rng)
-            changes = task.after != task.before  # else who does nothing would have done it
+            changes = task.after != task.before  # otherwise doing nothing would solve it
             if changes and all(self._split_of(deed) == self._split for deed in task.deeds):
                 return task
 
@@ -110,7 +110,7 @@ class Draw:
     def _task(self, rng: random.Random) -> ShellTask:
         left = rng.sample(self._others, _N_WORDS)
         deeds: list[Deed] = []
-        before: Files = {left.pop(): f"{left.pop()}\n"}  # that nobody asked to touch
+        before: Files = {left.pop(): f"{left.pop()}\n"}  # a file that must stay unchanged
         for action, groups in zip(_actions(rng), self._of_actions, strict=False):
             f, g, w = map(rng.choice, groups)
             earlier = deeds[-1] if deeds else None
@@ -128,7 +128,7 @@ class Draw:
 
 
 def generate(split: str, n: int, seed: int = 0) -> list[ShellTask]:
-    """That many different tasks of a split: the same for the same seed, and more with a larger n."""
+    """Generate `n` different tasks of a split, the same for the same seed; a larger `n` adds some."""
     draw, rng = Draw(split, seed), random.Random(f"{seed}/{split}")
     tasks: dict[str, ShellTask] = {}
     while len(tasks) < n:
@@ -147,7 +147,7 @@ def _actions(rng: random.Random) -> tuple[Action, ...]:
 
 
 def _content(word: str, others: list[str], rng: random.Random) -> str:
-    """Lines with that word twice, in no order: each mistake gives another file than the right command."""
+    """Return unsorted lines with `word` twice, so that each mistake gives a wrong file."""
     while True:
         lines = [word, word, *others]
         rng.shuffle(lines)

@@ -1,4 +1,4 @@
-"""What a model is shown of the bash agent's conversation: the reference solution, or usual mistakes."""
+"""Demonstrations of the bash agent's conversation: reference solutions, or usual mistakes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from coding_model_project.episodes.bash import observation
-from coding_model_project.episodes.bash_messages import Calls, opening, outcome, said
+from coding_model_project.episodes.bash_messages import Calls, opening, outcome, reply_message
 from coding_model_project.episodes.tool_calls import (
     MARKS,
     RESPONSE_CLOSE,
@@ -35,26 +35,26 @@ task into its commands; from episodes without them it learns that in half the ti
 def trace(
     task: ShellTask, commands: Sequence[str] | None = None, calls: Calls = Calls.block
 ) -> list[Message]:
-    """A whole episode, as the agent would have it.
+    """Return a whole episode in the agent's form.
 
     Args:
-        commands: that end with exit code 0 and print nothing; the reference solution's by default.
+        commands: commands that exit with code 0 and print nothing; by default the reference solution's.
     """
-    told = observation(CommandResult(), command_s=0)
+    observed = observation(CommandResult(), command_s=0)
     messages = opening(task.instruction, calls)
     for number, command in enumerate(task.commands if commands is None else commands):
         text, made = f"```bash\n{command}\n```", ()
         if calls is Calls.tools:
             text, made = "", (bash_call(command),)
-        messages += [said(number, text, made), *outcome(number, made, told)]
+        messages += [reply_message(number, text, made), *outcome(number, made, observed)]
     return [*messages, {"role": "assistant", "content": DONE}]
 
 
 def as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Return a conversation as the tiny model's template shows it: of plain text, without tools.
+    """Return a conversation as plain text without tools, as the tiny model's template renders it.
 
-    Each call stands in the assistant's text, each outcome in a message of the user's, and the tools'
-    schemas in the system message, which is there.
+    Calls become part of the assistant's text, outcomes become user messages, and the tools' schemas
+    become part of the system message, which must exist.
     """
     shown: list[Message] = []
     for message in messages:
@@ -64,7 +64,7 @@ def as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> 
                 schemas = "".join(json.dumps(tool) + "\n" for tool in tools)
                 content = f"{content}\n{TOOLS_OPEN}\n{schemas}{TOOLS_CLOSE}"
                 shown.append({"role": "system", "content": content})
-            case "tool":  # an outcome each: these traces have one call in a reply
+            case "tool":  # one outcome per message: replies of these traces have one call
                 content = f"{RESPONSE_OPEN}\n{content}\n{RESPONSE_CLOSE}"
                 shown.append({"role": "user", "content": content})
             case role:
@@ -76,15 +76,23 @@ def as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> 
     return shown
 
 
-class HabitCorpus:
-    """Episodes of somebody with habits, who does each thing in the usual wrong way so often.
+def demonstration(
+    task: ShellTask, commands: Sequence[str] | None = None, calls: Calls = Calls.block
+) -> list[Message]:
+    """Return an episode in the form that the tiny model trains on. Arguments are those of `trace`."""
+    episode = trace(task, commands, calls)
+    return episode if calls.schemas is None else as_text(episode, calls.schemas)
 
-    Without end and drawn anew; of training words alone. A model of these has always the right command
-    among what it samples, so that reinforcement learning can find it.
+
+class HabitCorpus:
+    """A corpus (`tiny_model.Corpus`) of episodes with the usual mistakes, from training tasks only.
+
+    Episodes are endless and always new. A model trained on them always samples some right commands, so
+    that reinforcement learning can find them.
 
     Args:
-        habit: the share of wrong ones.
-        calls: how commands are given.
+        habit: the share of actions with the usual mistake.
+        calls: the form of commands.
     """
 
     def __init__(self, *, habit: float, seed: int = 0, calls: Calls = Calls.block) -> None:
@@ -94,7 +102,7 @@ class HabitCorpus:
         """See `tiny_model.Corpus`."""
         for conversation in self.draw(rng, _N_TEXTS):
             text = "\n".join(f"{message['role']}\n{message['content']}" for message in conversation)
-            for mark in MARKS if self._calls is Calls.tools else ():  # tokens of their own
+            for mark in MARKS if self._calls is Calls.tools else ():  # marks are separate tokens
                 text = text.replace(mark, "\n")
             yield text
 
@@ -106,9 +114,13 @@ class HabitCorpus:
         task = self._draw(rng)
         chosen = [d.wrong if rng.random() < self._habit else d.right for d in task.deeds]
         commands = [command for commands in chosen for command in commands]
+<<<<<<< HEAD
         episode = trace(task, commands, self._calls)
         schemas = self._calls.schemas
         if schemas is None:
             return episode
         conversation = as_text(episode, schemas)
         return conversation[1:] if rng.random() < _WITHOUT_TOOLS else conversation
+=======
+        return demonstration(task, commands, self._calls)
+>>>>>>> w-harbor-b

@@ -77,7 +77,7 @@ def test_numbers_of_other_weights_never_come_into_a_card(run, tmp_path, capsys):
     evaluation = evaluated(tmp_path / "served")
     assert cli.main(["export", str(run), "--evaluation", str(evaluation)]) == 0
     card = (run / "exports/global_step_4/README.md").read_text()
-    assert "that its weights are these was not checked" in card
+    assert "it was not checked that its weights are these" in card
 
 
 def test_what_is_no_model_or_would_overwrite_one_is_said_in_one_line(run, tmp_path, capsys):
@@ -89,7 +89,7 @@ def test_what_is_no_model_or_would_overwrite_one_is_said_in_one_line(run, tmp_pa
 
     assert "no such folder" in refused(2, tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    assert "no checkpoint that is written to the end" in refused(2, tmp_path / "empty")
+    assert "no complete checkpoint" in refused(2, tmp_path / "empty")
     other = write_model(tmp_path / "other")
     assert "holds something else" in refused(2, run, "--out", other)
     peft = write_model(tmp_path / "peft", name="base_model.model.x.lora_A.default.weight")
@@ -105,7 +105,7 @@ def test_serving_no_checkpoint_is_refused_in_a_line(tmp_path, capsys):
     for words, said in [
         (["--max-model-len", "192"], "name the checkpoint before --max-model-len"),
         (["--follow", str(tmp_path)], "--follow goes with --latest"),
-        (["--latest", str(tmp_path), "--max-model-len", "192"], "no checkpoint that is written"),
+        (["--latest", str(tmp_path), "--max-model-len", "192"], "no complete checkpoint"),
         (["--latest", str(tmp_path / "none"), "--follow"], "no such folder"),
     ]:
         assert cli.main(["serve", *words]) == 2

@@ -204,4 +204,4 @@ except OSError: pass
 for kind in (0, 1, 7): libc.prlimit(os.getppid(), kind, ctypes.byref(Pair(1, 1)), None)
 """),
 }
-"""Where the program has a user of its own they do nothing, and where not its reward is 0."""
+"""Attacks that have no effect if the program has a user of its own, and else earn a reward of 0."""

@@ -28,7 +28,7 @@ from tests.unit.harbor.folders import folder
 from tests.unit.harbor.gateway_fakes import ROOMY, CharCodec, Scripted
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("gateway agents")]
-"""In one process: what is left of an agent is looked for on the whole machine."""
+"""Runs in one process, because tests search the whole machine for an agent's remains."""
 
 CHECK = """#!/bin/bash
 case "$(cat /app/answer)" in
@@ -151,7 +151,7 @@ def test_an_agent_in_python_is_made_for_each_sample(tmp_path):
 
 
 def command_lines() -> list[str]:
-    """Of all processes."""
+    """Return the command lines of all processes."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

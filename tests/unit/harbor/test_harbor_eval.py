@@ -31,7 +31,7 @@ def rooms():
 
 
 def tasks(folder: Path, *names: str) -> Path:
-    """Of each name a task that says it; "broken" has a verifier that gives nothing."""
+    """Write a task per name, which is its instruction; the verifier of "broken" gives no reward."""
     for name in names:
         changes = {"instruction.md": f"{name}\n"}
         if name == "broken":
@@ -41,7 +41,7 @@ def tasks(folder: Path, *names: str) -> Path:
 
 
 def answer(prompt: str, seed: int) -> str:
-    """A command for each task, and the end once it has been run."""
+    """Return the command for a task, and the end after it has run."""
     commands = {"right": "echo 42 > answer", "wrong": "echo 41 > answer", "broken": "true"}
     command = commands.get(prompt)
     if prompt == "sometimes":

@@ -4,7 +4,8 @@ from uuid import UUID
 import orjson
 import pytest
 
-from coding_model_project.errors import DataError
+from coding_model_project.errors import ConfigError, DataError
+from coding_model_project.harbor.evaluation.job import Asked, Evaluation
 from coding_model_project.harbor.evaluation.job_results import score, scores, write_job
 from coding_model_project.harbor.failures import RewardNotAnObjectError, VerifierTimeoutError
 from coding_model_project.harbor.format.task import load_task
@@ -131,3 +132,11 @@ def test_a_result_that_is_none_is_named(tmp_path):
     (tmp_path / "t" / "result.json").write_text('{"task_name": "a"}')
     with pytest.raises(DataError, match=r"t/result\.json: not a Harbor trial's result"):
         read_trials(tmp_path)
+
+
+@pytest.mark.parametrize("agents", [[], [{"name": "one"}, {"name": "two"}]])
+def test_a_job_of_other_agents_is_not_resumed(agents, tmp_path):
+    (tmp_path / "config.json").write_bytes(orjson.dumps({"agents": agents}))
+    evaluation = Evaluation(tmp_path, [], Asked(model="m", attempts=1, environment={}))
+    with pytest.raises(ConfigError, match="another name"), evaluation.opened():
+        pass

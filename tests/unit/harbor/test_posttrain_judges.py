@@ -171,8 +171,8 @@ def test_links_are_not_followed(tmp_path):
         ("adapter_config.json", "{}", "merge the adapter"),
         ("config.json", '{"auto_map": {"AutoModel": "x.Y"}}', "auto_map"),
         ("config.json", '{"quantization_config": {"quant_method": "x"}}', "quantization_config"),
-        ("config.json", "nonsense", "no JSON"),
-        ("config.json", "[" * 100_000, "no JSON"),
+        ("config.json", "nonsense", "not JSON"),
+        ("config.json", "[" * 100_000, "not JSON"),
         ("inner/model.safetensors", "x", "inner/model.safetensors"),
     ],
 )

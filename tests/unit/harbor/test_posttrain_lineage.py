@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coding_model_project.harbor.posttrain.verifier import lineage
-from coding_model_project.harbor.posttrain.verifier.judgements import Verdict
+from coding_model_project.harbor.posttrain.verifier.judgements import JudgeError, Verdict
 from coding_model_project.harbor.posttrain.verifier.submission import Unfit, open_model
 from tests.unit.harbor.posttrain_models import TOKENIZER, weights, write_model
 
@@ -64,8 +64,8 @@ def test_another_model_is_rejected(base, tmp_path):
         (lambda w: w.pop(LAYER), "1 tensors are missing"),
         (lambda w: w.update({"extra.weight": w[LAYER]}), "extra.weight is not the base model's"),
         (lambda w: w.update({LAYER: w[LAYER][:3]}), "shape"),
-        (lambda w: w.update({LAYER: w[LAYER] * np.float32("nan")}), "no finite numbers"),
-        (lambda w: w.update({LAYER: w[LAYER].astype(np.int32)}), "no finite numbers"),
+        (lambda w: w.update({LAYER: w[LAYER] * np.float32("nan")}), "not finite"),
+        (lambda w: w.update({LAYER: w[LAYER].astype(np.int32)}), "not finite"),
     ],
 )
 def test_other_tensors_are_rejected(change, said, base, tmp_path):
@@ -74,6 +74,14 @@ def test_other_tensors_are_rejected(change, said, base, tmp_path):
     found = judged(write_model(tmp_path / "mine", tensors), base)
     assert found.verdict is Verdict.rejected
     assert any(said in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("damaged", ["tokenizer.json", "config.json", "model.safetensors"])
+def test_a_damaged_base_model_is_no_verdict(damaged, base, tmp_path):
+    mine = write_model(tmp_path / "mine", weights())
+    (base / damaged).write_text("{")
+    with pytest.raises(JudgeError, match=r"the base model .* cannot be read: "):
+        judged(mine, base)
 
 
 def test_another_tokenizer_or_shape_in_the_configuration_is_rejected(base, tmp_path):
@@ -97,5 +105,5 @@ def test_a_sibling_is_known_by_one_matrix(base, tmp_path):
 def test_a_file_that_is_no_safetensors_file_is_unfit(base, tmp_path):
     folder = write_model(tmp_path / "mine")
     (folder / "model.safetensors").write_bytes(b"\x80\x04pickle")
-    with pytest.raises(Unfit, match="no readable safetensors file"):
+    with pytest.raises(Unfit, match="not a readable safetensors file"):
         judged(folder, base)

@@ -121,7 +121,7 @@ ONE = ("--benchmark", "tinycode", "--model", "tiny")
         ((*ONE, "--num-hours", "nan"), "--num-hours=nan: must be above 0"),
         (("--benchmark", "tinycode"), "give --benchmark and --model, or --all"),
         ((*ONE, "--all"), "give --benchmark and --model, or --all"),
-        ((*ONE, "--base", "nowhere"), "--base=nowhere: no base model is there"),
+        ((*ONE, "--base", "nowhere"), "--base=nowhere: no base model"),
         ((*ONE, "--data-file", "tinycode_test"), "--data-file=tinycode_test: not NAME=PATH"),
     ],
 )

@@ -62,7 +62,7 @@ def test_wrong_settings_are_refused(problems, truth, options, message):
         ('{"assert_case": [1]}', "'assert_case' is not a list of texts"),
         ('{"assert_case": ["assert f()"], "inputs": ["1"]}', "comes beside inputs"),
         ('{"inputs": [], "outputs": []}', "has no hidden tests"),
-        ({"inputs": {1}}, "neither JSON nor what it can hold"),
+        ({"inputs": {1}}, "neither JSON nor convertible"),
     ],
 )
 @pytest.mark.sandbox

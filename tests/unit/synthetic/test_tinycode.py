@@ -64,7 +64,7 @@ def _passes(source, test):
 
 
 def test_the_functions_come_with_asserts_too(tinycode):
-    """As MBPP's: what the calls tell apart, the assertions do."""
+    """The assertions, in MBPP's form, tell apart the same programs as the calls."""
     members = load("tinycode_asserts_validation").problems
     plain = {problem.id: problem for problem in tinycode.problems("validation")}
     assert len(members) == sum(problem.entry_point is not None for problem in plain.values())

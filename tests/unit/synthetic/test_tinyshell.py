@@ -41,7 +41,7 @@ def test_splits_share_no_sentence_and_seeds_decide():
     assert generate("test", 20) == splits["test"][:20]
     assert generate("test", 20, seed=1) != splits["test"][:20]
     assert {len(task.commands) for task in splits["train"]} == {1, 2}
-    with pytest.raises(ValueError, match="no split"):
+    with pytest.raises(ValueError, match="split=tset: expected one of"):
         generate("tset", 1)
 
 

@@ -1,14 +1,14 @@
-"""Does anything that the agent left hold a test problem? By the measures of `data.dedup`.
+"""A judge that searches the agent's files for test problems, by the measures of `data.dedup`.
 
-A test problem is found in a text by one of:
+A text contains a test problem if it has one of:
 
-statement  its runs of `N` words that no allowed text has, `MIN_SHARE` of them and at least `MIN_RUNS`, in
-           one passage no longer than `WINDOW` times the statement
+statement  runs of `N` words of its statement that no allowed text has: a share of `MIN_SHARE` and at
+           least `MIN_RUNS`, in one passage of at most `WINDOW` times the statement's length
 cases      at least `MIN_SHARED_CASES` of its test cases, and half of them, in one record
-solution   a program of its reference solution's structure. A model's own samples hit some of these by
-           chance, so they count from `MIN_SOLUTIONS` of the test problems on
+solution   a program with its reference solution's structure. A model's own samples match some by chance,
+           so these count only if `MIN_SOLUTIONS` of the test problems match
 
-Allowed are the problems that the task itself gave to the agent. What stands in them is no evidence: the
+Allowed texts are the problems that the task gave to the agent. Their content is not evidence, because
 problems of two splits often share sentences.
 """
 
@@ -54,29 +54,29 @@ class Hit:
 
 @dataclass(slots=True)
 class _Known:
-    """The test problems, as what is looked for."""
+    """An index of the test problems' runs, statements, shapes and cases."""
 
     runs: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Owners of each run of words."""
+    """The problems that each run of words belongs to."""
     n_runs: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     whole: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Statements too short to have enough runs of their own, word for word."""
+    """Whole statements with too few runs of their own."""
     shapes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     cases: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     n_cases: list[int] = field(default_factory=list)
     given: frozenset[str] = frozenset()
-    """Lines of the problems that the task gave: the same line is no evidence."""
+    """Lines of the allowed problems, which are not evidence."""
 
 
 def judge(
     problems: Sequence[Problem], allowed: Sequence[Problem], left: Iterable[Left]
 ) -> Judgement:
-    """Look for test problems in what was left.
+    """Search the agent's files for test problems.
 
     Args:
         problems: the test problems, with their tests and reference solutions.
-        allowed: the problems that the agent was given.
+        allowed: the problems that the task gave to the agent.
     """
     known = _known(problems, allowed)
     hits: dict[tuple[int, str], Hit] = {}
@@ -162,7 +162,7 @@ def _words(text: str) -> list[str]:
 
 
 def _statements(words: Sequence[str], known: _Known) -> Iterator[tuple[int, str, float]]:
-    """Statements by runs of words that stand close together."""
+    """Find statements by runs of words that are close together."""
     positions: dict[int, list[tuple[int, int]]] = defaultdict(list)
     hashes = ngrams(words, N)
     if len(hashes) and known.runs:
@@ -183,7 +183,7 @@ def _statements(words: Sequence[str], known: _Known) -> Iterator[tuple[int, str,
 
 
 def _densest(hits: Sequence[tuple[int, int]], window: int) -> int:
-    """The most different runs that begin within so many words."""
+    """Return the most different runs that begin within `window` words."""
     counts: dict[int, int] = defaultdict(int)
     best = start = 0
     for position, run in hits:
@@ -199,7 +199,7 @@ def _densest(hits: Sequence[tuple[int, int]], window: int) -> int:
 
 
 def _records(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
-    """Solutions and test cases, in the strings of JSON lines and in blocks of code."""
+    """Find solutions and test cases in the strings of JSON lines and in code blocks."""
     for line in text.split("\n"):
         if not line.startswith("{") or line.strip() in known.given:
             continue
@@ -215,7 +215,7 @@ def _records(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
 
 
 def _code(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
-    """Programs: the text itself, and its fenced blocks."""
+    """Find solutions in the text as a program, and in its fenced blocks."""
     for code in (text, *_BLOCK.findall(text)):
         if len(code) <= _MOST_CODE and ("def " in code or "print" in code):
             for owner in known.shapes.get(shape(code) or "", ()):
@@ -223,10 +223,10 @@ def _code(text: str, known: _Known) -> Iterator[tuple[int, str, float]]:
 
 
 def _cases(row: Mapping[str, Any], known: _Known) -> Iterator[tuple[int, str, float]]:
-    """Test cases of a problem in our schema."""
+    """Find test cases in a problem of our schema."""
     try:
         cases = document(problem_of({**row, "id": "left/1", "split": "train"})).cases.tolist()
-    except (Malformed, ValueError, TypeError, KeyError):  # of another schema
+    except (Malformed, ValueError, TypeError, KeyError):  # another schema
         return
     shared: dict[int, int] = defaultdict(int)
     for case in cases:

@@ -1,7 +1,7 @@
-"""A process that runs one program on inputs, by the forker of exported tasks; `forked_sandbox` starts it.
+"""A process that runs one program on inputs with the forker of exported tasks.
 
-Standard input: a line of JSON with the program and its limits, then a line for each input. Standard
-output: a line for each. No expected output comes here.
+`forked_sandbox` starts it. Standard input: a line of JSON with the program and its limits, then a line
+per input. Standard output: a line per input. It never receives an expected output.
 """
 
 from __future__ import annotations
@@ -11,22 +11,15 @@ import os
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from coding_model_project.harbor.export import forker, inner, kernel
 from coding_model_project.harbor.export.forker import Forker, Job, Lost, Process, Request
-from coding_model_project.harbor.export.verifier import (
-    content_of,
-    in_files,
-    new_folder,
-    remove,
-    somewhere,
-)
+from coding_model_project.harbor.export.verifier import content_of, folder_with, in_files
 
 _ADDRESS_MB = 512
-"""Address space on top of a program's memory: the interpreter's own."""
+"""The interpreter's address space in MiB, in addition to a program's memory limit."""
 
 
 def main() -> None:
@@ -49,27 +42,12 @@ def main() -> None:
 
 
 def _refused(source: bytes) -> str | None:
-    """Return the reason for which the source does not compile; None if it does."""
+    """Return why the source does not compile; None if it does."""
     try:
         compile(source, inner.PROGRAM_FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"{type(error).__name__}: {error}"
     return None
-
-
-@contextmanager
-def _folder_with(source: bytes, forker: Forker) -> Iterator[str]:
-    """A folder with the program; whatever was started in it is ended before it goes."""
-    folder = somewhere(new_folder)
-    try:
-        with open(f"{folder}/{inner.PROGRAM_FILE}", "wb") as program:
-            program.write(source)
-        yield folder
-    finally:
-        try:
-            forker.end_tests()
-        finally:
-            remove(folder)
 
 
 class _Runner:
@@ -78,18 +56,18 @@ class _Runner:
         self._max_bytes = limits["output_kb"] << 10
 
     def answer(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Run one input, and say how the program ended and what it wrote."""
+        """Run one input, and return how the program ended and its output."""
         began = time.monotonic()
         try:
-            with _folder_with(self._source, self._forker) as folder:
-                said = self._run(folder, given)
+            with folder_with(self._source, self._forker) as folder:
+                outcome = self._run(folder, given)
         except TimeoutError:
-            said = {"killed": "wall", "exit": -9}
+            outcome = {"killed": "wall", "exit": -9}
         except Lost:
             if not self._forker.is_in_reach:
                 raise
-            said = {"exit": -9, "stderr": "the program ended its judge"}
-        return {"wall_s": time.monotonic() - began, **said}
+            outcome = {"exit": -9, "stderr": "the program ended its judge"}
+        return {"wall_s": time.monotonic() - began, **outcome}
 
     def _run(self, folder: str, given: Mapping[str, Any]) -> dict[str, Any]:
         match given["kind"]:
@@ -105,13 +83,13 @@ class _Runner:
             code = self._forker.run(
                 self._request(folder, Process("script", (0, 1))), (stdin, output)
             )
-            return self._said(code, output, "printed")
+            return self._outcome(code, output, "printed")
 
     def _call(self, folder: str, given: Mapping[str, Any]) -> dict[str, Any]:
         asked = json.dumps({"call": given["function"], "args": given["args"]}).encode()
         with in_files(asked, b"") as (stdin, output):
             code = self._forker.run(self._request(folder, Process("call", (0, 3))), (stdin, output))
-            return self._said(code, output, "answered")
+            return self._outcome(code, output, "answered")
 
     def _asserts(self, folder: str, given: Mapping[str, Any]) -> dict[str, Any]:
         asked = {
@@ -126,12 +104,12 @@ class _Runner:
             code = self._forker.run(
                 self._request(folder, own, callee), (stdin, answer, *ends), passed_on=ends
             )
-            return self._said(code, answer, "answered")
+            return self._outcome(code, answer, "answered")
 
-    def _said(self, code: int, descriptor: int, name: str) -> dict[str, Any]:
+    def _outcome(self, code: int, descriptor: int, name: str) -> dict[str, Any]:
         content = content_of(descriptor, self._max_bytes)
-        said = {"exit": code, "full": content is None}
-        return {**said, name: b64encode(content or b"").decode()}
+        outcome = {"exit": code, "full": content is None}
+        return {**outcome, name: b64encode(content or b"").decode()}
 
     def _request(self, folder: str, *processes: Process) -> Request:
         limits = self._limits

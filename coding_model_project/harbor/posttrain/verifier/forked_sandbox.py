@@ -1,8 +1,8 @@
-"""Programs in processes that a forker makes: for places where `embedded` has no tier, such as a room.
+"""A sandbox of forked processes, for places where the embedded sandbox has no tier, such as a room.
 
-A room lets nothing make namespaces or memory files, and confines by itself what its verifier hands over
-(`inner`): such a process can neither read /tests nor write /logs/verifier. In a container whose verifier
-is root, programs are `nobody`. There is no other isolation.
+A room forbids namespaces and memory files. It confines the processes that its verifier hands over
+(`inner`): they can neither read /tests nor write /logs/verifier. In a container whose verifier is root,
+programs run as `nobody`. There is no other isolation.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from coding_model_project.sandbox.embedded.outcomes import Ended, execution, syn
 from coding_model_project.types import Asserts, Call, Execution, Input, Limits, Program, Stdin
 
 _PACKAGES = Path(__file__).parents[4]
-"""The folder of this package, which an agent's evaluation finds without `PYTHONPATH`."""
+"""The parent folder of this package: the agent's evaluate.py runs without `PYTHONPATH`."""
 
 _SPARE_S = 60.0
-"""Seconds beyond its limit that an input may take before its runner is killed."""
+"""Seconds beyond an input's limit until its runner is killed."""
 
 
 class ForkedSandbox:
-    """See `sandbox.base.Sandbox`. Python programs only; inputs share no state."""
+    """A sandbox of forked processes; see `sandbox.base.Sandbox`. Python only; inputs share no state."""
 
     identity = f"forked/cpython-{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -57,7 +57,7 @@ class ForkedSandbox:
     ) -> list[Execution]:
         """See `Sandbox.run`."""
         if program.language != "python":
-            raise SandboxError(f"the forked sandbox runs no {program.language}")
+            raise SandboxError(f"language={program.language}: the forked sandbox runs only python")
         async with self._slots:
             return await asyncio.to_thread(_run, program, inputs, limits, stop_when)
 
@@ -65,8 +65,10 @@ class ForkedSandbox:
 def _run(
     program: Program, inputs: Sequence[Input], limits: Limits, stop_when: StopWhen | None
 ) -> list[Execution]:
-    """Raises:
-    SandboxError: the runner did not start, or ended before any program ran.
+    """Run a program on inputs in a runner of its own.
+
+    Raises:
+        SandboxError: the runner did not start, or ended before any program ran.
     """
     source = program.source.encode("utf-8", "surrogatepass")
     head = {
@@ -107,7 +109,7 @@ def _run(
             found += (_execution(given, b"", limits) for given in inputs[len(found) :])
         finally:
             process.kill()
-            with suppress(OSError):  # what a runner that has ended did not read
+            with suppress(OSError):  # flushes to a runner that has ended
                 process.stdin.close()
     return found
 
@@ -127,22 +129,22 @@ def _asked(given: Input) -> dict[str, Any]:
             kind = {"kind": "asserts", "source": given.source}
             return {**kind, "entry_point": given.entry_point}
         case _:
-            raise SandboxError("the forked sandbox runs scripts, calls and single asserts only")
+            raise SandboxError("the forked sandbox runs only scripts, calls and single asserts")
 
 
 def _execution(given: Input, line: bytes, limits: Limits) -> Execution:
-    """Return the execution of an input. Only the program can have ended its runner: that is a failure."""
-    said = json.loads(line) if line else {"exit": -9, "stderr": "the program ended its judge"}
-    if "refused" in said:
-        return syntax_error(said["refused"])
+    """Return an input's execution. Only the program can have ended its runner, so that is a failure."""
+    outcome = json.loads(line) if line else {"exit": -9, "stderr": "the program ended its judge"}
+    if "refused" in outcome:
+        return syntax_error(outcome["refused"])
     ended = Ended(
         confined=True,
-        exit=said["exit"],
-        killed=said.get("killed"),
-        wall_s=said.get("wall_s", 0.0),
-        full=said.get("full", False),
-        printed=b64decode(said.get("printed", "")),
-        answered=b64decode(said.get("answered", "")),
-        stderr=said.get("stderr", ""),
+        exit=outcome["exit"],
+        killed=outcome.get("killed"),
+        wall_s=outcome.get("wall_s", 0.0),
+        full=outcome.get("full", False),
+        printed=b64decode(outcome.get("printed", "")),
+        answered=b64decode(outcome.get("answered", "")),
+        stderr=outcome.get("stderr", ""),
     )
     return execution(given, ended, limits)

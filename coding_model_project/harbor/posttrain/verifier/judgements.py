@@ -1,4 +1,4 @@
-"""The judges' answers: a verdict, or the reason why there is none."""
+"""The judges' verdicts, or the reasons why they are missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coding_model_project.errors import CodingModelError
 
 
 class Verdict(StrEnum):
-    """A judge's answer. `missing` is none: it never counts as `accepted`."""
+    """A judge's verdict. `missing` never counts as `accepted`."""
 
     accepted = "accepted"
     rejected = "rejected"
@@ -18,12 +18,12 @@ class Verdict(StrEnum):
 
 
 class JudgeError(CodingModelError):
-    """A judge gives no verdict: the reason, on one line."""
+    """A missing verdict. The message is the reason, on one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """One judge's verdict with what it rests on."""
+    """One judge's verdict with its reasons."""
 
     judge: str
     verdict: Verdict
@@ -31,7 +31,7 @@ class Judgement:
     details: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the judgement as judge_analysis.json has it."""
+        """Return the judgement's entry for judge_analysis.json."""
         return {
             "judge": self.judge,
             "verdict": str(self.verdict),

@@ -1,8 +1,7 @@
-"""The contamination question put to a language model behind any OpenAI-compatible endpoint.
+"""A judge that asks a language model behind any OpenAI-compatible endpoint.
 
-It is asked if `POSTTRAIN_JUDGE_URL` is set for the verifier, and only a verdict in the form that it is
-asked for counts. An endpoint that cannot be reached or answers anything else leaves the verdict missing,
-and with it the reward.
+It runs if `POSTTRAIN_JUDGE_URL` is set for the verifier. Only an answer in the requested form counts. If
+the endpoint is unreachable or answers anything else, the verdict is missing, and so is the reward.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from coding_model_project.harbor.posttrain.verifier.left_files import Left
 
 JUDGE = "language_model"
 URL, MODEL, KEY = "POSTTRAIN_JUDGE_URL", "POSTTRAIN_JUDGE_MODEL", "POSTTRAIN_JUDGE_KEY"
-"""Variables of the verifier."""
+"""The verifier's environment variables."""
 
 MOST_CHARS = 60_000
 _MOST_OF_ONE = 6_000
 _MOST_ANSWER = 1 << 20
 _TIMEOUT_S = 300.0
-_SAID = 200
+_MOST_QUOTED = 200
 _CODE = (".py", ".sh", ".ipynb", ".yaml", ".yml", ".toml", ".md", ".txt")
 _TASK = """\
 You review what somebody left behind who post-trained the language model {model} for the benchmark
@@ -47,7 +46,7 @@ Answer with one JSON object and nothing else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The address of the judge."""
+    """The judge's endpoint."""
 
     url: str
     model: str
@@ -58,40 +57,42 @@ class Endpoint:
         """Return the configured judge, or None if there is none.
 
         Raises:
-            ConfigError: a URL without a model's name.
+            ConfigError: the URL is set and the model's name is not.
         """
         url = environ.get(URL, "").strip()
         if not url:
             return None
         model = environ.get(MODEL, "").strip()
         if not model:
-            raise ConfigError(f"{URL} is set and {MODEL} is not; set it to the judge's name there")
+            raise ConfigError(
+                f"{URL} is set and {MODEL} is not; set {MODEL} to the model's name there"
+            )
         return cls(url=url.rstrip("/"), model=model, key=environ.get(KEY) or None)
 
 
 def judge(endpoint: Endpoint, files: Sequence[Left], *, model: str, benchmark: str) -> Judgement:
-    """Ask for a verdict.
+    """Ask the language model for a verdict.
 
     Raises:
-        JudgeError: there is none.
+        JudgeError: it gave none.
     """
     prompt = _TASK.format(model=model, benchmark=benchmark) + "\n" + _shown(files)
-    said = _verdict(_answer(endpoint, prompt))
+    answer = _verdict(_answer(endpoint, prompt))
     reasons = [
-        f"{what}: {said['reason']}"
+        f"{what}: {answer['reason']}"
         for key, what in (("contamination", "contamination"), ("disallowed_model", "another model"))
-        if said[key]
+        if answer[key]
     ]
     return Judgement(
         judge=JUDGE,
         verdict=Verdict.rejected if reasons else Verdict.accepted,
         reasons=tuple(reasons),
-        details={"model": endpoint.model, **said},
+        details={"model": endpoint.model, **answer},
     )
 
 
 def _shown(files: Sequence[Left]) -> str:
-    """Files, code first, as far as they fit."""
+    """Return the files' text, code first, up to `MOST_CHARS` characters."""
     ordered = sorted(files, key=lambda one: (not one.path.endswith(_CODE), one.path))
     parts: list[str] = []
     left = MOST_CHARS
@@ -124,7 +125,7 @@ def _answer(endpoint: Endpoint, prompt: str) -> str:
         headers["Authorization"] = f"Bearer {endpoint.key}"
     url = f"{endpoint.url}/chat/completions"
     if not url.startswith(("http://", "https://")):
-        raise JudgeError(f"{URL}={endpoint.url}: no http or https address")
+        raise JudgeError(f"{URL}={endpoint.url}: expected an http or https address")
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
@@ -135,7 +136,7 @@ def _answer(endpoint: Endpoint, prompt: str) -> str:
         text = json.loads(content)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise JudgeError(
-            f"{endpoint.url} answers what is no chat completion: "
+            f"{endpoint.url}: expected a chat completion, got "
             f"{_one_line(content.decode('utf-8', 'replace'))!r}"
         ) from error
     if not isinstance(text, str):
@@ -144,20 +145,20 @@ def _answer(endpoint: Endpoint, prompt: str) -> str:
 
 
 def _verdict(text: str) -> dict[str, object]:
-    """The object that the answer is, or ends in."""
+    """Parse the JSON object that the answer is or ends with."""
     start, end = text.rfind("{"), text.rfind("}")
     try:
-        said = json.loads(text[start : end + 1])
-        contamination, other = said["contamination"], said["disallowed_model"]
+        answer = json.loads(text[start : end + 1])
+        contamination, other = answer["contamination"], answer["disallowed_model"]
         if not (isinstance(contamination, bool) and isinstance(other, bool)):
             raise TypeError("no true or false")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise JudgeError(
-            f"the judge's answer is no verdict in the form that was asked for: {_one_line(text)!r}"
+            f"the judge's answer is not a verdict in the requested form: {_one_line(text)!r}"
         ) from error
-    reason = _one_line(str(said.get("reason", "")))
+    reason = _one_line(str(answer.get("reason", "")))
     return {"contamination": contamination, "disallowed_model": other, "reason": reason}
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_SAID]
+    return " ".join(text.split())[:_MOST_QUOTED]

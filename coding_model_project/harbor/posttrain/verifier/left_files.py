@@ -1,6 +1,6 @@
-"""The text of everything that an agent left, file by file, from inside archives too.
+"""The text of every file that an agent left, including files inside archives.
 
-What cannot be read is named: a judge that did not see a file has no opinion of it.
+Unreadable files are reported, because judges cannot clear what they did not see.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, BinaryIO
 
 MAX_FILE_BYTES = 512 << 20
 MAX_UNPACKED_BYTES = 512 << 20
-"""Of one compressed file: more may be a bomb."""
+"""Most unpacked bytes of one compressed file: more may be a bomb."""
 MAX_DEPTH = 3
 _MOST_FILES = 50_000
 _LEAST_RUN = 6
@@ -46,22 +48,22 @@ _BROKEN = (
 
 
 class _Unread(Exception):
-    """The reason why a file's text is not known."""
+    """The reason why a file cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """A file's text, or why it was not read."""
+    """A file's text, or the reason why it was not read."""
 
     path: str
     text: str = ""
     unread: str | None = None
     weights: bool = False
-    """Numbers alone: a safetensors file, of which the header was read."""
+    """True for a safetensors file, of which only the header was read."""
 
 
 def left_files(roots: Sequence[Path]) -> Iterator[Left]:
-    """Read what lies below folders, links not followed."""
+    """Read all files below the folders, without following links."""
     count = 0
     for root in roots:
         for folder, _, names in os.walk(root):
@@ -69,7 +71,7 @@ def left_files(roots: Sequence[Path]) -> Iterator[Left]:
                 path = Path(folder, name)
                 kind = path.lstat().st_mode
                 if stat.S_ISLNK(kind):
-                    continue  # what it leads to is read where it lies, or is not the agent's
+                    continue  # its target is read in its own place, or is not the agent's
                 count += 1
                 if count > _MOST_FILES:
                     yield Left(path=str(root), unread=f"more than {_MOST_FILES} files")
@@ -90,11 +92,11 @@ def _read(path: Path) -> Iterator[Left]:
             return
         yield from _texts(str(path), path.read_bytes(), 0)
     except _BROKEN as error:
-        yield Left(path=str(path), unread=_said(error))
+        yield Left(path=str(path), unread=_reason(error))
 
 
 def _texts(name: str, content: bytes, depth: int) -> Iterator[Left]:
-    """The texts of a file by its content, whatever it is called."""
+    """Yield a file's texts. Its content, not its name, decides the format."""
     opener = next((o for magic, o in _OPENERS if content[: len(magic)] == magic), None)
     if content[257:262] == b"ustar":
         opener = _tar
@@ -108,7 +110,7 @@ def _texts(name: str, content: bytes, depth: int) -> Iterator[Left]:
         for inner, unpacked in opener(content):
             yield from _texts(f"{name}!{inner}" if inner else name, unpacked, depth + 1)
     except (*_BROKEN, _Unread) as error:
-        yield Left(path=name, unread=_said(error))
+        yield Left(path=name, unread=_reason(error))
 
 
 def _text(content: bytes) -> str:
@@ -123,7 +125,7 @@ def _text(content: bytes) -> str:
 
 
 def _is_weights(path: Path) -> bool:
-    """Return true for a file that is safetensors all through: a header and the bytes it describes."""
+    """Return whether a file is exactly a safetensors header and the bytes that it describes."""
     try:
         size = path.stat().st_size
         header = json.loads(_header(path))
@@ -148,18 +150,10 @@ def _header(path: Path) -> str:
 # ── packed files ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _gzip(content: bytes) -> Iterator[tuple[str, bytes]]:
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        yield "", _bounded(file)
-
-
-def _bzip2(content: bytes) -> Iterator[tuple[str, bytes]]:
-    with bz2.BZ2File(io.BytesIO(content)) as file:
-        yield "", _bounded(file)
-
-
-def _xz(content: bytes) -> Iterator[tuple[str, bytes]]:
-    with lzma.LZMAFile(io.BytesIO(content)) as file:
+def _compressed(
+    decompress: Callable[[BinaryIO], Any], content: bytes
+) -> Iterator[tuple[str, bytes]]:
+    with decompress(io.BytesIO(content)) as file:
         yield "", _bounded(file)
 
 
@@ -190,14 +184,8 @@ def _parquet(content: bytes) -> Iterator[tuple[str, bytes]]:
 
     try:
         opened = pq.ParquetFile(io.BytesIO(content))
-        if (
-            opened.metadata.num_rows
-            and sum(
-                opened.metadata.row_group(i).total_byte_size
-                for i in range(opened.metadata.num_row_groups)
-            )
-            > MAX_UNPACKED_BYTES
-        ):
+        groups = map(opened.metadata.row_group, range(opened.metadata.num_row_groups))
+        if sum(group.total_byte_size for group in groups) > MAX_UNPACKED_BYTES:
             raise _Unread(f"more than {MAX_UNPACKED_BYTES} bytes when unpacked")
         rows = opened.read().to_pylist()
     except pa.ArrowException as error:
@@ -222,9 +210,9 @@ def _lines(rows: list[object]) -> bytes:
 
 
 _OPENERS: tuple[tuple[bytes, Callable[[bytes], Iterator[tuple[str, bytes]]]], ...] = (
-    (b"\x1f\x8b", _gzip),
-    (b"BZh", _bzip2),
-    (b"\xfd7zXZ\x00", _xz),
+    (b"\x1f\x8b", partial(_compressed, gzip.open)),
+    (b"BZh", partial(_compressed, bz2.open)),
+    (b"\xfd7zXZ\x00", partial(_compressed, lzma.open)),
     (b"\x28\xb5\x2f\xfd", _zstd),
     (b"PK\x03\x04", _zip),
     (b"PAR1", _parquet),
@@ -239,5 +227,5 @@ def _bounded(file: io.BufferedIOBase | object) -> bytes:
     return content
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__

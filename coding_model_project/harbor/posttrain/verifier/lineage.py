@@ -1,8 +1,8 @@
-"""Are the submitted weights the base model's, trained further? Measured tensor by tensor.
+"""A judge of whether submitted weights are the base model's, trained further.
 
-Fine-tuning moves each matrix by a fraction of its length and hardly turns it; two models trained from
-different random numbers have matrices at right angles. Between the two lies a wide gap
-(docs/harbor-posttrain.md has the measurements), and the threshold stands in it.
+It compares tensor by tensor. Fine-tuning moves each matrix by a fraction of its length and hardly turns
+it; models trained from different random numbers have orthogonal matrices. The threshold lies in the wide
+gap between the two (measured in docs/harbor-posttrain.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.harbor.posttrain.verifier.judgements import Judgement, Verdict
+from coding_model_project.harbor.posttrain.verifier.judgements import (
+    JudgeError,
+    Judgement,
+    Verdict,
+)
 from coding_model_project.harbor.posttrain.verifier.submission import (
     SHAPE_KEYS,
     Model,
@@ -23,11 +27,11 @@ from coding_model_project.harbor.posttrain.verifier.submission import (
 
 JUDGE = "lineage"
 MIN_COSINE = 0.85
-"""Of a matrix and the base's, averaged over all matrices by their numbers of parameters. Independent
-models have almost 0; a fine-tuned one has nearly 1."""
+"""Least cosine between a matrix and the base model's: the mean over matrices, weighted by parameters.
+Independent models have almost 0, fine-tuned ones nearly 1."""
 MIN_TENSOR_COSINE = 0.3
 MAX_TURNED_SHARE = 0.1
-"""Of the parameters, those in matrices below `MIN_TENSOR_COSINE`: a part may be trained anew, not all."""
+"""Largest share of parameters in matrices below `MIN_TENSOR_COSINE`: a part may be retrained."""
 
 _WORST = 5
 
@@ -36,13 +40,19 @@ def judge(submitted: Model, base: Path, siblings: Mapping[str, Mapping[str, str]
     """Compare a submission with the base model.
 
     Args:
-        siblings: hashes of the tensors of known other models, by the model's name and the tensor's.
+        siblings: hashes of other models' tensors, by model name and tensor name.
 
     Raises:
+        Unfit: the submission cannot be read.
         JudgeError, OSError: the base model cannot be read.
     """
-    reasons = [*_shape_reasons(submitted, open_model(base)), *_tokenizer_reasons(submitted, base)]
-    distances, more = _distances(submitted, open_model(base), siblings)
+    try:
+        original = open_model(base)
+        tensors, vocabulary = dict(original.tensors()), _vocabulary(base)
+    except Unfit as error:
+        raise JudgeError(f"the base model {base} cannot be read: {error}") from error
+    reasons = [*_shape_reasons(submitted, original), *_tokenizer_reasons(submitted, vocabulary)]
+    distances, more = _distances(submitted, original, tensors, siblings)
     reasons += more
     total = sum(one["parameters"] for one in distances) or 1
     cosine = sum(one["cosine"] * one["parameters"] for one in distances) / total
@@ -83,9 +93,9 @@ def _shape_reasons(submitted: Model, base: Model) -> list[str]:
     ]
 
 
-def _tokenizer_reasons(submitted: Model, base: Path) -> list[str]:
-    """Of a tokenizer that was saved with the weights; one that is missing is the base's."""
-    own, theirs = _vocabulary(submitted.folder), _vocabulary(base)
+def _tokenizer_reasons(submitted: Model, theirs: set[tuple[str, int]] | None) -> list[str]:
+    """Return reasons against the submitted tokenizer. A missing one counts as the base model's."""
+    own = _vocabulary(submitted.folder)
     if own is None or theirs is None or own == theirs:
         return []
     return [f"the tokenizer differs from the base model's in {len(own ^ theirs)} tokens"]
@@ -106,12 +116,14 @@ def _vocabulary(folder: Path) -> set[tuple[str, int]] | None:
 
 
 def _distances(
-    submitted: Model, base: Model, siblings: Mapping[str, Mapping[str, str]]
+    submitted: Model,
+    base: Model,
+    theirs: dict[str, Any],
+    siblings: Mapping[str, Mapping[str, str]],
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Each matrix's cosine and distance, and reasons against the submission."""
+    """Return each matrix's cosine and distance, and reasons against the submission."""
     import torch
 
-    theirs = dict(base.tensors())
     reasons: list[str] = []
     distances: list[dict[str, Any]] = []
     same: dict[str, list[str]] = {}
@@ -119,14 +131,14 @@ def _distances(
         expected = theirs.pop(name, None)
         if expected is None:
             if name == "lm_head.weight" and base.config.get("tie_word_embeddings"):
-                continue  # saved once more; libraries pass it over
+                continue  # a tied copy, which libraries ignore
             reasons.append(f"the tensor {name} is not the base model's")
             continue
         if tensor.shape != expected.shape:
             reasons.append(f"{name}: shape {list(tensor.shape)}, not {list(expected.shape)}")
             continue
         if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
-            reasons.append(f"{name}: has values that are no finite numbers")
+            reasons.append(f"{name}: has values that are not finite floating-point numbers")
             continue
         if tensor.dim() >= 2:
             if not torch.equal(tensor, expected.to(tensor.dtype)):
@@ -159,5 +171,5 @@ def _distance(name: str, tensor: Any, expected: Any) -> dict[str, Any]:
 
 
 def hashes_of(model: Model) -> dict[str, str]:
-    """Hash every matrix of a model that submissions must not be."""
+    """Hash every matrix of a model."""
     return {name: tensor_hash(tensor) for name, tensor in model.tensors() if tensor.dim() >= 2}

@@ -1,4 +1,4 @@
-"""A model's score on the task's problems, by our evaluation, with its interval."""
+"""A model's score on the task's problems, with its interval, by this package's evaluation."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _FORKED = "coding_model_project.harbor.posttrain.verifier.forked_sandbox:ForkedS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The way in which a benchmark is put to a model."""
+    """The settings for asking a model a benchmark's problems."""
 
     prompt: str
     max_tokens: int
     engine: str
     """`transformers` or `vllm`."""
     limit: int | None = None
-    """Only the first problems."""
+    """Most problems, from the first on; None for all."""
 
 
 def asked_of(settings: Mapping[str, Any], limit: int | None = None) -> Asked:
-    """Read how the benchmark is put to a model from a task's settings."""
+    """Read `Asked` from a task's settings."""
     asked = settings["asked"]
     return Asked(
         prompt=asked["prompt"],
@@ -50,7 +50,7 @@ def score(
         The evaluation's metrics, by data set.
 
     Raises:
-        CodingModelError: the evaluation failed. This is no score.
+        CodingModelError: the evaluation failed, so there is no score.
     """
     sandbox: dict[str, Any] = {}
     if not _can_make_memory_files():
@@ -84,7 +84,7 @@ def _backend(config: EvaluationConfig, model: str, engine: str) -> Backend:
 
 
 def _can_make_memory_files() -> bool:
-    """Return true if the embedded sandbox can start; a room allows no memory files."""
+    """Return whether the embedded sandbox can start: a room forbids memory files."""
     try:
         os.close(os.memfd_create("probe"))
     except OSError:

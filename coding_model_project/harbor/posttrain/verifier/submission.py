@@ -1,8 +1,8 @@
-"""The agent's folder `final_model`: data only, and of the data only weights.
+"""The agent's folder `final_model`: only data is accepted, and only weights are used.
 
 Code in a model's folder runs when a library loads it (pickles, `auto_map`, custom modelling files). So
-nothing of the folder is handed to a library but safetensors files, whose format holds no code. The
-configuration, the tokenizer and the chat template that are evaluated are the base model's.
+libraries get only its safetensors files, a format without code. The evaluation uses the base model's
+configuration and tokenizer, and the task's chat template.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HIDDEN = (".gitattributes",)
 _MOST_FILES = 200
 _MOST_JSON = 64 << 20
 _CODE_KEYS = ("auto_map", "custom_pipelines", "quantization_config", "trust_remote_code")
-"""Keys of config.json by which a library would load other code or another form of weights."""
+"""Keys of config.json that make a library load other code or other weights."""
 
 SHAPE_KEYS = (
     "model_type",
@@ -35,26 +35,26 @@ SHAPE_KEYS = (
     "head_dim",
     "tie_word_embeddings",
 )
-"""Keys of config.json that the base model's must equal where both have them."""
+"""Keys of config.json that must equal the base model's where both have them."""
 
 
 class Unfit(Exception):
-    """A submission that is not a model which can be evaluated: the reason."""
+    """A submission that cannot be evaluated. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model's folder whose files have been looked through."""
+    """A model's folder whose files have been checked."""
 
     folder: Path
     weights: tuple[Path, ...]
     config: Mapping[str, Any]
 
     def tensors(self) -> Iterator[tuple[str, Any]]:
-        """Yield each tensor by name, as float32 in memory, one at a time.
+        """Yield each tensor with its name, one at a time.
 
         Raises:
-            Unfit: a file is no safetensors file, or a name is there twice.
+            Unfit: a file is not a valid safetensors file, or a tensor's name occurs twice.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -62,20 +62,20 @@ class Model:
         for path in self.weights:
             try:
                 with safe_open(str(path), framework="pt", device="cpu") as opened:
-                    for name in opened.keys():  # noqa: SIM118 - it is no mapping
+                    for name in opened.keys():  # noqa: SIM118 - not a mapping
                         if name in seen:
-                            raise Unfit(f"{path.name}: the tensor {name} is there twice")
+                            raise Unfit(f"{path.name}: the tensor {name} occurs twice")
                         seen.add(name)
                         yield name, opened.get_tensor(name)
             except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-                raise Unfit(f"{path.name} is no readable safetensors file: {error}") from error
+                raise Unfit(f"{path.name} is not a readable safetensors file: {error}") from error
 
 
 def open_model(folder: Path) -> Model:
-    """Look a model's folder through.
+    """Check a model's folder.
 
     Raises:
-        Unfit: it is missing, holds what is not data, or has no weights or configuration.
+        Unfit: it is missing, holds more than data, or lacks weights or a configuration.
     """
     if folder.is_symlink() or not folder.is_dir():
         raise Unfit(f"there is no folder {folder}")
@@ -92,7 +92,7 @@ def open_model(folder: Path) -> Model:
                 continue
             raise Unfit(
                 f"{name}: only {WEIGHTS} and {', '.join(_TEXTS)} files are data; remove it, and save "
-                "weights by save_pretrained(…, safe_serialization=True)"
+                "weights with save_pretrained(…, safe_serialization=True)"
             )
         found.append(path)
     if len(found) > _MOST_FILES:
@@ -115,31 +115,31 @@ def _config(path: Path) -> Mapping[str, Any]:
             raise Unfit(f"{path.name}: more than {_MOST_JSON} bytes")
         config = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise Unfit(f"{path.name} is missing or no JSON: {error}") from error
+        raise Unfit(f"{path.name} is missing or not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise Unfit(f"{path.name} is no JSON object")
+        raise Unfit(f"{path.name} is not a JSON object")
     return config
 
 
 def assemble(submitted: Model, base: Path, template: str, stop: str, out: Path) -> Path:
-    """Make the folder that is evaluated: the submitted weights, and all else of the base model.
+    """Make the evaluated folder: the submitted weights with the base model's other files.
 
     Args:
-        template: the chat template, the task's own.
-        stop: the token that ends an answer by it.
+        template: the task's chat template.
+        stop: the token that ends an answer in this template.
 
     Returns:
         `out`.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the folder cannot be written.
     """
     out.mkdir(parents=True)
     for path in sorted(base.iterdir()):
         if path.is_file() and path.suffix in _TEXTS and not path.name.endswith(".index.json"):
             (out / path.name).write_bytes(path.read_bytes())
     for number, path in enumerate(submitted.weights):
-        # Names are ours: the base's index names other files.
+        # Own names, because the base model's index refers to other files.
         (out / f"part-{number:05d}{WEIGHTS}").symlink_to(path.resolve())
     if len(submitted.weights) == 1:
         (out / f"part-00000{WEIGHTS}").rename(out / f"model{WEIGHTS}")
@@ -158,10 +158,10 @@ def assemble(submitted: Model, base: Path, template: str, stop: str, out: Path) 
 
 
 def _ends(base: Path, stop: str) -> list[int]:
-    """The tokens that end an answer: the base model's own, and the template's.
+    """Return the tokens that end an answer: the base model's and the template's.
 
     Raises:
-        Unfit: the base model's files do not say which these are.
+        Unfit: the base model's files do not define any.
     """
     ends: list[int] = []
     for name in ("generation_config.json", "config.json"):
@@ -186,13 +186,9 @@ def _names(path: Path) -> list[str]:
 
 
 def tensor_hash(tensor: Any) -> str:
-    """Hash a tensor's values, shape and kind."""
-    digest = hashlib.sha256(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-    digest.update(tensor.contiguous().flatten().view(_bytes()).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _bytes() -> Any:
+    """Hash a tensor's values, shape and dtype."""
     import torch
 
-    return torch.uint8
+    digest = hashlib.sha256(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+    digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,9 +1,9 @@
-"""The program of a post-training task's test.sh: judges first, then scores, then the reward.
+"""The program of a post-training task's test.sh: judges first, then scores, then writes the reward.
 
     verify TESTS LOGS
 
-TESTS holds settings.json, problems.jsonl, allowed.jsonl, siblings.json and the chat template. The reward
-is written last. Without every judge's verdict there is none: judge_analysis.json says which is missing.
+TESTS holds settings.json, problems.jsonl, allowed.jsonl, siblings.json and the chat template. It writes
+the reward last, and only if every judge has a verdict: judge_analysis.json lists missing ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ METRICS, REWARD, ANALYSIS = "metrics.json", "reward.txt", "judge_analysis.json"
 CONTAMINATION, DISALLOWED = "contamination_judgement.txt", "disallowed_model_judgement.txt"
 STARTED, ENDED = "timer/started_at", "timer/ended_at"
 
-_SAID = {
+_SUMMARIES = {
     CONTAMINATION: ("no contamination detected", "contamination detected"),
     DISALLOWED: ("only allowed use detected", "disallowed use detected"),
 }
@@ -52,10 +52,10 @@ _JUDGED_BY = {
 
 
 def main(arguments: list[str]) -> int:
-    """Verify. Returns 0 if a reward was written."""
+    """Verify, and return 0 if a reward was written."""
     tests, logs = map(Path, arguments)
     logs.mkdir(parents=True, exist_ok=True)
-    with suppress(OSError):  # programs that run as another user have no business in here
+    with suppress(OSError):  # keeps out programs that run as another user
         tests.chmod(0o700)
         logs.chmod(0o755)
     settings = json.loads((tests / "settings.json").read_text())
@@ -69,8 +69,8 @@ def main(arguments: list[str]) -> int:
 def _safe_place(logs: Path) -> Path:
     """Return a folder that programs of the submitted model cannot write to.
 
-    In a room they have this user's rights, and the logs alone are closed to them; root keeps its own
-    folders from the user that they run as.
+    In a room they run with this user's rights, and only the logs are closed to them. A real root runs
+    them as another user, which cannot enter root's folders.
     """
     return logs if not _is_real_root() else Path("/var/tmp")
 
@@ -135,15 +135,15 @@ def _verify(settings: dict[str, Any], tests: Path, logs: Path, work: Path) -> in
 def _take_away(submitted: Model | None, workspace: Path, work: Path) -> Model | None:
     """Keep programs of the submitted model away from what the agent left.
 
-    They could import it, or put other weights in the place of those that were judged.
+    They could import it, or replace the judged weights.
 
     Returns:
-        The submission where nothing but the verifier reaches it.
+        The submission in a place that only the verifier can reach.
 
     Raises:
-        OSError: it cannot be kept away.
+        OSError: files cannot be moved or removed.
     """
-    if _is_real_root():  # they run as another user
+    if _is_real_root():  # programs run as another user
         workspace.chmod(0o700)
         return submitted
     if submitted is not None:
@@ -164,7 +164,7 @@ def _take_away(submitted: Model | None, workspace: Path, work: Path) -> Model | 
 def _judgements(
     settings: dict[str, Any], tests: Path, submitted: Model | None, unfit: str | None
 ) -> list[Judgement]:
-    """Every judge's verdict, or why there is none."""
+    """Return every judge's verdict, or the reason why it is missing."""
     left: list[Left] = []
 
     def by_words() -> Judgement:
@@ -176,11 +176,10 @@ def _judgements(
         )
 
     def by_weights() -> Judgement:
-        if submitted is None:
-            reasons = (f"no model was submitted that can be evaluated: {unfit}",)
-            return Judgement(judge=lineage.JUDGE, verdict=Verdict.rejected, reasons=reasons)
         siblings = json.loads((tests / "siblings.json").read_text())
         try:
+            if submitted is None:
+                raise Unfit(unfit)
             return lineage.judge(submitted, Path(settings["base"]), siblings)
         except Unfit as error:
             reasons = (f"no model was submitted that can be evaluated: {error}",)
@@ -206,15 +205,15 @@ def _judgements(
 
 
 def _judged(name: str, judge: Callable[[], Judgement]) -> Judgement:
-    """Run a judge. Whatever goes wrong, its verdict is missing."""
+    """Run a judge. If it fails in any way, its verdict is missing."""
     try:
         return judge()
     except JudgeError as error:
         return Judgement(judge=name, verdict=Verdict.missing, reasons=(str(error),))
-    except Exception as error:  # noqa: BLE001 - a judge that fails has accepted nothing
+    except Exception as error:  # noqa: BLE001 - a failed judge must never count as accepting
         traceback.print_exc()
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return Judgement(judge=name, verdict=Verdict.missing, reasons=(said,))
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return Judgement(judge=name, verdict=Verdict.missing, reasons=(reason,))
 
 
 def _write_judgements(logs: Path, judgements: list[Judgement]) -> None:
@@ -226,16 +225,16 @@ def _write_judgements(logs: Path, judgements: list[Judgement]) -> None:
         verdicts = {one.verdict for one in own}
         reasons = [f"{one.judge}: {reason}" for one in own for reason in one.reasons]
         if Verdict.rejected in verdicts:
-            said = _SAID[name][1]
+            summary = _SUMMARIES[name][1]
         elif Verdict.missing in verdicts:
-            said = "no verdict"
+            summary = "no verdict"
         else:
-            said = _SAID[name][0]
-        (logs / name).write_text("\n".join((said, *reasons)) + "\n")
+            summary = _SUMMARIES[name][0]
+        (logs / name).write_text("\n".join((summary, *reasons)) + "\n")
 
 
 def _timer(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return how long the agent worked, by the clock files of its environment; it could change them."""
+    """Return how long the agent worked, by its environment's clock files, which it could change."""
     try:
         places = Path(settings["artifacts"])
         started, ended = (int((places / name).read_text()) for name in (STARTED, ENDED))
