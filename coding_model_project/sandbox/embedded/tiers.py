@@ -70,5 +70,5 @@ def why_not(tier: Tier, python: str, preload: tuple[str, ...] = ()) -> str | Non
     if answer.status is not Status.finished:
         return f"the self-test ended with {answer.status}: {answer.stderr_tail[-200:]}"
     if answer.stdout and tier is not Tier.rlimit:
-        return f"the self-test was not denied: {', '.join(answer.stdout.split())}"
+        return f"the self-test was not denied: {', '.join(answer.stdout.splitlines())}"
     return None
