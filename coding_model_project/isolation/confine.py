@@ -23,7 +23,7 @@ class Tier(StrEnum):
     seccomp = "seccomp"
     """Landlock and seccomp: nothing writable, little readable, no network, no processes."""
     namespaces = "namespaces"
-    """As `seccomp`, plus its own root, without network, processes or users of the host."""
+    """Like `seccomp`, plus its own root, without network, processes or users of the host."""
 
     def at_least(self, other: Tier) -> bool:
         """Return whether this tier isolates at least as strongly as the other."""

@@ -37,7 +37,7 @@ class Case:
     limits: Limits = LIMITS
     language: str = "python"
     isolation: bool = False
-    """Whether the case is skipped for a sandbox that only limits resources (tier rlimit)."""
+    """True to skip the case for a sandbox that only limits resources (tier rlimit)."""
 
     def problem(self, execution: Execution) -> str | None:
         """Return what is wrong with this execution; None if nothing."""

@@ -50,7 +50,7 @@ class Admission:
 
     @property
     def idle(self) -> bool:
-        """Whether no request runs or waits."""
+        """Return whether no request runs or waits."""
         return not self.running and not self.waiting
 
     @asynccontextmanager

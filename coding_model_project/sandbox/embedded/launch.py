@@ -92,7 +92,7 @@ class Place:
     landlock: int | None = None
     """Descriptor of Landlock rules that replace the confinement's."""
     own_proc: bool = False
-    """Whether to mount a /proc that shows only its own processes."""
+    """True to mount a /proc that shows only its own processes."""
 
 
 def start(

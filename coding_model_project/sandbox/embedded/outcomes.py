@@ -196,7 +196,7 @@ class _TestResult:
 
     @property
     def of_limit(self) -> bool:
-        """Whether the program's answer exceeded a limit of the tests' process."""
+        """Return whether the program's answer exceeded a limit of the tests' process."""
         return self.status in (Status.output_limit, Status.memory_limit)
 
     @classmethod

@@ -86,12 +86,12 @@ class Slot:
         self._reader: frames.Reader | None = None
         self._zygote: Helper | None = None
         self._ending = False
-        """Whether the zygote has yet to confirm the end of the last program's process."""
+        """True while the zygote has yet to confirm the end of the last program's process."""
         self.python_version = ""
         self.preloaded: tuple[str, ...] = ()
         """Name and version of each preloaded module."""
         self._serves_alone = False
-        """Whether the zygote takes a program with its only input (`fork_server`)."""
+        """True if the zygote takes a program with its only input (`fork_server`)."""
         self._limits: Limits | None = None
         """Limits that the zygote last received for such programs."""
 

@@ -49,9 +49,9 @@ class Facts:
     identity: str
     """Tier and interpreter, as reported by the driver."""
     memory_limits_stack: bool
-    """Whether `memory_limit_MB` also sets the stack size: threads, numpy and Node then fail to start."""
+    """True if `memory_limit_MB` also sets the stack size: threads, numpy and Node then fail to start."""
     cuts_output: bool
-    """Whether output above 128 KiB is silently truncated."""
+    """True if output above 128 KiB is silently truncated."""
     cores: int = field(default=1, compare=False)
     driver: Driver | None = None
     """The compiled driver; None if the server confines programs itself."""

@@ -31,7 +31,7 @@ class Source(Protocol):
 
     @property
     def changes(self) -> bool:
-        """Whether its servers may change."""
+        """Return whether its servers may change."""
         ...
 
     async def urls(self) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class Discovery:
 
     @property
     def changes(self) -> bool:
-        """Whether the servers may change."""
+        """Return whether the servers may change."""
         return any(one.changes for *_, one in self._sources)
 
     async def look(self) -> tuple[str, ...]:

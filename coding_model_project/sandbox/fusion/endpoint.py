@@ -67,16 +67,16 @@ class Endpoint:
     limit: asyncio.Semaphore
     """Limit of concurrent requests to this server."""
     known: bool = False
-    """Whether its start-up probe passed."""
+    """True once its start-up probe passed."""
     failures: int = 0
     """Consecutive failures."""
     rests_until: float = 0.0
     """Time on the monotonic clock before which it gets no requests, unless all servers rest."""
     in_flight: int = 0
     leaving: bool = False
-    """Whether it said that it shuts down; a server that comes back there may be another one."""
+    """True after it said that it shuts down; a server that comes back there may be another one."""
     left: bool = False
-    """Whether no source lists it any more: it gets no more requests."""
+    """True once no source lists it any more: it gets no more requests."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     service: Service = field(init=False)
 

@@ -92,7 +92,7 @@ class Members:
 
     @property
     def several(self) -> bool:
-        """Whether there are several servers, so that a failed request can go to another."""
+        """Return whether there are several servers, so that a failed request can go to another."""
         return len(self._used) > 1
 
     def all_rest(self) -> bool:

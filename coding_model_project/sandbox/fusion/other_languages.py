@@ -30,7 +30,7 @@ class Language:
     hello: str
     """A program that prints "hello"."""
     native: bool = True
-    """Whether programs work with a limit on stacks: they start few threads, if any."""
+    """True if programs work with a limit on stacks: they start few threads, if any."""
 
 
 _MAIN = 'public class Main { public static void main(String[] a) { System.out.println("hello"); } }'

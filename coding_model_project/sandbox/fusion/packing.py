@@ -45,7 +45,7 @@ class _Waiting:
     n_bytes: int
     done: asyncio.Future[tuple[Execution, ...]]
     alone: bool = False
-    """Whether it needs its own request, with retries, since an earlier one failed."""
+    """True if it needs its own request, with retries, since an earlier one failed."""
 
 
 @dataclass(slots=True, eq=False)

@@ -194,7 +194,7 @@ async def test_inputs_of_one_program(sandbox):
 
 
 async def test_tests_are_nowhere_in_the_programs_memory(any_sandbox):
-    """What was ever in the memory of the process that forks a program, the program could find."""
+    """A program can find everything that was ever in the memory of the process that forks it."""
     code = """
 import ctypes, gc, re, sys
 def f():

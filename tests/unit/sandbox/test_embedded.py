@@ -51,7 +51,7 @@ async def sandbox(tier, request):
 
 
 async def running(n: int) -> list[psutil.Process]:
-    """What runs below this process once it is `n` processes, parents first."""
+    """Wait until `n` processes run below this one, and return them, parents first."""
     while len(found := below(ZYGOTE)) != n:
         await asyncio.sleep(0.01)
     return found
