@@ -94,7 +94,7 @@ async def _stop_when_ends_the_run(sandbox: Sandbox) -> str | None:
     inputs = [Stdin(text) for text in "abcd"]
     executions = await sandbox.run(program, inputs, LIMITS, stop_when=stop)
     if len(executions) != 2 or seen != [(0, "a"), (1, "b")]:
-        return f"{len(executions)} executions, asked about {seen}"
+        return f"{len(executions)} executions, stop_when was called with {seen}"
     return None
 
 

@@ -217,7 +217,7 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def _spoken(language: str, unit: str, echo: str, fail: str, broken: str, loop: str) -> list[Case]:
+def _cases(language: str, unit: str, echo: str, fail: str, broken: str, loop: str) -> list[Case]:
     """Return the cases of a language.
 
     Args:
@@ -237,7 +237,7 @@ def _spoken(language: str, unit: str, echo: str, fail: str, broken: str, loop: s
 
 
 LANGUAGES = {
-    "cpp": _spoken(
+    "cpp": _cases(
         "cpp",
         "compile",
         echo="#include <bits/stdc++.h>\n"
@@ -246,7 +246,7 @@ LANGUAGES = {
         broken="int main() { return }",
         loop="int main() { volatile int n = 0; for (;;) n++; }",
     ),
-    "javascript": _spoken(
+    "javascript": _cases(
         "javascript",
         "syntax",
         echo="console.log(require('fs').readFileSync(0, 'utf8').split('\\n')[0])",
@@ -254,7 +254,7 @@ LANGUAGES = {
         broken="function f( {",
         loop="for (;;) {}",
     ),
-    "java": _spoken(
+    "java": _cases(
         "java",
         "compile",
         echo="import java.util.*;\npublic class Main { public static void main(String[] args) { "
@@ -263,7 +263,7 @@ LANGUAGES = {
         broken="class Main { void f( { }",
         loop="class Main { public static void main(String[] args) { for (;;) ; } }",
     ),
-    "go": _spoken(
+    "go": _cases(
         "go",
         "compile",
         echo='package main\nimport ("bufio"; "fmt"; "os")\n'
@@ -272,7 +272,7 @@ LANGUAGES = {
         broken="package main\nfunc main() { return 1 }",
         loop="package main\nfunc main() { for {} }",
     ),
-    "rust": _spoken(
+    "rust": _cases(
         "rust",
         "compile",
         echo="fn main() { let mut s = String::new(); std::io::stdin().read_line(&mut s).unwrap(); "
@@ -281,7 +281,7 @@ LANGUAGES = {
         broken="fn main() { return 1 }",
         loop="fn main() { loop {} }",
     ),
-    "bash": _spoken(
+    "bash": _cases(
         "bash",
         "syntax",
         echo='IFS= read -r line\necho "$line"',

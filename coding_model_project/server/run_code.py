@@ -79,9 +79,9 @@ async def run_on_each(
     stdins: Sequence[str],
     sandbox: Sandbox,
     bounds: Bounds,
-    goes_on: Callable[[int, RunCodeResponse], bool] = lambda _index, _response: True,
+    should_continue: Callable[[int, RunCodeResponse], bool] = lambda _index, _response: True,
 ) -> list[RunCodeResponse]:
-    """Run a request's program on each standard input, in order, while `goes_on` returns true.
+    """Run a request's program on each standard input, in order, while `should_continue` returns true.
 
     Raises:
         BadRequest: its files cannot be written here.
@@ -91,7 +91,7 @@ async def run_on_each(
         source, mark = fetching.wrap(source, request.fetch_files)
 
     def stop(index: int, execution: Execution) -> bool:
-        return not goes_on(index, _response(execution, request, mark))
+        return not should_continue(index, _response(execution, request, mark))
 
     if request.run_timeout <= 0:
         return [_response(Execution(status=Status.wall_timeout), request)]

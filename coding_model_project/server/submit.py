@@ -165,7 +165,7 @@ async def _judge_io(request: SubmitRequest, sandbox: Sandbox, bounds: Bounds) ->
         expected = tests[index]["output"]["stdout"]
         return _judged(answer).status == "Success" and same_lines(expected, printed)
 
-    def goes_on(index: int, answer: RunCodeResponse) -> bool:
+    def should_continue(index: int, answer: RunCodeResponse) -> bool:
         return bool(config.extra.get("run_all_cases")) or passed(index, answer)
 
     answers = await run_on_each(
@@ -173,7 +173,7 @@ async def _judge_io(request: SubmitRequest, sandbox: Sandbox, bounds: Bounds) ->
         [test["input"]["stdin"] for test in tests],
         sandbox,
         bounds,
-        goes_on,
+        should_continue,
     )
     outcomes = [
         TestOutcome(passed=passed(index, answer), exec_info=answer, test_info=tests[index])

@@ -35,7 +35,9 @@ _ATTEMPTS = 2
 _NAME_MAX, _PATH_MAX = 255, 1000
 """Most bytes of a component of a file's path, by the file system's limit, and of the whole path."""
 _OLDEST_PYTHON = (3, 11)
-_ASK = "import platform; print(platform.python_implementation(), platform.python_version())"
+_PRINT_VERSION = (
+    "import platform; print(platform.python_implementation(), platform.python_version())"
+)
 _CPYTHON = re.compile(r"CPython (\d+)\.(\d+)\S*")
 _IMPORT_S = 60.0
 _NOT_STARTED = "the sandbox is not started; use it as `async with`"
@@ -72,7 +74,7 @@ class EmbeddedSandbox:
         share_processes: bool = False,
     ) -> None:
         self._n = workers or len(os.sched_getaffinity(0))
-        self._min_tier, self._wanted = _tier(min_tier), _tier(tier) if tier else None
+        self._min_tier, self._exact_tier = _tier(min_tier), _tier(tier) if tier else None
         self._preload, self._python, self._compiled_loop = preload, python, compiled_loop
         self._share_processes = share_processes
         self._threads: ThreadPoolExecutor | None = None
@@ -126,10 +128,10 @@ class EmbeddedSandbox:
 
     def _start(self) -> None:
         _check_python(self._python, self._preload)
-        if self._wanted is None:
+        if self._exact_tier is None:
             tier = tiers.strongest(self._min_tier, self._python, self._preload)
         else:
-            tier = self._wanted
+            tier = self._exact_tier
             if not tier.at_least(self._min_tier):
                 raise ConfigError(f"tier={tier} is below min_tier={self._min_tier}")
             if problem := tiers.why_not(tier, self._python, self._preload):
@@ -222,7 +224,9 @@ class EmbeddedSandbox:
                 if self._closing.is_set():
                     break
                 try:
-                    use = slot if program.language == "python" else self._speaking(slot, program)
+                    use = (
+                        slot if program.language == "python" else self._foreign_slot(slot, program)
+                    )
                     use.run(program, inputs, limits, executions, stop)
                     return executions
                 except ZygoteLost as error:
@@ -233,13 +237,13 @@ class EmbeddedSandbox:
             raise SandboxError("the sandbox was closed during the run")
         raise SandboxError(f"the sandbox lost a program {_ATTEMPTS} times: {failure}")
 
-    def _speaking(self, slot: Slot, program: Program) -> Slot:
+    def _foreign_slot(self, slot: Slot, program: Program) -> Slot:
         """Return the slot's substitute for the program's language; a slot and its substitutes run one
         program at a time."""
         chain = toolchains.toolchain(program.language, self.tier)
-        spoken = toolchains.named(program.language)
-        made = ForeignSlot(self.tier, self._python, spoken, chain)
-        return self._foreign.setdefault((slot, spoken), made)
+        language = toolchains.named(program.language)
+        made = ForeignSlot(self.tier, self._python, language, chain)
+        return self._foreign.setdefault((slot, language), made)
 
 
 def _check_paths(names: Iterable[str]) -> None:
@@ -297,7 +301,9 @@ def _check_python(path: str, preload: tuple[str, ...]) -> None:
         ConfigError: it cannot, and why.
     """
     if path != sys.executable:
-        version = _output_of(path, _ASK, f"coding.sandbox.python={path} is not Python").strip()
+        version = _output_of(
+            path, _PRINT_VERSION, f"coding.sandbox.python={path} is not Python"
+        ).strip()
         if not (found := _CPYTHON.fullmatch(version)):
             raise ConfigError(
                 f"coding.sandbox.python={path} is not CPython: its version is {version[:80]!r}"

@@ -78,7 +78,7 @@ class FusionSandbox:
         self._fleet: Fleet | None = None
         self._facts: capabilities.Facts | None = None
         self._packing: Packing | None = None
-        self._spoken: dict[str, asyncio.Task[None]] = {}
+        self._checked: dict[str, asyncio.Task[None]] = {}
 
     @property
     def identity(self) -> str:
@@ -96,7 +96,7 @@ class FusionSandbox:
             ConfigError: an address is not a SandboxFusion server's, or servers differ.
             SandboxError: no server can be reached.
         """
-        self._facts, self._spoken = None, {}
+        self._facts, self._checked = None, {}
         self._fleet = Fleet(
             self._discovery,
             max_concurrency=self._max_concurrency,
@@ -131,7 +131,7 @@ class FusionSandbox:
         packing, self._packing = self._packing, None
         if packing is not None:
             await packing.close()
-        for task in self._spoken.values():
+        for task in self._checked.values():
             task.cancel()
         if fleet is not None:
             await fleet.close()
@@ -187,12 +187,12 @@ class FusionSandbox:
 
     async def _foreign(self, program: Program, inputs: Sequence[Input], limits: Limits):
         facts, fleet = self._known(), self._open()
-        spoken = other_languages.language(program.language)
-        if spoken.name not in self._spoken:
-            self._spoken[spoken.name] = asyncio.ensure_future(self._check_language(spoken))
-        await asyncio.shield(self._spoken[spoken.name])
+        language = other_languages.language(program.language)
+        if language.name not in self._checked:
+            self._checked[language.name] = asyncio.ensure_future(self._check_language(language))
+        await asyncio.shield(self._checked[language.name])
         for given in inputs:
-            body = other_languages.ask(program, spoken, given, limits, facts)
+            body = other_languages.ask(program, language, given, limits, facts)
             if not _encodable(program.source):
                 yield Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
                 continue
@@ -201,23 +201,25 @@ class FusionSandbox:
                 body, run_s, lambda r: other_languages.execution(r, limits, facts)
             )
 
-    async def _check_language(self, spoken: other_languages.Language) -> None:
+    async def _check_language(self, language: other_languages.Language) -> None:
         """Check that a trusted program in this language runs: later failures are the programs' own.
 
         Raises:
             ConfigError: it does not run.
         """
         facts, limits = self._known(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
-        body = other_languages.ask(Program(source=spoken.hello), spoken, Stdin(""), limits, facts)
+        body = other_languages.ask(
+            Program(source=language.hello), language, Stdin(""), limits, facts
+        )
         tried = await self._open().run(
             body,
             limits.wall_s + other_languages.COMPILE_S,
             lambda r: other_languages.execution(r, limits, facts),
         )
         if tried.status is not Status.finished or tried.stdout.strip() != "hello":
-            del self._spoken[spoken.name]  # the next program checks again
+            del self._checked[language.name]  # the next program checks again
             reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
-            raise ConfigError(f"the SandboxFusion server cannot run {spoken.name}: {reason}")
+            raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
 
     def _known(self) -> capabilities.Facts:
         if self._facts is None or self._fleet is None:

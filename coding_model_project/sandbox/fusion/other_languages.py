@@ -69,7 +69,7 @@ def language(name: str) -> Language:
 
 
 def ask(
-    program: Program, spoken: Language, given: Input, limits: Limits, facts: Facts
+    program: Program, language: Language, given: Input, limits: Limits, facts: Facts
 ) -> wire.Body:
     """Return the body of a request that runs a program on one input.
 
@@ -78,10 +78,10 @@ def ask(
     """
     if not isinstance(given, Stdin):
         raise DataError(f"{type(given).__name__} inputs are for python, not {program.language!r}")
-    limited = spoken.native or not facts.memory_limits_stack
+    limited = language.native or not facts.memory_limits_stack
     return wire.run_code(
         program.source,
-        spoken.name,
+        language.name,
         stdin=given.text.encode("utf-8", "replace").decode(),
         run_s=limits.wall_s,
         compile_s=COMPILE_S,

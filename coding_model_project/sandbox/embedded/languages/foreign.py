@@ -35,9 +35,9 @@ class ForeignSlot(Slot):
 
     _MODULE = "coding_model_project.sandbox.embedded.languages.native"
 
-    def __init__(self, tier: Tier, python: str, spoken: Language, toolchain: Toolchain) -> None:
+    def __init__(self, tier: Tier, python: str, language: Language, toolchain: Toolchain) -> None:
         super().__init__(tier, python)
-        self._language = spoken
+        self._language = language
         self._toolchain = toolchain
         self._folder: str | None = None
 

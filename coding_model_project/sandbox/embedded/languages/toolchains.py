@@ -94,13 +94,13 @@ def named(name: str) -> Language:
     Raises:
         ConfigError: the embedded sandbox does not run it.
     """
-    spoken = _ALIASES.get(name, name)
-    if spoken not in list(Language):
+    language = _ALIASES.get(name, name)
+    if language not in list(Language):
         known = ", ".join(["python", *Language])
         if name.lower() in ("python", *Language, *_ALIASES):
             raise ConfigError(f"language={name}: names are in lower case: write {name.lower()}")
         raise ConfigError(f"the embedded sandbox runs {known}, not {name!r}{_ELSEWHERE}")
-    return Language(spoken)
+    return Language(language)
 
 
 def toolchain(name: str, tier: Tier) -> Toolchain:
@@ -109,50 +109,50 @@ def toolchain(name: str, tier: Tier) -> Toolchain:
     Raises:
         ConfigError: the language does not run; with the reason and a remedy.
     """
-    spoken = named(name)
-    if problem := why_not(spoken, tier):
-        raise ConfigError(refusal(spoken, problem))
-    found = _found(spoken)
+    language = named(name)
+    if problem := why_not(language, tier):
+        raise ConfigError(refusal(language, problem))
+    found = _found(language)
     assert not isinstance(found, str)
     return found
 
 
-def refusal(spoken: Language, problem: str) -> str:
+def refusal(language: Language, problem: str) -> str:
     """Return the error message for a language that does not run, with a remedy."""
-    return f"{spoken} programs do not run here: {problem}{_ELSEWHERE}"
+    return f"{language} programs do not run here: {problem}{_ELSEWHERE}"
 
 
-def why_not(spoken: Language, tier: Tier) -> str | None:
+def why_not(language: Language, tier: Tier) -> str | None:
     """Return why a language does not run at a tier, or None if it runs."""
-    if spoken is Language.bash and tier is not Tier.namespaces:
+    if language is Language.bash and tier is not Tier.namespaces:
         return f"they start processes, which tier {tier} cannot reliably end (namespaces can)"
-    if spoken is Language.bash and not can_bound_processes():
+    if language is Language.bash and not can_bound_processes():
         return "nothing limits the number of their processes before Linux 6.14"
-    found = _found(spoken)
+    found = _found(language)
     return found if isinstance(found, str) else None
 
 
 def available(tier: Tier) -> list[Language]:
     """Return the languages that run at a tier."""
-    return [spoken for spoken in Language if why_not(spoken, tier) is None]
+    return [language for language in Language if why_not(language, tier) is None]
 
 
 def summary(tier: Tier) -> str:
     """Return one line with the languages that run at a tier, their versions, and why others do not."""
     parts = ["python"]
-    for spoken in Language:
-        problem, chain = why_not(spoken, tier), _found(spoken)
+    for language in Language:
+        problem, chain = why_not(language, tier), _found(language)
         if problem or isinstance(chain, str):
-            parts.append(f"not {spoken} ({problem})")
+            parts.append(f"not {language} ({problem})")
         else:
-            parts.append(f"{spoken} ({chain.version})")
+            parts.append(f"{language} ({chain.version})")
     return ", ".join(parts)
 
 
 @lru_cache
-def _found(spoken: Language) -> Toolchain | str:
+def _found(language: Language) -> Toolchain | str:
     """Return a language's toolchain, or what is missing for it."""
-    match spoken:
+    match language:
         case Language.cpp:
             return cpp.find() or "g++ with static libraries, as and ld are not installed"
         case Language.javascript:
