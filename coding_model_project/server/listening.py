@@ -27,7 +27,7 @@ _CUT_S = 2
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuse to run programs from the network without a token.
+    """Check that a server that other machines can reach has a token.
 
     Raises:
         ConfigError: other machines can reach the address, and there is no token.

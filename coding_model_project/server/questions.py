@@ -35,6 +35,6 @@ def prompt(row: Mapping[str, Any], dataset: str, config: TestConfig) -> Prompt:
     if kind is submit.Kind.oj:
         locale = config.locale or "en"
         if locale not in _TASK:
-            raise BadRequest(f"config.locale={locale!r}: there are {', '.join(_TASK)}")
+            raise BadRequest(f"config.locale={locale!r}: expected one of {', '.join(_TASK)}")
         text += f"\n\n{_TASK[locale].format(language=name)}"
     return Prompt(id=row_id(row), prompt=text, labels=labels_of(row))

@@ -83,7 +83,7 @@ def judge_of(request: SubmitRequest) -> Judging:
     kind = kind_of(request.dataset, request.config)
     if not isinstance(request.config.provided_data, dict):
         raise BadRequest(
-            "config.provided_data must be the row to judge by: no data set is kept here"
+            "config.provided_data must be the row to judge by: this server stores no data sets"
         )
     return _JUDGES[kind]
 
@@ -258,4 +258,4 @@ def _run_request(code: str, config: TestConfig, language: str) -> RunCodeRequest
             }
         )
     except ValueError as error:
-        raise BadRequest(f"no language {language!r}") from error
+        raise BadRequest(f"unknown language {language!r}") from error

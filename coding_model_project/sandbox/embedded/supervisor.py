@@ -235,7 +235,7 @@ class EmbeddedSandbox:
             self._free.put(slot)
         if self._closing.is_set():
             raise SandboxError("the sandbox was closed during the run")
-        raise SandboxError(f"the sandbox lost a program {_ATTEMPTS} times: {failure}")
+        raise SandboxError(f"the sandbox failed {_ATTEMPTS} times to run a program: {failure}")
 
     def _foreign_slot(self, slot: Slot, program: Program) -> Slot:
         """Return the slot's substitute for the program's language; a slot and its substitutes run one

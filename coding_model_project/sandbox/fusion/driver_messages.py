@@ -238,7 +238,7 @@ def decode_answer(data: bytes, request: Request) -> Answer:
                 found.append(_outcome_of_executions(report, task))
         return Answer(identity=str(head["identity"]), outcomes=tuple(found), error=head["error"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
-        raise NotAnAnswer(f"a signed answer that cannot be read: {error}") from error
+        raise NotAnAnswer(f"the signed answer cannot be read: {error}") from error
 
 
 def _signature(content: bytes, secret: bytes) -> bytes:

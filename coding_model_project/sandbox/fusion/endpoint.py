@@ -170,7 +170,7 @@ class Endpoint:
                 async for chunk in response.aiter_bytes():
                     data += chunk
                     if len(data) > _MAX_BYTES:
-                        raise Unavailable(f"an answer of more than {_MAX_BYTES >> 20} MiB")
+                        raise Unavailable(f"the answer is larger than {_MAX_BYTES >> 20} MiB")
                 return response.status_code, response.headers, bytes(data)
         except TimeoutError:
             raise Unavailable(f"no answer within {timeout_s:.0f} s", down=True) from None

@@ -98,7 +98,7 @@ def named(name: str) -> Language:
     if language not in list(Language):
         known = ", ".join(["python", *Language])
         if name.lower() in ("python", *Language, *_ALIASES):
-            raise ConfigError(f"language={name}: names are in lower case: write {name.lower()}")
+            raise ConfigError(f"language={name}: language names are lower case; use {name.lower()}")
         raise ConfigError(f"the embedded sandbox runs {known}, not {name!r}{_ELSEWHERE}")
     return Language(language)
 
