@@ -30,7 +30,7 @@ def carried(*entries: str, as_package: str = PACKAGE) -> dict[str, str]:
         if name in seen:
             continue
         seen.add(name)
-        if (file := _file(name)) is None:  # a name inside of a module, not a module
+        if (file := _file(name)) is None:  # a name inside a module, not a module
             continue
         path, source = file
         found[path] = source

@@ -277,7 +277,7 @@ class _Tests:
         """Run tests and return their outcome, ready for JSON."""
         try:
             return self._outcome(source)
-        except BaseException as error:  # noqa: BLE001 - such as no memory left to say more
+        except BaseException as error:  # noqa: BLE001 - such as no memory left for more detail
             return {"failed": "raised", "line": type(error).__name__}
 
     def _outcome(self, source: bytes) -> dict[str, Any]:

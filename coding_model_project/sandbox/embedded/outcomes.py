@@ -238,6 +238,6 @@ def how_it_ended(ended: Ended, limits: Limits) -> Status:
         return Status.memory_limit
     if code == OUT_OF_MEMORY and ended.stderr.endswith("MemoryError\n"):
         return Status.memory_limit
-    if code < 0:  # or one thread too many
+    if code < 0:  # killed for too many threads, too
         return Status.signalled
     return Status.raised if code else Status.finished

@@ -81,7 +81,7 @@ class Fleet:
         )
 
     async def open(self) -> None:
-        """See `Members.open`."""
+        """Open the fleet; raises as `Members.open` does."""
         await self._members.open()
 
     async def close(self) -> None:

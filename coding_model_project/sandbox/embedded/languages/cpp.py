@@ -39,7 +39,7 @@ _HEADER_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpp:
-    """A g++ that links statically. `toolchains.Toolchain`."""
+    """The `toolchains.Toolchain` of a g++ that links statically."""
 
     version: str
     stages: list[list[str]]

@@ -66,7 +66,7 @@ class ForeignSlot(Slot):
             )
 
     def stop(self) -> None:
-        """See `Slot.stop`."""
+        """Stop as `Slot.stop` does, and remove the folder of the stages."""
         super().stop()
         folder, self._folder = self._folder, None
         if folder is not None:

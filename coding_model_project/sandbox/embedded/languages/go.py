@@ -41,7 +41,7 @@ _LIBRARY_S = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """A Go distribution. `toolchains.Toolchain`."""
+    """The `toolchains.Toolchain` of a Go distribution."""
 
     version: str
     go: str

@@ -77,7 +77,7 @@ public class Main {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A Java development kit. `toolchains.Toolchain`."""
+    """The `toolchains.Toolchain` of a Java development kit."""
 
     version: str
     java: list[str]

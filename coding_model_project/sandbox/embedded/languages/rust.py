@@ -43,7 +43,7 @@ _PROBE_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rust:
-    """A rustc with a standard library that can be linked statically. `toolchains.Toolchain`."""
+    """The `toolchains.Toolchain` of a rustc whose standard library can be linked statically."""
 
     version: str
     compile_: list[str]
