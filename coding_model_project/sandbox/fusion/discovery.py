@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -68,7 +68,7 @@ class DnsName:
             self.url.host, self.url.port or 80, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )
         addresses = sorted({str(address[0]) for *_, address in found})
-        return tuple(_base(self.url.copy_with(host=address)) for address in addresses)
+        return tuple(str(self.url.copy_with(host=address)).rstrip("/") for address in addresses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,12 +167,5 @@ class Discovery:
             except (OSError, ConfigError) as error:
                 self.failures[entry] = reason(error)
                 service.failed(error, "the servers that it last named are kept")
-        return _unique(url for *_, one in self._sources for url in self._last.get(one, ()))
-
-
-def _unique(urls: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(urls))
-
-
-def _base(url: httpx.URL) -> str:
-    return str(url).rstrip("/")
+        urls = (url for *_, one in self._sources for url in self._last.get(one, ()))
+        return tuple(dict.fromkeys(urls))
