@@ -1,1 +1,1 @@
-"""Confinement by the kernel, and children that do not outlive who started them."""
+"""Confinement by the kernel, and child processes that end with their parent."""

@@ -1,4 +1,4 @@
-"""This package's source, carried to where the package is not: a server, a room, an exported task."""
+"""This package's source, carried to places without the package: a server, a room, an exported task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PACKAGE = "coding_model_project"
 
 @lru_cache
 def carried(*entries: str, as_package: str = PACKAGE) -> dict[str, str]:
-    """Modules, and all of this package that they import as they are imported themselves.
+    """Return modules and everything of this package that they import at import time.
 
     Args:
         entries: names of modules.
-        as_package: what the package is called there.
+        as_package: the package's name in the destination.
 
     Returns:
-        The source of each file by its path, as "coding_model_project/types.py".
+        The source of each file by its path, such as "coding_model_project/types.py".
     """
     found: dict[str, str] = {}
     pending = list(entries)
@@ -30,7 +30,7 @@ def carried(*entries: str, as_package: str = PACKAGE) -> dict[str, str]:
         if name in seen:
             continue
         seen.add(name)
-        if (file := _file(name)) is None:  # a name inside of a module, not a module
+        if (file := _file(name)) is None:  # a name inside a module, not a module
             continue
         path, source = file
         found[path] = source
@@ -44,7 +44,7 @@ def carried(*entries: str, as_package: str = PACKAGE) -> dict[str, str]:
 
 
 def _file(module: str) -> tuple[str, str] | None:
-    """A module's path and source; None if it is no module of this package."""
+    """Return a module's path and source; None if it is not a module of this package."""
     *folders, name = module.split(".")[1:] or [""]
     for file in (f"{name}/__init__.py", f"{name}.py"):
         parts = [*folders, *filter(None, file.split("/"))]
@@ -54,7 +54,7 @@ def _file(module: str) -> tuple[str, str] | None:
 
 
 def _imports(source: str) -> Iterable[str]:
-    """Names of this package that a module imports as it is imported itself."""
+    """Yield the names of this package that a module imports at import time."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
             yield str(node.module)

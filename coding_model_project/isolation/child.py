@@ -1,4 +1,4 @@
-"""Child processes that end with this one, and that a terminal's Ctrl-C reaches once, from here."""
+"""Child processes that end with this one and get a terminal's Ctrl-C once, from this process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from coding_model_project.isolation.linux import end_with
 
 _PACKAGE_ROOT = Path(__file__).parents[2]
 _INHERITED = ("LD_LIBRARY_PATH", "CODING_RUN_TOKEN")
-"""Environment the interpreter needs, or by which a run finds its processes."""
+"""Environment variables that the interpreter needs, or by which a run finds its processes."""
 
 _START_S = 60.0
 _GRACE_S = 2.0
-"""Wall seconds in which a helper notices that its channel is closed, and ends."""
+"""Wall seconds for a helper to notice that its channel is closed, and to end."""
 
 
 def start_child(
@@ -31,11 +31,11 @@ def start_child(
     log: IO[bytes] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, which does not outlive this process.
+    """Start a command in its own session; it does not outlive this process.
 
     Args:
-        log: gets its output and its errors, and it gets no input; None leaves it this process's.
-        environment: in the place of this process's.
+        log: receives its output and errors, and it gets no input; None inherits this process's streams.
+        environment: replaces this process's environment.
     """
     return subprocess.Popen(
         command,
@@ -50,7 +50,7 @@ def start_child(
 
 @contextmanager
 def interrupting(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """An exception in the context interrupts the process, as Ctrl-C does, and waits for its end."""
+    """Interrupt the process, as Ctrl-C does, if the context raises, and wait for its end."""
     try:
         yield process
     except BaseException:
@@ -60,7 +60,7 @@ def interrupting(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[
 
 
 def await_end(process: subprocess.Popen[bytes], grace_s: float) -> None:
-    """Wait for a process that was asked to end; after `grace_s`, kill it and its process group."""
+    """Wait for a terminating process; after `grace_s` seconds, kill it and its process group."""
     try:
         process.wait(grace_s)
     except subprocess.TimeoutExpired:
@@ -71,7 +71,7 @@ def await_end(process: subprocess.Popen[bytes], grace_s: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Helper:
-    """A trusted module of this package that runs as a child process, and a channel to it."""
+    """A trusted module of this package running as a child process, and a channel to it."""
 
     process: subprocess.Popen[bytes]
     channel: socket.socket
@@ -88,12 +88,12 @@ class Helper:
     ) -> Iterator[Helper]:
         """Start `-m module HOST_PID FD *arguments`; the context receives its first message.
 
-        An exception in the context ends it. It dies with the thread that starts it, at the latest, once
-        it has called `linux.end_with` itself: unlike `start_child`, this runs no Python in a fork of a
-        process that may have many threads.
+        An exception in the context ends the helper. Once it has called `linux.end_with` itself, it dies
+        at the latest with the thread that started it. Unlike `start_child`, this runs no Python in a
+        fork of a process that may have many threads.
 
         Args:
-            environment: beyond what every helper gets.
+            environment: variables beyond those of every helper.
 
         Raises:
             ChildProcessError: it did not start, or sent no message in time; with the last line of its
@@ -125,12 +125,12 @@ class Helper:
                 if not isinstance(error, OSError | EOFError | ValueError | KeyError):
                     raise
                 errors.seek(0)
-                said = errors.read().decode(errors="replace").strip().splitlines()
-                raise ChildProcessError(said[-1] if said else str(error)) from error
+                lines = errors.read().decode(errors="replace").strip().splitlines()
+                raise ChildProcessError(lines[-1] if lines else str(error)) from error
 
     def stop(self) -> None:
-        """Close the channel, at whose end it ends, and wait; kill it if it hangs. May be repeated."""
+        """Close the channel, which ends the helper, and wait; kill it if it hangs. Idempotent."""
         with suppress(OSError):
-            self.channel.shutdown(socket.SHUT_RDWR)  # a fork of this process may hold it open, too
+            self.channel.shutdown(socket.SHUT_RDWR)  # a fork of this process may also hold it open
         self.channel.close()
         await_end(self.process, _GRACE_S)

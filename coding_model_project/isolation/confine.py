@@ -1,4 +1,4 @@
-"""Takes from a process all it does not need to run one test, irrevocably."""
+"""Confinement of a process: irrevocably drops every right that it does not need to run one test."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from coding_model_project.types import Limits
 
 
 class Tier(StrEnum):
-    """How strongly a test is isolated; the order of definition is the order of strength."""
+    """Isolation levels of a test, defined from weakest to strongest."""
 
     rlimit = "rlimit"
-    """Resource limits only: neither network nor files are closed. Never chosen silently."""
+    """Resource limits only: network and files stay open. Never selected silently."""
     seccomp = "seccomp"
     """Landlock and seccomp: nothing writable, little readable, no network, no processes."""
     namespaces = "namespaces"
-    """As above, and a root of its own, without network, processes or users of the host."""
+    """Like `seccomp`, plus its own root, without network, processes or users of the host."""
 
     def at_least(self, other: Tier) -> bool:
-        """Whether this tier isolates as strongly as the other."""
+        """Return whether this tier isolates at least as strongly as the other."""
         order = list(Tier)
         return order.index(self) >= order.index(other)
 
@@ -39,23 +39,23 @@ _STREAMS = {
     "dev/stderr": "/proc/self/fd/2",
 }
 MEMORY_MARGIN = 48 << 20
-"""Bytes of address space a test gets above its limit: thread stacks, allocator arenas."""
+"""Bytes of address space that a test gets above its limit, for thread stacks and allocator arenas."""
 
 _STACK = 120 << 20
-"""Bytes the main thread's stack may grow to: recursion through C functions is honest."""
+"""Most bytes of the main thread's stack: honest programs also recurse through C functions."""
 
 SCRATCH = "/tmp"
-"""A test's own folder, which it works in and which ends with it (tier namespaces)."""
+"""A test's own working folder, removed with the test (tier namespaces)."""
 _SCRATCH_BYTES, _SCRATCH_FILES = 8 << 20, 512
-"""Limits of the files that a test may write there."""
+"""Limits on the size and number of the files that a test writes there."""
 
 MAX_DESCRIPTORS = 64
 _RLIMIT_SIGPENDING = 11  # Python has no name for it
 _PENDING_SIGNALS = 256
-"""Queued signals, which timers count as."""
+"""Most queued signals; timers count as such."""
 
 FIRST_KEPT = 200
-"""Of the descriptors that a test keeps: from here on its parent puts them, and they become 0, 1, 2, …"""
+"""First of the descriptors that a test keeps: its parent puts them here, and they become 0, 1, 2, …"""
 
 _PREFIXES = {"/usr/lib" if prefix == "/usr" else prefix for prefix in (sys.base_prefix, sys.prefix)}
 READABLE = (
@@ -70,28 +70,28 @@ READABLE = (
     "/dev/zero",
     "/dev/urandom",
 )
-"""All of the host's files that a test may see, read-only."""
+"""All host files that a test may see, read-only."""
 
 
 _BELOW_SCRATCH = [
     path.relative_to(SCRATCH) for path in map(Path, READABLE) if path.is_relative_to(SCRATCH)
 ]
-"""An environment that lies there: its modules would be hidden from programs that import them late."""
+"""Readable paths below `SCRATCH`, such as a Python environment, which its mount would hide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What a zygote works out once for all its tests."""
+    """Confinement that a zygote prepares once for all its tests."""
 
     tier: Tier
     base_address_space: int
-    """Bytes of address space a test has before it runs, with the margin; its limit is on top."""
+    """Bytes of address space that a test has before it runs, with the margin; its limit is on top."""
     landlock: int | None = None
-    """Descriptor of the rule set of tier seccomp."""
+    """Descriptor of the Landlock rule set of tier seccomp."""
     filter: linux.Filter | None = None
-    """The seccomp filter of every tier but rlimit."""
+    """The seccomp filter of every tier except rlimit."""
     proc: int | None = None
-    """Descriptor of the host's /proc, from which P counts a test's threads; never a test's."""
+    """Descriptor of the host's /proc, where P counts a test's threads; a test never gets it."""
 
     @property
     def namespaces(self) -> int:
@@ -104,10 +104,10 @@ class Confinement:
 def prepare(
     tier: Tier, readable: Sequence[str] = (), granted: Mapping[str, str] | None = None
 ) -> Confinement:
-    """Enter the tier's namespaces. Called once in a zygote, before any test, after its imports.
+    """Enter the tier's namespaces; call it once in a zygote, after its imports and before any test.
 
     Args:
-        readable: further files and folders of the host that its tests see.
+        readable: further host files and folders that its tests see.
         granted: further system calls (`seccomp.program`).
 
     Raises:
@@ -127,7 +127,7 @@ def prepare(
         if not abi:
             raise OSError("the kernel has no Landlock, which tier seccomp needs to close files")
         opened = linux.landlock_ruleset(abi, readable, writable=["/dev/null"])
-        ruleset = os.dup2(opened, FIRST_KEPT - 1, inheritable=False)  # out of the way of a test's
+        ruleset = os.dup2(opened, FIRST_KEPT - 1, inheritable=False)  # below a test's descriptors
         os.close(opened)
     return Confinement(
         tier=tier,
@@ -139,7 +139,7 @@ def prepare(
 
 
 def _enter_namespaces(readable: Sequence[str]) -> None:
-    """A user namespace with a read-only root of a few bind mounts, and no network."""
+    """Enter a user namespace with a read-only root of a few bind mounts, and no network."""
     uid, gid = os.getuid(), os.getgid()
     linux.unshare(
         linux.CLONE_NEWUSER
@@ -181,7 +181,7 @@ def _enter_namespaces(readable: Sequence[str]) -> None:
 
 
 def _mount_point(readable: Sequence[str]) -> Path:
-    """A directory to build the new root on, which hides nothing that goes into it."""
+    """Return a directory to build the new root on that hides none of the `readable` paths."""
     for name in ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var/tmp", "/dev/shm"):
         path = Path(name)
         if path.is_dir() and not any(Path(p).resolve().is_relative_to(path) for p in readable):
@@ -200,17 +200,17 @@ def _bind(path: Path, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What confines a process to one test, made ready before it is forked."""
+    """System calls that confine a process to one test, prepared before it is forked."""
 
     enter: tuple[linux.SystemCall, ...]
     restrict: tuple[linux.SystemCall, ...]
     filter: linux.Filter | None
 
     def take(self, files: Mapping[str, bytes]) -> None:
-        """Confine this process, and write the files it may read into its working directory.
+        """Confine this process and write its files into its working directory.
 
         Raises:
-            OSError: a step failed; the process must not run the program then.
+            OSError: a step failed; the process must then not run the program.
         """
         for step in self.enter:
             step.make()
@@ -223,16 +223,16 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Space for the files that a process is given."""
+    """Space for the files of a process."""
 
     n_bytes: int = 0
-    """Whole pages, as a file system in memory takes them."""
+    """Bytes in whole pages, as an in-memory file system allocates them."""
     n_entries: int = 0
-    """Files, and folders above them."""
+    """Number of files and of the folders above them."""
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Room:
-        """The space that files of these sizes take, by their paths."""
+        """Return the space for files of these sizes, by their paths."""
         page = resource.getpagesize()
         folders = {str(folder) for path in sizes for folder in Path(path).parents}
         return cls(
@@ -248,7 +248,7 @@ NO_FILES = Room()
 def steps(
     confinement: Confinement, limits: Limits, n_descriptors: int, room: Room = NO_FILES
 ) -> Steps:
-    """The steps for a process that keeps `n_descriptors`; all others are closed."""
+    """Return the steps for a process that keeps `n_descriptors`; they close all others."""
     kept = [FIRST_KEPT + i for i in range(n_descriptors)]
     if confinement.landlock is not None:
         kept.append(confinement.landlock)
@@ -269,12 +269,12 @@ def steps(
 
 
 def scratch(room: Room) -> list[linux.SystemCall]:
-    """A folder of the process's own, to work in, with room for its files (tier namespaces)."""
+    """Return the calls that mount the process's own working folder, with space for its files."""
     flags = linux.MS_NOSUID | linux.MS_NODEV
     n_entries = _SCRATCH_FILES + room.n_entries + len(_folders_below_scratch())
     size = f"size={_SCRATCH_BYTES + room.n_bytes},nr_inodes={n_entries}"
     return [
-        linux.change_directory(SCRATCH),  # the folder that is covered next, from which to bind
+        linux.change_directory(SCRATCH),  # the next mount covers it; bind mounts start from here
         linux.mount("tmp", SCRATCH, "tmpfs", flags, size),
         *(linux.make_directory(f"{SCRATCH}/{folder}") for folder in _folders_below_scratch()),
         *(
@@ -286,23 +286,23 @@ def scratch(room: Room) -> list[linux.SystemCall]:
 
 
 def _folders_below_scratch() -> list[Path]:
-    """The folders of `_BELOW_SCRATCH` and those above them, these first."""
+    """Return the folders of `_BELOW_SCRATCH` and their parents, parents first."""
     above = {folder for path in _BELOW_SCRATCH for folder in (path, *path.parents)} - {Path()}
     return sorted(above)
 
 
 def write_files(files: Mapping[str, bytes]) -> None:
-    """Into the working directory."""
+    """Write files into the working directory."""
     for name, content in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_bytes(content)
 
 
 def common_limits(limits: Limits) -> list[linux.SystemCall]:
-    """Those that do not depend on how memory is measured."""
+    """Return the calls for limits that do not depend on how memory is measured."""
     values = {
         resource.RLIMIT_FSIZE: limits.output_kb << 10,
-        resource.RLIMIT_CPU: int(limits.cpu_s) + 2,  # behind the exact clock outside
+        resource.RLIMIT_CPU: int(limits.cpu_s) + 2,  # backstop for the exact clock outside
         resource.RLIMIT_NOFILE: MAX_DESCRIPTORS,
         _RLIMIT_SIGPENDING: _PENDING_SIGNALS,
         resource.RLIMIT_CORE: 0,
@@ -313,10 +313,10 @@ def common_limits(limits: Limits) -> list[linux.SystemCall]:
 
 
 def sealing(confinement: Confinement, landlock: int | None) -> list[linux.SystemCall]:
-    """Gives up all rights, before the filter is installed.
+    """Return the calls that give up all rights, to be made before the filter is installed.
 
     Args:
-        landlock: descriptor of the rules, which is closed.
+        landlock: descriptor of the Landlock rules; a call closes it.
     """
     calls = [linux.no_new_privileges()]
     if confinement.filter is not None:

@@ -1,4 +1,4 @@
-"""The Linux calls that Python does not offer, by ctypes, for x86_64 and aarch64."""
+"""Linux system calls that Python does not offer, through ctypes, for x86_64 and aarch64."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRI
 
 
 def number(name: str) -> int:
-    """A system call's number on this machine; -1 if it has none.
+    """Return a system call's number on this machine; -1 if it has none.
 
     Raises:
         OSError: the machine's architecture is not supported.
@@ -50,19 +50,22 @@ Argument = int | str | bytes | ctypes.Array[Any] | None
 
 @dataclass(frozen=True, slots=True)
 class SystemCall:
-    """A system call made ready: arguments converted, and what they point to in memory.
+    """A prepared system call: arguments are converted, and their targets are in memory.
 
-    A forked process shares its parent's memory until it touches it, and each page it touches is a copy
-    (2 µs). So what every test's process calls is made ready before the fork.
+    A forked process shares its parent's memory, and each page that it touches is copied (2 µs). So the
+    calls of every test's process are prepared before the fork.
     """
 
     name: str
     arguments: tuple[Any, ...]
-    """The call's number first, as `syscall` takes it."""
+    """The arguments of `syscall`: the call's number first."""
 
     @classmethod
     def ready(cls, name: str, *arguments: Argument) -> Self:
-        """Args: arguments: numbers; what is to be pointed to, text with a zero behind it; None for NULL.
+        """Prepare a call.
+
+        Args:
+            arguments: numbers; data to point to, text with a trailing zero; None for NULL.
 
         Raises:
             OSError: the machine's architecture is not supported.
@@ -70,7 +73,7 @@ class SystemCall:
         return cls(name, (ctypes.c_long(number(name)), *map(_converted, arguments)))
 
     def make(self) -> int:
-        """Its result. Raises OSError with its name."""
+        """Make the call and return its result; raise OSError with its name."""
         result = _syscall(*self.arguments)
         if result < 0:
             code = ctypes.get_errno()
@@ -93,7 +96,7 @@ def _converted(argument: Argument) -> Any:
 
 
 def call(name: str, *arguments: Argument) -> int:
-    """Make a system call now; raises OSError with its name."""
+    """Make a system call now and return its result; raise OSError with its name."""
     return SystemCall.ready(name, *arguments).make()
 
 
@@ -114,7 +117,7 @@ def unmount(target: str) -> None:
 
 
 def make_read_only(target: str) -> None:
-    """A mount and all mounts below it: read-only, without set-uid programs."""
+    """Make a mount and all mounts below it read-only, without set-uid programs."""
     attributes = struct.pack("4Q", _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID, 0, 0, 0)
     call("mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE, attributes, len(attributes))
 
@@ -128,12 +131,12 @@ def change_directory(path: str) -> SystemCall:
 
 
 def make_directory(path: str) -> SystemCall:
-    """A folder that others may read; the ones above it are there."""
+    """Return the call that makes a folder that others may read; its parent must exist."""
     return SystemCall.ready("mkdirat", _AT_FDCWD, path, 0o755)
 
 
 def execute(fd: int, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Become the program in a file: returns only by raising OSError."""
+    """Replace this process by the program in a file; returns only by raising OSError."""
     argv, envp = (
         (ctypes.c_char_p * (len(words) + 1))(*(word.encode() for word in words), None)
         for words in (arguments, [f"{name}={value}" for name, value in environment.items()])
@@ -150,12 +153,12 @@ def close(descriptor: int) -> SystemCall:
 
 
 def close_from(first: int, last: int = 0xFFFFFFFF) -> SystemCall:
-    """Closes every descriptor from this one up, or up to another one."""
+    """Return the call that closes the descriptors from `first` to `last`."""
     return SystemCall.ready("close_range", first, last, 0)
 
 
 def limit(kind: int, value: int) -> SystemCall:
-    """Sets a limit (`resource.RLIMIT_…`), soft and hard, to the value or this process's hard limit."""
+    """Return the call that sets a limit (`resource.RLIMIT_…`), at most to this process's hard limit."""
     _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
@@ -163,9 +166,9 @@ def limit(kind: int, value: int) -> SystemCall:
 
 
 def lowest(descriptor: int) -> int:
-    """The same file by the lowest free number, and by that alone.
+    """Move a descriptor to the lowest free number.
 
-    A host with many files open passes one among those that `confine` gives to tests.
+    A host with many open files may pass one of the numbers that `confine` gives to tests.
     """
     low = os.dup(descriptor)
     os.close(descriptor)
@@ -173,24 +176,24 @@ def lowest(descriptor: int) -> int:
 
 
 def die_with_parent() -> SystemCall:
-    """Has the kernel kill the process when its parent ends, unless that has ended already."""
+    """Return the call that kills the process when its parent ends; a no-op if it has already ended."""
     return SystemCall.ready("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def end_with(parent: int) -> None:
-    """`die_with_parent` for this process, which ends now if the parent has ended already."""
+    """Make this process die with its parent; end it now if the parent has already ended."""
     die_with_parent().make()
     if os.getppid() != parent:
         os._exit(1)
 
 
 def hide_memory() -> None:
-    """Not dumpable: processes of the same user can neither trace nor read this one."""
+    """Make this process not dumpable: processes of the same user can neither trace nor read it."""
     call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def own_proc_entries() -> None:
-    """Dumpable: what lies below /proc/self belongs to this process's user, and can be written."""
+    """Make this process dumpable: its user owns the files below /proc/self and can write them."""
     call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
@@ -207,7 +210,7 @@ def drop_capabilities() -> SystemCall:
 
 
 def fork(namespaces: int = 0) -> int:
-    """Fork, the child in new namespaces. 0 in the child."""
+    """Fork, with the child in new namespaces; return its id, or 0 in the child."""
     if not namespaces:
         return os.fork()
     ctypes.pythonapi.PyOS_BeforeFork()
@@ -234,7 +237,7 @@ _WRITE_FOLDER = _WRITE_FILE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8
 
 
 def landlock_abi() -> int:
-    """The kernel's Landlock version; 0 without."""
+    """Return the kernel's Landlock version; 0 without Landlock."""
     try:
         return call("landlock_create_ruleset", None, 0, 1)
     except OSError:
@@ -242,11 +245,11 @@ def landlock_abi() -> int:
 
 
 def landlock_ruleset(abi: int, readable: Sequence[str], writable: Sequence[str] = ()) -> int:
-    """A descriptor of rules: only `readable` paths; no TCP; no signals out (ABI 6).
+    """Return a descriptor of rules: only `readable` paths; no TCP; no signals out (ABI 6).
 
     Args:
-        writable: those that may also be written to; files and folders may be made in and removed from
-            folders.
+        writable: those of `readable` that may also be written; in folders, files and folders may be
+            made and removed.
     """
     rights = _FS_RIGHTS.get(abi, (1 << 16) - 1)
     words = [rights] + ([3] if abi >= 4 else []) + ([3] if abi >= 6 else [])
@@ -276,21 +279,21 @@ def landlock_restrict(ruleset: int) -> SystemCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter:
-    """A filter without processes, exec, sockets, mounts, changes to files' attributes, or signals
+    """A filter that denies processes, exec, sockets, mounts, changes to file attributes, and signals
     to others (`seccomp`)."""
 
     program: ctypes.Array[ctypes.c_char]
     own_pid: tuple[ctypes.c_uint32, ...]
-    """The places in the program where the process's own id goes."""
+    """Places in the program for the process's own id."""
     call: SystemCall
 
     @classmethod
     def build(cls, granted: Mapping[str, str] = {}, *, listened: bool = False) -> Self:
-        """The filter for this machine, made ready.
+        """Prepare the filter for this machine.
 
         Args:
-            granted: as of `seccomp.program`.
-            listened: `install` returns a descriptor that is told of calls whose action is "notify".
+            granted: further calls (`seccomp.program`).
+            listened: `install` returns a descriptor that receives the calls whose action is "notify".
 
         Raises:
             OSError: the machine's architecture is not supported.
@@ -311,7 +314,7 @@ class Filter:
         )
 
     def install(self) -> int:
-        """From here on this process, and its threads, are under the filter. Returns the listener."""
+        """Put this process and its later threads under the filter; return the listener, if any."""
         own_pid = os.getpid()
         for place in self.own_pid:
             place.value = own_pid

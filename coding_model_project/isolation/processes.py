@@ -1,8 +1,8 @@
-"""Nothing a run started outlives it, whatever kills the run.
+"""A sentinel that ends everything a run started, whatever kills the run.
 
-Every process of a run inherits the environment variable `CODING_RUN_TOKEN`, and a folder for temporary
-files. A small sentinel process waits for the run's main process to end, in whatever way, and then ends
-all that carry its token, and removes that folder: vLLM, verl and W&B leave sockets and locks behind.
+Every process of a run inherits the environment variable `CODING_RUN_TOKEN` and a folder for temporary
+files. A small sentinel process waits until the run's main process ends in any way. It then ends all
+processes that carry the token and removes the folder: vLLM, verl and W&B leave sockets and locks behind.
 
     python -m coding_model_project.isolation.processes PID TOKEN FOLDER     (the sentinel itself)
 """
@@ -25,12 +25,12 @@ from pathlib import Path
 TOKEN = "CODING_RUN_TOKEN"
 _SWEEP_FOR_S = 20.0
 _LONGEST_TMPDIR = 60
-"""A socket's path has at most 107 bytes (unix(7)), and vLLM's names have 37."""
+"""Most characters of `TMPDIR`: a socket's path has at most 107 bytes (unix(7)), vLLM's names have 37."""
 
 
-@functools.cache  # one is enough for all the runs of a process
+@functools.cache  # one sentinel serves all runs of a process
 def start_sentinel() -> None:
-    """Give this process and all it starts from now on a token and a TMPDIR, and start the sentinel."""
+    """Start the sentinel, and give this process and all it starts later a token and a TMPDIR."""
     token = secrets.token_hex(8)
     folder = _temporary_files(token)
     _watch(token, folder)
@@ -38,12 +38,12 @@ def start_sentinel() -> None:
 
 
 def stand_in(token: str, folder: str) -> None:
-    """Do for a run's processes on another node what its main process cannot do from afar.
+    """Start a sentinel for a run's processes on another node than its main process's.
 
-    What carries the token here ends with this process.
+    Processes that carry the token here end with this process.
 
     Args:
-        folder: as `own_temporary_files` gives it on the run's node; it is removed in the end.
+        folder: as returned by `own_temporary_files` on the run's node; the sentinel removes it.
     """
     if folder:
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,9 +62,9 @@ def _watch(token: str, folder: str) -> None:
 
 
 def _temporary_files(token: str) -> str:
-    """Make the run's folder for temporary files; its path, or none where it would be too long.
+    """Make the run's folder for temporary files; return its path, or "" if it would be too long.
 
-    What is to be found again, Ray's logs and compiled kernels, stays where it was.
+    Ray's logs and compiled kernels keep their usual place, so that they survive the run.
     """
     root = tempfile.gettempdir()
     folder = Path(root, _folder_name(token))
@@ -78,7 +78,7 @@ def _temporary_files(token: str) -> str:
 
 
 def own_temporary_files() -> tuple[str, str]:
-    """Return this run's token, and its folder for temporary files; "" for what it does not have."""
+    """Return this run's token and its folder for temporary files; "" for a missing one."""
     token, folder = os.environ.get(TOKEN, ""), os.environ.get("TMPDIR", "")
     return token, folder if token and Path(folder).name == _folder_name(token) else ""
 
@@ -88,7 +88,7 @@ def _folder_name(token: str) -> str:
 
 
 def carriers(token: str) -> list[int]:
-    """Process ids whose environment carries the token."""
+    """Return the ids of processes whose environment carries the token."""
     needle = f"{TOKEN}={token}".encode()
     found = []
     for entry in Path("/proc").iterdir():

@@ -1,8 +1,8 @@
 """The seccomp program of a test, for either architecture: a binary search of the allow-list.
 
-Denied calls give EPERM, calls newer than the tables ENOSYS (so that libraries fall back), and so does
-clone3 (so that threads are made by clone, whose flags can be seen). A call by another
-architecture's convention kills.
+Denied calls return EPERM. Calls newer than the tables return ENOSYS, so that libraries fall back. So does
+clone3, so that threads are made by clone, whose flags a filter can see. A call by another architecture's
+convention kills the process.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from coding_model_project.isolation import syscalls
 
 EXEC_FD = 255
-"""Descriptor of the one file that may be executed. Above the limit on descriptors, so that once it is
-closed, by the execution itself, no other can take its number."""
+"""Descriptor of the one file that may be executed. It is above the limit on descriptors: the execution
+closes it, and no other file can then take its number."""
 
 OWN_PID = 0x5EC0DE5
-"""Stands in the program for the process's own id."""
+"""Placeholder in the program for the process's own id."""
 
 _LD, _JA, _JEQ, _JGE, _JSET, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO, _NOTIFY = 0x7FFF0000, 0x80000000, 0x50000, 0x7FC00000
 _EPERM, _ENOSYS = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
-_X32 = 0x40000000  # numbers of a third table, which would go round the first
+_X32 = 0x40000000  # numbers of a third table, which would bypass the first
 
 _CLONE_THREAD, _CLONE_NEW = 0x10000, 0x7E020000
 _FCNTL_DENIED = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
@@ -36,29 +36,24 @@ _PRCTL_OF_PROCESSES = (1, 2, 3, 4, 7, 15, 16, 21, 23, 29, 30, 36, 37, 38, 39, 41
 # and PR_{SET,GET}_{PDEATHSIG,DUMPABLE,TIMERSLACK,CHILD_SUBREAPER,NO_NEW_PRIVS,THP_DISABLE},
 # PR_GET_{KEEPCAPS,SECCOMP}, PR_CAPBSET_READ
 _AF_UNIX = 1
-_AF_OF_ROOM = (
-    1,
-    2,
-    10,
-    16,
-)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what a network namespace holds
+_AF_OF_ROOM = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: confined by a namespace
 _AT_EMPTY_PATH = 0x1000
 _ARCH_SET_FS = 0x1002
 _RLIMIT_STACK = 3
 _PROT_EXEC, _MAP_ANONYMOUS = 4, 0x20
 
 _Code = list[tuple[int, int, int, int]]
-"""(operation, jump if true, jump if false, value); jumps count from the next instruction."""
+"""Instructions: (operation, jump if true, jump if false, value); jumps count from the next one."""
 
 
 def program(machine: str, granted: Mapping[str, str] = {}) -> bytes:
-    """The program for a machine, with `OWN_PID` in it.
+    """Return the program for a machine, with `OWN_PID` in it.
 
     Args:
-        granted: further calls, and what is done with them: `ONE_EXEC` or `MANY_PROCESSES`.
+        granted: further calls and their actions, such as `ONE_EXEC` or `MANY_PROCESSES`.
 
     Raises:
-        KeyError: no table for this machine.
+        KeyError: there is no table for this machine.
     """
     column, audit = syscalls.ARCHITECTURES[machine], syscalls.AUDIT[machine]
     code: _Code = [
@@ -81,7 +76,7 @@ def program(machine: str, granted: Mapping[str, str] = {}) -> bytes:
 
 
 def _actions(column: int, granted: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Where, going up the numbers, what is done with a call changes: (first number, action)."""
+    """Return the ranges of call numbers with the same action, in order: (first number, action)."""
     at = {n[column]: "allow" for n in syscalls.ALLOWED.values()}
     at |= {n[column]: name for name, n in syscalls.CONDITIONAL.items()}
     at |= {syscalls.NUMBERS[name][column]: action for name, action in granted.items()}
@@ -96,7 +91,7 @@ def _actions(column: int, granted: Mapping[str, str]) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """A node: numbers from `bound` on are looked for in `above`, others in `below`."""
+    """A search node: numbers from `bound` on are in `above`, others in `below`."""
 
     bound: int
     below: _Search | str
@@ -113,7 +108,7 @@ class _Search:
 
     @property
     def size(self) -> int:
-        """Instructions."""
+        """Number of instructions."""
         return 1 + sum(side.size if isinstance(side, _Search) else 1 for side in self._sides)
 
     @property
@@ -121,7 +116,12 @@ class _Search:
         return self.below, self.above
 
     def code(self, starts: dict[str, int], end: int) -> _Code:
-        """Args: starts: offsets of blocks after the search; end: instructions left in the search."""
+        """Return the instructions of this node.
+
+        Args:
+            starts: offsets of blocks after the search.
+            end: instructions left in the search.
+        """
         below, above = self._sides
         size = below.size if isinstance(below, _Search) else 1
         assert size < 256, "a jump that far does not fit"
@@ -148,7 +148,7 @@ _RETURNED = {
 
 
 def _low(argument: int) -> tuple[int, int, int, int]:
-    """Load the low half of an argument; both architectures are little-endian."""
+    """Return the load of an argument's low half; both architectures are little-endian."""
     return (_LD, 0, 0, 16 + 8 * argument)
 
 
@@ -157,14 +157,14 @@ def _high(argument: int) -> tuple[int, int, int, int]:
 
 
 def _either(argument: int, values: Sequence[int], then: int, otherwise: int) -> _Code:
-    """One answer where an argument is one of the values, another where not."""
+    """Return code that returns `then` if an argument is one of the values, else `otherwise`."""
     n = len(values)
     tests = [(_JEQ, n - i, 0, value) for i, value in enumerate(values)]
     return [_low(argument), *tests, (_RET, 0, 0, otherwise), (_RET, 0, 0, then)]
 
 
 def _null(argument: int) -> _Code:
-    """Allowed where an argument is a null pointer."""
+    """Return code that allows a call if an argument is a null pointer."""
     return [
         _low(argument),
         (_JEQ, 0, 2, 0),
@@ -176,14 +176,14 @@ def _null(argument: int) -> _Code:
 
 
 _BLOCKS: dict[str, _Code] = {
-    "clone": [  # a thread, in no new namespace; a failed fork says EAGAIN
+    "clone": [  # threads in no new namespace only; a fork fails with EAGAIN
         _low(0),
         (_JSET, 1, 0, _CLONE_NEW),
         (_JSET, 1, 0, _CLONE_THREAD),
         (_RET, 0, 0, _ERRNO | errno.EAGAIN),
         (_RET, 0, 0, _ALLOW),
     ],
-    "prlimit64": [  # reading limits; setting the stack's, already ample, does nothing and succeeds
+    "prlimit64": [  # reading limits; setting the stack limit, already ample, is a no-op that succeeds
         _low(2),
         (_JEQ, 0, 3, 0),
         _high(2),
@@ -201,7 +201,7 @@ _BLOCKS: dict[str, _Code] = {
     "sendto": _null(4),  # to the other end of a pair, never to an address
     "socketpair": _either(0, [_AF_UNIX], _ALLOW, _EPERM),
     "prctl": _either(0, _PRCTL_ALLOWED, _ALLOW, _EPERM),
-    "execveat": [  # of the file that was opened for it, and of no path
+    "execveat": [  # only of the file opened for it, never of a path
         _low(0),
         (_JEQ, 0, 3, EXEC_FD),
         _low(4),
@@ -229,16 +229,16 @@ _BLOCKS: dict[str, _Code] = {
 }
 
 ONE_EXEC = {**{name: name for name in syscalls.EXECUTION}, "fchmod": "ignore"}
-"""Grants the execution of `EXEC_FD`. Setting the mode of an open file does nothing and succeeds:
-rustc sets that of what it writes, which fails without; and programs of a host's owner change nothing."""
+"""Grants the execution of `EXEC_FD`. Setting the mode of an open file is a no-op that succeeds: rustc
+sets it on its outputs and fails otherwise, and programs must not change the host owner's files."""
 
 MANY_PROCESSES = {
     **ONE_EXEC,
     **dict.fromkeys((*syscalls.PROCESSES, "kill", "tgkill"), "allow"),
     "clone": "clone of processes",
 }
-"""Grants processes, each under the same filter, and the execution of any file in reach: for a PID
-namespace of their own."""
+"""Grants processes, each under the same filter, and the execution of any file in reach. For use in a
+PID namespace of their own."""
 
 ROOM = {
     **MANY_PROCESSES,
@@ -248,11 +248,11 @@ ROOM = {
     "prctl": "prctl of processes",
     "socket": "socket of a namespace",
 }
-"""Grants what ordinary software does in a root, a network and a PID namespace of its own. Mounts,
-namespaces, tracing, keys, BPF, io_uring, kernel modules and clocks stay closed."""
+"""Grants the calls of ordinary software in its own root, network and PID namespace. Mounts, namespaces,
+tracing, keys, BPF, io_uring, kernel modules and clocks stay denied."""
 
 TOLD = ("execve", "execveat", "open", "openat", "openat2", "dup2", "dup3", "connect", "exit_group")
 
 WATCHED_ROOM = {**ROOM, **dict.fromkeys(TOLD, "notify"), "mmap": "mmap of code"}
-"""`ROOM`, where whoever holds the filter's listener is asked about each execution, each opened file and
-each file that is mapped as code (`harbor.rooms.watch`)."""
+"""`ROOM`, but the holder of the filter's listener decides about each execution, each opened file and
+each file mapped as code (`harbor.rooms.watch`)."""

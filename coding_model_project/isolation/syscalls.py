@@ -1,6 +1,6 @@
-"""System call numbers of x86_64 and aarch64, and what a test may do with them.
+"""System call numbers of x86_64 and aarch64, and which of them a test may use.
 
-An allow-list, since a kernel keeps gaining calls. aarch64 never had the older forms (`open`, `fork`),
+It is an allow-list, since kernels keep gaining calls. aarch64 never had the older forms (`open`, `fork`),
 which are -1 there; from 424 on all architectures share their numbers.
 """
 
@@ -11,7 +11,8 @@ from typing import Final
 ARCHITECTURES: Final = {"x86_64": 0, "aarch64": 1}
 AUDIT: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FIRST_SHARED: Final = 424
-"""Below this a missing call is one we refuse; above, one that libraries do without (ENOSYS)."""
+"""First number shared by all architectures. A call missing here is denied below it (EPERM); from it on,
+libraries do without the call (ENOSYS)."""
 
 OURS: Final[dict[str, tuple[int, int]]] = {
     "unshare": (272, 97), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
@@ -19,14 +20,14 @@ OURS: Final[dict[str, tuple[int, int]]] = {
     "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446),
     "sethostname": (170, 161), "mount_setattr": (442, 442),
 }  # fmt: skip
-"""Made while confining, never by a test."""
+"""Calls made while confining, never by a test."""
 
 CONDITIONAL: Final[dict[str, tuple[int, int]]] = {
     "clone": (56, 220), "clone3": (435, 435), "prlimit64": (302, 261), "kill": (62, 129),
     "tgkill": (234, 131), "fcntl": (72, 25), "ioctl": (16, 29), "sendto": (44, 206),
     "socketpair": (53, 199), "prctl": (157, 167),
 }  # fmt: skip
-"""Allowed with some arguments (`seccomp`)."""
+"""Calls allowed with some arguments (`seccomp`)."""
 
 _FILES: Final[dict[str, tuple[int, int]]] = {
     "read": (0, 63), "write": (1, 64), "open": (2, -1), "close": (3, 57), "stat": (4, -1),
@@ -94,10 +95,10 @@ _ABOUT_ITSELF: Final[dict[str, tuple[int, int]]] = {
 ALLOWED: Final[dict[str, tuple[int, int]]] = (
     _FILES | _MEMORY | _TIME_AND_SIGNALS | _WAITING | _ABOUT_ITSELF
 )
-"""Allowed with any arguments: what Python, its standard library and numpy use without processes."""
+"""Calls allowed with any arguments: those of Python, its standard library and numpy without processes."""
 
 EXECUTION: Final[dict[str, tuple[int, int]]] = {"execveat": (322, 281), "arch_prctl": (158, -1)}
-"""What it takes to become another program (`seccomp.ONE_EXEC`)."""
+"""Calls needed to execute another program (`seccomp.ONE_EXEC`)."""
 
 PROCESSES: Final[dict[str, tuple[int, int]]] = {
     "execve": (59, 221), "fork": (57, -1), "vfork": (58, -1), "setpgid": (109, 154),
@@ -105,7 +106,7 @@ PROCESSES: Final[dict[str, tuple[int, int]]] = {
     "mknod": (133, -1), "mknodat": (259, 33), "truncate": (76, 45), "utime": (132, -1),
     "utimes": (235, -1), "futimesat": (261, -1), "utimensat": (280, 88), "setpriority": (141, 140),
 }  # fmt: skip
-"""What a shell and its tools use besides, where all of its processes end with it."""
+"""Further calls of a shell and its tools, whose processes all end with it."""
 
 ROOM: Final[dict[str, tuple[int, int]]] = {
     "socket": (41, 198), "connect": (42, 203), "accept": (43, 202), "accept4": (288, 242),
@@ -128,7 +129,6 @@ ROOM: Final[dict[str, tuple[int, int]]] = {
     "syncfs": (306, 267), "ioprio_get": (252, 31), "ioprio_set": (251, 30), "vmsplice": (278, 75),
     "mbind": (237, 235), "set_mempolicy": (238, 237), "personality": (135, 92),
 }  # fmt: skip
-"""What ordinary software uses besides, in namespaces that it has to itself and without capabilities
-(`seccomp.ROOM`)."""
+"""Further calls of ordinary software, in its own namespaces and without capabilities (`seccomp.ROOM`)."""
 
 NUMBERS: Final = OURS | CONDITIONAL | ALLOWED | EXECUTION | PROCESSES | ROOM

@@ -1,13 +1,14 @@
-"""Runs a command, and ends it with all that it started, however these hide.
+"""A script that runs a command and ends it with all processes that it started, however they hide.
 
     python -I -S tether.py PARENT_PID GRACE_S COMMAND…
 
-What loses its parent becomes this process's child (a subreaper), so that nothing is left when it has no
-children any more. It ends all of them when the command has ended, and on SIGTERM, which it also gets
-when its parent dies: the command's group gets SIGTERM first, and everything SIGKILL after `GRACE_S`
-seconds. Its exit code is the command's, or 128 and a signal's number.
+It is a subreaper: orphans become its children, so nothing is left once it has no children. It ends all
+of them when the command ends, and on SIGTERM, which it also gets when its parent dies: the command's
+group gets SIGTERM first, and everything SIGKILL after `GRACE_S` seconds. Its exit code is the command's,
+or 128 plus a signal's number.
 
-A file of its own, which starts in milliseconds: a fork of a process with many threads must run no Python.
+It is a separate file that starts in milliseconds: a fork of a process with many threads must run no
+Python.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CANNOT_START = 127
 _POLL_S = 0.01
 _STAT_PARENT = 1
-"""Of proc_pid_stat(5) behind the command's name."""
+"""Index of the parent's id in proc_pid_stat(5), counted after the command's name."""
 
 
 def _prctl(option: int, value: int) -> None:
@@ -31,12 +32,12 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _become(command: list[str], parent: int) -> None:
-    """Be the command, in a session of its own. Never returns."""
+    """Execute the command in its own session; never returns."""
     try:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(kind, signal.SIG_DFL)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:
@@ -60,7 +61,7 @@ def _children() -> list[int]:
 
 
 def _reap() -> dict[int, int]:
-    """Exit codes of children that have ended; raises ChildProcessError once there are no children."""
+    """Return the exit codes of ended children; raise ChildProcessError once there are no children."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -75,7 +76,7 @@ def _reap() -> dict[int, int]:
 
 
 def _kill_all() -> None:
-    """Kill children, and those that become children by that, until there are none."""
+    """Kill children, and orphans that become children, until there are none."""
     with contextlib.suppress(ChildProcessError):
         while True:
             for pid in _children():

@@ -1,1 +1,1 @@
-"""Where untrusted programs run: the protocol (`base`), its conformance suite, and two that keep it."""
+"""Sandboxes for untrusted programs: the protocol (`base`), its conformance suite, two implementations."""

@@ -1,4 +1,4 @@
-"""The one thing every sandbox does: run a program on inputs and return its answers."""
+"""The protocol of every sandbox: run a program on inputs and return its answers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Protocol, Self
 from coding_model_project.types import Execution, Input, Limits, Program
 
 StopWhen = Callable[[int, Execution], bool]
-"""Given an input's index and its execution: stop here? Runs on the host, which may compare."""
+"""Returns whether to stop after an input, given its index and execution. Runs on the host, so it may
+compare with expected outputs."""
 
 
 class Sandbox(Protocol):
-    """Runs programs; knows nothing of problems, expected outputs or rewards.
+    """A runner of programs that knows nothing of problems, expected outputs or rewards.
 
-    An async context manager: entering starts it, leaving stops every process it started.
-    `sandbox.conformance` holds what every implementation must do.
+    It is an async context manager: entering starts it, leaving stops every process it started.
+    `sandbox.conformance` tests what every implementation must do.
     """
 
     @property
     def identity(self) -> str:
-        """Back end, tier and interpreter, e.g. "embedded/seccomp/cpython-3.11".
+        """Back end, tier and interpreter, such as "embedded/seccomp/cpython-3.11".
 
-        Part of every verdict and cache key.
+        It is part of every verdict and cache key.
         """
         ...
 
@@ -45,15 +46,15 @@ class Sandbox(Protocol):
         *,
         stop_when: StopWhen | None = None,
     ) -> list[Execution]:
-        """Run `program` once per input, in order, as if each were in a fresh process.
+        """Run `program` once per input, in order, as if each ran in a fresh process.
 
-        Asserts that `continues` are the exception: they see the state that the ones before them left.
-        Stops after the first answer for which `stop_when` holds. Safe to call concurrently.
+        Exception: Asserts with `continues` see the state of the Asserts before them. The run stops
+        after the first input for which `stop_when` returns true. Safe to call concurrently.
 
         Returns:
             One Execution per input that ran. A program that crashes, hangs or lies is an Execution.
 
         Raises:
-            SandboxError: after retries, only when the sandbox itself could not do its work.
+            SandboxError: after retries, and only if the sandbox itself failed.
         """
         ...

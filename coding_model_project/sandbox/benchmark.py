@@ -1,10 +1,12 @@
-"""How fast the embedded sandbox is, beside its peers under the same load of the machine.
+"""A benchmark of the embedded sandbox and its peers, in alternating rounds under the same machine load.
 
-Peers: a `python -I -S` process per test; and, given a URL, a SandboxFusion server, by this project's
-client (several programs per request) and as other clients use it (a plain `/run_code` request per test).
-Three workloads: programs of many tests, for tests per second and CPU time per test; of one test, for
-programs per second and their latency; and of many tests that are calls of a function. The sandbox is
-measured with a process per test, with processes that several tests share, and with fewer workers.
+Peers: a `python -I -S` process per test, and, given a URL, a SandboxFusion server. The server is measured
+with this project's client (several programs per request) and as other clients use it (a plain
+`/run_code` request per test).
+Three workloads: programs of many tests, for tests per second and CPU time per test; programs of one test,
+for programs per second and their latency; programs of many tests that are calls of a function.
+The sandbox is measured with a process per test, with processes that several tests share, and with fewer
+workers.
 """
 
 from __future__ import annotations
@@ -35,51 +37,51 @@ _SOURCE = "n = int(input())\nprint(sum(int(word) for word in input().split()) + 
 _STDIN = "3\n1 2 3\n"
 _FUNCTION = "def total(words):\n    return sum(int(word) for word in words.split()) + 3"
 _REQUESTS_PER_CORE = 4
-"""At a server at once: while one program runs, the next one's request is read."""
+"""Concurrent requests to a server: it reads the next one's request while one program runs."""
 
 _ANSWER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Medians over rounds. CPU is that of host and sandbox together."""
+    """Medians over rounds. CPU time is that of host and sandbox together."""
 
     tests_per_s: float
     programs_per_s: float
-    """Of programs with one test."""
+    """Programs with one test, per second."""
     cpu_ms_per_test: float | None
-    """None where a server's processes cannot be seen from here."""
+    """CPU milliseconds per test; None for a server whose processes this machine cannot see."""
     p99_ms: float
-    """99th percentile of the wall time of a program with one test, once it has its turn."""
+    """99th percentile of the wall time of a program with one test, without queueing."""
     calls_per_s: float | None = None
-    """Of programs with many tests that are calls; None for a side without such tests."""
+    """Tests per second of programs with many calls; None for a side without such tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """All sides under the same load of the machine: their rounds alternate."""
+    """Results of all sides under the same machine load: their rounds alternate."""
 
     identity: str
     embedded: Throughput
-    """A process per test."""
+    """The embedded sandbox with a process per test."""
     shared: Throughput
     """`EmbeddedSandbox(share_processes=True)`."""
     subprocess: Throughput
     scaling: dict[int, float]
     """Tests per second of `embedded` by its number of workers, all of them last."""
     http: Throughput | None = None
-    """A server, by this project's client."""
+    """A server, with this project's client."""
     run_code: Throughput | None = None
-    """The same server, a request per test."""
+    """The same server, with a request per test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
     run: Callable[[int], Awaitable[None]]
-    """Run one program on so many tests."""
+    """Run one program on this number of tests."""
     at_once: int
     call: Callable[[int], Awaitable[None]] | None = None
-    """Call one program's function so often."""
+    """Call one program's function this number of times."""
     server: psutil.Process | None = None
     sees_cpu: bool = True
 
@@ -92,14 +94,14 @@ async def measure(
     workers: int | None = None,
     url: str | None = None,
 ) -> Measurement:
-    """Run, per round and side, `programs` programs of `tests` small tests each, and as many of one.
+    """Run `programs` programs of `tests` small tests, and as many of one test, per round and side.
 
     Args:
-        url: of a SandboxFusion server to measure too.
+        url: URL of a SandboxFusion server to measure too.
 
     Raises:
         SandboxError: the sandbox does not start here, or the server fails.
-        ConfigError: there is no SandboxFusion server.
+        ConfigError: the URL is not a SandboxFusion server's.
     """
     n = workers or len(os.sched_getaffinity(0))
     async with AsyncExitStack() as stack:
@@ -134,7 +136,7 @@ async def measure(
 
 
 def _fewer(workers: int) -> list[int]:
-    """1, 2, 4 and so on, below this."""
+    """Return the powers of two below `workers`."""
     return [1 << k for k in range(workers.bit_length()) if 1 << k < workers]
 
 
@@ -145,7 +147,7 @@ def _by_sandbox(
         found = await sandbox.run(Program(source=program), inputs, Limits())
         if any(execution.status is not Status.finished for execution in found):
             raise SandboxError(
-                f"{sandbox.identity} gives {found[0].status} for a program that works"
+                f"{sandbox.identity} reports {found[0].status} for a correct program"
             )
 
     return _Side(
@@ -189,7 +191,7 @@ async def _server_sides(stack: AsyncExitStack, url: str, at_once: int) -> dict[s
 
 
 def _listening(url: httpx.URL) -> psutil.Process | None:
-    """The server's process, if it is one of this machine that may be looked at."""
+    """Return the server's process, if it is on this machine and visible to this user."""
     if url.host not in ("127.0.0.1", "localhost", "::1"):
         return None
     with suppress(psutil.Error):
@@ -203,7 +205,7 @@ def _listening(url: httpx.URL) -> psutil.Process | None:
 async def _all_of(
     side: _Side, run: Callable[[int], Awaitable[None]], programs: int, tests: int
 ) -> tuple[list[float], float]:
-    """Wall seconds of each program, once it has its turn, and of all."""
+    """Run programs and return the wall seconds of each, without queueing, and of all."""
     gate = asyncio.Semaphore(side.at_once)
 
     async def one() -> float:
@@ -241,7 +243,7 @@ def _processes(tests: int) -> None:
 
 
 def _cpu_s(server: psutil.Process | None) -> float:
-    """CPU time of this process and of a server, their ended children, and the living with theirs."""
+    """Return the CPU seconds of this process, a server and their children, ended ones included."""
     total = 0.0
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         usage = resource.getrusage(who)

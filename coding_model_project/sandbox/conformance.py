@@ -1,4 +1,4 @@
-"""What every `Sandbox` must do, as cases to run against it. `check` finds what one does not."""
+"""The conformance suite of `Sandbox`: cases that every implementation must pass. `check` runs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_model_project.types import Asserts, Call, Execution, Program, Stdin
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A case a sandbox does not meet, and how."""
+    """A case that a sandbox fails, and how."""
 
     case: str
     problem: str
@@ -25,10 +25,10 @@ class Finding:
 
 
 async def check(sandbox: Sandbox, languages: Sequence[str] = ()) -> list[Finding]:
-    """Run every case and scenario on a started sandbox; what it does not meet, in order.
+    """Run every case and scenario on a started sandbox; return those that it fails, in order.
 
     Args:
-        languages: of `LANGUAGES`, those that it runs besides Python.
+        languages: those of `LANGUAGES` that it runs besides Python.
     """
     isolates = "/rlimit/" not in sandbox.identity
     cases = [case for case in CASES if isolates or not case.isolation]
@@ -50,7 +50,7 @@ async def _check_case(sandbox: Sandbox, case: Case) -> Finding | None:
     return Finding(case.name, problem) if problem else None
 
 
-# ── what takes more than one input, or a look at the host ─────────────────────────────────────────
+# ── scenarios with several inputs, or with checks on the host ─────────────────────────────────────
 
 Scenario = Callable[[Sandbox], Awaitable[str | None]]
 
@@ -94,7 +94,7 @@ async def _stop_when_ends_the_run(sandbox: Sandbox) -> str | None:
     inputs = [Stdin(text) for text in "abcd"]
     executions = await sandbox.run(program, inputs, LIMITS, stop_when=stop)
     if len(executions) != 2 or seen != [(0, "a"), (1, "b")]:
-        return f"{len(executions)} executions, asked about {seen}"
+        return f"{len(executions)} executions, stop_when was called with {seen}"
     return None
 
 

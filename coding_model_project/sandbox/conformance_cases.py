@@ -1,4 +1,4 @@
-"""The cases of `conformance`: one program, one input, and what its execution must be."""
+"""The cases of `conformance`: one program, one input, and the expected execution."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _IMPATIENT = Limits(cpu_s=5.0, wall_s=0.5, memory_mb=256, output_kb=256)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One program, one input, and what its execution must be."""
+    """One program, one input, and the expected execution."""
 
     name: str
     source: str
     given: Input = _EMPTY
     status: Status = Status.finished
     stdout: str | None = None
-    """None where it does not matter."""
+    """The expected output; None if any will do."""
     value: Plain | Opaque = None
     limits: Limits = LIMITS
     language: str = "python"
     isolation: bool = False
-    """Not asked of a sandbox that only limits resources (tier rlimit)."""
+    """True to skip the case for a sandbox that only limits resources (tier rlimit)."""
 
     def problem(self, execution: Execution) -> str | None:
-        """What is wrong with this execution; None if nothing."""
+        """Return what is wrong with this execution; None if nothing."""
         if execution.status is not self.status:
             tail = execution.stderr_tail.strip()[-200:]
             return f"{execution.status} instead of {self.status} {tail}".strip()
         if self.stdout is not None and execution.stdout != self.stdout:
             return f"printed {execution.stdout[:100]!r} instead of {self.stdout!r}"
-        if repr(execution.value) != repr(self.value):  # tells 1 from True and nan from all else
+        if repr(execution.value) != repr(self.value):  # distinguishes 1 from True, and equates nan
             return f"returned {execution.value!r} instead of {self.value!r}"
         return None
 
@@ -56,7 +56,7 @@ def _script(name: str, source: str, stdin: str, stdout: str) -> Case:
 
 
 def _value(name: str, value: Plain) -> Case:
-    """The value survives the way in as an argument and the way out as an answer."""
+    """Return a case in which a value goes in as an argument and comes back unchanged."""
     given = Call(function="same", args=(value,))
     return Case(name=f"value: {name}", source="def same(x): return x", given=given, value=value)
 
@@ -67,7 +67,7 @@ def _call(name: str, source: str, value: Plain | Opaque, *args: Plain) -> Case:
 
 
 def _asserts(name: str, source: str, tests: str, value: Plain) -> Case:
-    """Tests of `f`; the value is True or the line that failed."""
+    """Return a case with tests of `f`; the value is True or the line that failed."""
     given = Asserts(source=tests, entry_point="f")
     return Case(name=f"asserts: {name}", source=source, given=given, value=value)
 
@@ -217,14 +217,14 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def _spoken(language: str, unit: str, echo: str, fail: str, broken: str, loop: str) -> list[Case]:
-    """What holds in every language.
+def _cases(language: str, unit: str, echo: str, fail: str, broken: str, loop: str) -> list[Case]:
+    """Return the cases of a language.
 
     Args:
-        unit: what finds `broken`: "compile" or "syntax".
-        echo: prints its first line of input.
-        fail: ends with exit code 3.
-        loop: never ends, and prints nothing.
+        unit: the step that rejects `broken`: "compile" or "syntax".
+        echo: a program that prints its first line of input.
+        fail: a program that ends with exit code 3.
+        loop: a program that never ends and prints nothing.
     """
     broken_status = Status.compile_error if unit == "compile" else Status.syntax_error
     cases = [
@@ -237,7 +237,7 @@ def _spoken(language: str, unit: str, echo: str, fail: str, broken: str, loop: s
 
 
 LANGUAGES = {
-    "cpp": _spoken(
+    "cpp": _cases(
         "cpp",
         "compile",
         echo="#include <bits/stdc++.h>\n"
@@ -246,7 +246,7 @@ LANGUAGES = {
         broken="int main() { return }",
         loop="int main() { volatile int n = 0; for (;;) n++; }",
     ),
-    "javascript": _spoken(
+    "javascript": _cases(
         "javascript",
         "syntax",
         echo="console.log(require('fs').readFileSync(0, 'utf8').split('\\n')[0])",
@@ -254,7 +254,7 @@ LANGUAGES = {
         broken="function f( {",
         loop="for (;;) {}",
     ),
-    "java": _spoken(
+    "java": _cases(
         "java",
         "compile",
         echo="import java.util.*;\npublic class Main { public static void main(String[] args) { "
@@ -263,7 +263,7 @@ LANGUAGES = {
         broken="class Main { void f( { }",
         loop="class Main { public static void main(String[] args) { for (;;) ; } }",
     ),
-    "go": _spoken(
+    "go": _cases(
         "go",
         "compile",
         echo='package main\nimport ("bufio"; "fmt"; "os")\n'
@@ -272,7 +272,7 @@ LANGUAGES = {
         broken="package main\nfunc main() { return 1 }",
         loop="package main\nfunc main() { for {} }",
     ),
-    "rust": _spoken(
+    "rust": _cases(
         "rust",
         "compile",
         echo="fn main() { let mut s = String::new(); std::io::stdin().read_line(&mut s).unwrap(); "
@@ -281,7 +281,7 @@ LANGUAGES = {
         broken="fn main() { return 1 }",
         loop="fn main() { loop {} }",
     ),
-    "bash": _spoken(
+    "bash": _cases(
         "bash",
         "syntax",
         echo='IFS= read -r line\necho "$line"',
@@ -290,4 +290,4 @@ LANGUAGES = {
         loop="while :; do :; done",
     ),
 }
-"""What is asked of a sandbox that runs these languages too."""
+"""Further cases, by language, for a sandbox that also runs it."""

@@ -1,4 +1,4 @@
-"""How many requests run and wait. A program's clock starts when it runs, never while it waits."""
+"""Limits on running and waiting requests. A program's clock starts when it runs, never while it waits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LONGEST_WAIT_S = 30
 
 
 class Busy(Exception):
-    """The server is full; nothing of the request was run.
+    """The server is full and ran nothing of the request.
 
     Args:
-        retry_after_s: when a place may be free, by how long requests take.
+        retry_after_s: seconds until a place may be free, estimated from recent requests.
     """
 
     def __init__(self, retry_after_s: int) -> None:
@@ -25,18 +25,18 @@ class Busy(Exception):
 
 
 class Leaving(Exception):
-    """The server is about to end; nothing of the request was run."""
+    """The server is shutting down and ran nothing of the request."""
 
     retry_after_s = 5
 
     def __init__(self) -> None:
-        super().__init__("the server is about to end, ask another one")
+        super().__init__("the server is shutting down, send the request to another one")
 
 
 class Admission:
-    """Lets requests run `at_once`, keeps `max_waiting` more in order, and turns the rest away.
+    """A limiter that runs `at_once` requests, queues `max_waiting` more in order, and rejects the rest.
 
-    Once it is `leaving`, what was let in ends as ever and everything new is turned away.
+    Once it is `leaving`, admitted requests finish as usual and new ones are rejected.
     """
 
     def __init__(self, at_once: int, max_waiting: int) -> None:
@@ -50,7 +50,7 @@ class Admission:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs or waits."""
+        """Return whether no request runs or waits."""
         return not self.running and not self.waiting
 
     @asynccontextmanager
@@ -58,8 +58,8 @@ class Admission:
         """Hold a place in which a program may run.
 
         Raises:
-            Busy: too many wait already.
-            Leaving: the server is about to end.
+            Busy: too many requests already wait.
+            Leaving: the server is shutting down.
         """
         if self.leaving:
             self.refused += 1

@@ -1,4 +1,4 @@
-"""The routes. Each request that runs something waits for its place; a full server says so."""
+"""The routes. A request that runs something waits for its place; a full server answers 429."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLIENT_GONE = 499
 
 
 class AsciiJson(JSONResponse):
-    """JSON that holds whatever came with a request: lone surrogates too, and numbers JSON has not."""
+    """JSON that can repeat any request's content, such as lone surrogates and NaN."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, separators=(",", ":")).encode("ascii")
@@ -32,10 +32,10 @@ class AsciiJson(JSONResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a server admits and bounds requests."""
+    """Limits of a server."""
 
     at_once: int
-    """Requests whose programs run at the same time: what the sandbox can take."""
+    """Requests whose programs run at the same time: the sandbox's capacity."""
     max_waiting: int = 512
     max_request_bytes: int = 64 << 20
     token: str | None = None
@@ -43,16 +43,16 @@ class Settings:
 
 
 def create_app(sandbox: Sandbox, settings: Settings, admission: Admission | None = None) -> FastAPI:
-    """An application over a sandbox that whoever serves it has started (`listening`).
+    """Return an application over a sandbox that the caller starts (`listening`).
 
     Args:
-        admission: for those who end the server in an orderly way; by default one by the settings.
+        admission: passed by callers that shut the server down gracefully; default: one with `settings`.
     """
     app = FastAPI(
         title="SandboxFusion's API",
         docs_url=None,
         redoc_url=None,
-        strict_content_type=False,  # clients that send none are answered
+        strict_content_type=False,  # also answer clients that send none
         default_response_class=AsciiJson,
     )
     admission = admission or Admission(settings.at_once, settings.max_waiting)
@@ -100,7 +100,7 @@ def _add_errors(app: FastAPI) -> None:
         return AsciiJson({"detail": str(error)}, 400)
 
     async def too_deep(_request: Request, _error: Exception) -> Response:
-        return AsciiJson({"detail": "the request nests too deep"}, 400)
+        return AsciiJson({"detail": "the request nests too deeply"}, 400)
 
     async def ours(_request: Request, error: Exception) -> Response:
         return AsciiJson({"detail": str(error)}, 503, {"retry-after": "1"})
@@ -124,7 +124,7 @@ def _add_running(
     @app.post("/run_code", response_model=None)
     async def _run_code(body: requests.RunCodeRequest, request: Request) -> Response:
         async with admission.place():
-            if await request.is_disconnected():  # it gave up while it waited
+            if await request.is_disconnected():  # the client gave up while the request waited
                 return Response(status_code=_CLIENT_GONE)
             with measures.timed():
                 answer = await run_code(body, sandbox, bounds)
@@ -169,4 +169,4 @@ def _add_datasets(app: FastAPI, sandbox: Sandbox, bounds: Bounds, admission: Adm
 
     @app.get("/list_datasets")
     async def _list_datasets() -> list[Any]:
-        return []  # rows come with each request
+        return []  # each request brings its rows

@@ -1,4 +1,4 @@
-"""Rows whose tests are Python that calls the candidate's: the programs made of them."""
+"""Programs for rows whose tests are Python code that calls the candidate's."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ _HEADER = (
     "import math, re, sys, copy, datetime, itertools, collections, heapq, statistics, functools\n"
     "import hashlib, string\nfrom typing import *\nfrom collections import *\n"
 )
-"""What HumanEval's solutions and tests are written to find."""
+"""Imports that HumanEval's solutions and tests expect."""
 
 _PLACE = "#<INSERT>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """A candidate's program, and tests to call it from another process."""
+    """A candidate's program, and tests that call it from another process."""
 
     extracted: str
     program: str
     tests: Asserts
     without_code: str = ""
-    """The row's own part of the program, if it has one: Python that must compile."""
+    """The row's own part of the program, if any: Python that must compile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Together:
-    """Tests with the candidate's code amid them."""
+    """Tests with the candidate's code inserted."""
 
     shown: str
     program: str
     language: str
     last_word: str = ""
-    """Printed once all tests have passed; empty where the language is not Python."""
+    """Text printed after all tests have passed; empty if the language is not Python."""
     without_code: str = ""
     """The row's own part of the program, if it is Python: it must compile."""
 
 
 def humaneval(row: Row, code: str, *, completes_prompt: bool) -> Apart:
-    """A function and its `check`.
+    """Return a program with a function, and its `check`.
 
     Args:
-        completes_prompt: whether the code completes the row's prompt; else it stands alone.
+        completes_prompt: whether the code completes the row's prompt or stands alone.
 
     Raises:
-        BadRequest: the row lacks something.
+        BadRequest: the row lacks a field.
     """
     entry_point = text_of(row, "entry_point")
     if not all(part.isidentifier() for part in entry_point.split(".")):
@@ -67,10 +67,10 @@ def humaneval(row: Row, code: str, *, completes_prompt: bool) -> Apart:
 
 
 def mbpp(row: Row, code: str) -> Apart:
-    """A program and a list of assertions.
+    """Return a program, and the row's list of assertions.
 
     Raises:
-        BadRequest: the row lacks something.
+        BadRequest: the row lacks a field.
     """
     labels = labels_of(row)
     setup = text_of(labels, "test_setup_code") if labels.get("test_setup_code") else ""
@@ -79,13 +79,13 @@ def mbpp(row: Row, code: str) -> Apart:
 
 
 def autoeval(row: Row, code: str, *, quoted: bool) -> Together:
-    """Test code with the candidate's in its place, or before it.
+    """Return test code with the candidate's code in its placeholder, or before it.
 
     Args:
-        quoted: put it there as a Python literal.
+        quoted: insert the code as a Python literal.
 
     Raises:
-        BadRequest: the row lacks something.
+        BadRequest: the row lacks a field.
     """
     language = text_of(within(row, "labels"), "execution_language")
     tests = text_of(within(row, "test"), "code")

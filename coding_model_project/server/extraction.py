@@ -1,4 +1,4 @@
-"""The code of a submission, by SandboxFusion's rules: the *first* code block counts."""
+"""Extraction of a submission's code by SandboxFusion's rules: the *first* code block counts."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def extract(logic, completion):
 
 
 async def extract(request: SubmitRequest, sandbox: Sandbox) -> str:
-    """The code in a completion; empty if there is none.
+    """Return the code in a completion; empty if there is none.
 
-    A request's own `custom_extract_logic` runs in the sandbox, never in this process; where it
-    fails there is no code.
+    A request's own `custom_extract_logic` runs in the sandbox, never in this process. If it fails,
+    there is no code.
     """
     logic = request.config.custom_extract_logic
     if logic is None:
@@ -42,11 +42,12 @@ async def extract(request: SubmitRequest, sandbox: Sandbox) -> str:
 
 
 def until_next_definition(completion: str) -> str:
-    """The body that completes a function's head: up to the next thing at the margin."""
+    """Return the body that completes a function's head: everything before the next unindented line
+    that starts a definition, `print` or comment."""
     end = _NEXT.search(completion)
     return completion[: end.start()] if end else completion
 
 
 def until_done(completion: str) -> str:
-    """What stands before the end mark of few-shot prompts."""
+    """Return the text before the end mark of few-shot prompts."""
     return completion.replace("[BEGIN]", "").partition("[DONE]")[0]

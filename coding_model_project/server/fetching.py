@@ -1,7 +1,6 @@
-"""`fetch_files` of a sandbox that gives back only output: the program hands them over as it ends.
+"""`fetch_files` for a sandbox that returns only output: the program prints its files as it ends.
 
-What it hands over is its own, so there is nothing to forge. A program that is killed hands over
-nothing.
+The files are the program's own, so there is nothing to forge. A killed program returns none.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ exec(compile(SOURCE, "main.py", "exec", dont_inherit=True))
 
 
 def wrap(source: str, names: Sequence[str]) -> tuple[str, str]:
-    """A program that runs a program and then prints files, and the mark before them."""
+    """Return a program that runs `source` and then prints files, and the mark before them."""
     mark = secrets.token_hex(16)
     wrapper = _WRAPPER.replace("NAMES", repr(tuple(names)), 1).replace("MARK", repr(mark), 1)
     return wrapper.replace("SOURCE", repr(source), 1), mark
 
 
 def split(stdout: str, mark: str) -> tuple[str, dict[str, str]]:
-    """What the program itself printed, and its files in base64."""
+    """Return the program's own output, and its files in base64."""
     printed, found, files = stdout.partition(mark)
     if not found:
         return stdout, {}
     try:
         return printed, {str(name): str(content) for name, content in json.loads(files).items()}
-    except (ValueError, AttributeError):  # cut by the limit on output
+    except (ValueError, AttributeError):  # truncated by the output limit
         return printed, {}

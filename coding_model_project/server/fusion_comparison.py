@@ -1,4 +1,4 @@
-"""How SandboxFusion's own judge compares output: forgiving of case, unlike `grading.compare`."""
+"""Output comparison of SandboxFusion's own judge: case-insensitive, unlike `grading.compare`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _TOLERANCE = 1e-5
 
 
 def same_lines(expected: str, got: str) -> bool:
-    """Line by line, without regard to case and to blanks around; a line that is one number may be
-    off by 1e-5 of it."""
-    wanted, found = _lines(expected), _lines(got)
-    return len(wanted) == len(found) and all(map(_same_line, wanted, found))
+    """Return whether all lines are equal, ignoring case and surrounding blanks; lines that are one
+    number may differ by a relative 1e-5."""
+    left, right = _lines(expected), _lines(got)
+    return len(left) == len(right) and all(map(_same_line, left, right))
 
 
 def _lines(text: str) -> list[str]:

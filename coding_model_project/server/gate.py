@@ -1,4 +1,4 @@
-"""What every request passes before it is read: its token and its size."""
+"""Middleware that checks every request's token and size before it is read."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _OPEN_PATHS = ("/v1/ping", "/v1/ready")
 
 
 class TooLarge(Exception):
-    """A request's body goes on beyond the limit."""
+    """A request's body exceeds the limit."""
 
 
 class Gate:
-    """Refuses requests without the token (401) or with too large a body (413).
+    """Middleware that rejects requests without the token (401) or with too large a body (413).
 
     Args:
-        token: asked for as `Authorization: Bearer TOKEN`, but for a ping and readiness; None asks for
+        token: required as `Authorization: Bearer TOKEN`, except by ping and readiness; None requires
             none.
-        max_bytes: of a request's body.
+        max_bytes: most bytes of a request's body.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: int) -> None:
@@ -36,7 +36,9 @@ class Gate:
             return
         headers = dict(scope["headers"])
         if scope["path"] not in _OPEN_PATHS and not self._may_enter(headers):
-            await _refuse(401, "this server asks for a token")(scope, receive, send)
+            await _refuse(401, "this server requires a token: Authorization: Bearer TOKEN")(
+                scope, receive, send
+            )
             return
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._max_bytes:
@@ -54,7 +56,7 @@ class Gate:
             return message
 
         async def unless_too_large(message: Message) -> None:
-            if not too_large:  # else the application answers the exception, in its own way
+            if not too_large:  # otherwise this is the application's own answer to the exception
                 await send(message)
 
         with contextlib.suppress(TooLarge):

@@ -1,4 +1,4 @@
-"""Serves an application on a socket until told to stop; what runs then is answered first."""
+"""A server of an application on a socket that answers running requests before it shuts down."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from coding_model_project.server.admission import Admission
 
 _BACKLOG = 2048
 LAST_ANSWERS_S = 30.0
-"""What runs when the server is told to end is waited for this long."""
+"""Seconds for running requests to finish after the server gets a signal to end."""
 _KEEP_ALIVE_S = 75
 _CUT_S = 2
-"""For the last bytes of answers, once nothing runs any more or all is cut off."""
+"""Seconds for the last bytes of answers, after nothing runs any more or the rest is cut off."""
 
 
 def check_exposure(host: str, token: str | None) -> None:
-    """Refuse to run anybody's programs.
+    """Check that a server that other machines can reach has a token.
 
     Raises:
-        ConfigError: the address is reached from elsewhere, and there is no token.
+        ConfigError: other machines can reach the address, and there is no token.
     """
     try:
         local = host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -38,13 +38,13 @@ def check_exposure(host: str, token: str | None) -> None:
         local = False
     if not local and not token:
         raise ConfigError(
-            f"--host={host} is reached from elsewhere: set --token or CODING_SANDBOX_TOKEN, "
-            "or bind to 127.0.0.1"
+            f"--host={host}: other machines can reach this address and no token is set; set --token or "
+            "CODING_SANDBOX_TOKEN, or bind to 127.0.0.1"
         )
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one.
+    """Return a listening socket; port 0 takes a free one.
 
     Raises:
         OSError: the address is taken, or not this machine's.
@@ -69,18 +69,18 @@ def serve(
     admission: Admission | None = None,
     last_answers_s: float = LAST_ANSWERS_S,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; a second one ends it at once.
+    """Serve until SIGINT or SIGTERM; a second signal ends it at once.
 
     Args:
-        around: what runs as long as the server does, such as a sandbox.
+        around: entered while the server runs, such as a sandbox.
         started: called once requests are answered.
-        admission: of the application: what it let in is answered before the end, and new requests are
-            told that it is about to come.
-        last_answers_s: what takes longer than that is cut off.
+        admission: the application's: admitted requests are answered before the end, new ones are
+            rejected with `Leaving`.
+        last_answers_s: seconds after which running requests are cut off.
 
     Raises:
         SandboxError: the sandbox does not start here.
-        KeyboardInterrupt: after SIGINT, once all is stopped.
+        KeyboardInterrupt: after SIGINT, once everything has stopped.
     """
     config = uvicorn.Config(
         app,
@@ -112,16 +112,16 @@ class _Server(uvicorn.Server):
         last_answers_s: float,
     ) -> None:
         super().__init__(config)
-        self._say, self._admission = started, admission
+        self._on_start, self._admission = started, admission
         self._last_answers_s, self._ends_at = last_answers_s, math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if not self.should_exit:
-            self._say()
+            self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Refuse what is new, and go on with what was let in; the second time, end."""
+        """Reject new requests and finish admitted ones; at a second signal, end."""
         if self._admission is None or self._admission.leaving or not self.started:
             super().handle_exit(sig, frame)
             return

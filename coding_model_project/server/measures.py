@@ -1,4 +1,4 @@
-"""What /metrics says, in Prometheus' text format."""
+"""The metrics of /metrics, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Measures:
-    """Counts of one server."""
+    """Metrics of one server."""
 
     CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -27,24 +27,26 @@ class Measures:
             "sandbox_programs", "Answers of /run_code", ["status"], registry=self._registry
         )
         self._seconds = Histogram(
-            "sandbox_run_seconds", "Once it ran", buckets=_BUCKETS, registry=self._registry
+            "sandbox_run_seconds",
+            "Seconds of /run_code requests, without waiting for a place",
+            buckets=_BUCKETS,
+            registry=self._registry,
         )
         for name, meaning in (
             ("running", "Requests whose programs run"),
             ("waiting", "Requests that wait for a place"),
-            (
-                "refused",
-                "Requests answered 429, or 503 because it is about to end, since the start",
-            ),
-            ("leaving", "Whether it is about to end"),
+            ("refused", "Requests answered 429, or 503 during shutdown, since the start"),
+            ("leaving", "1 while the server shuts down"),
         ):
             gauge = Gauge(f"sandbox_{name}", meaning, registry=self._registry)
             gauge.set_function(lambda name=name: getattr(admission, name))
 
-        self._info = Info("sandbox", "Who judges", registry=self._registry)
+        self._info = Info(
+            "sandbox", "The sandbox and this server's version", registry=self._registry
+        )
 
     def timed(self) -> AbstractContextManager[object]:
-        """Times a run."""
+        """Return a context that times a run."""
         return self._seconds.time()
 
     def count(self, answer: RunCodeResponse) -> None:

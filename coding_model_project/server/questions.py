@@ -1,4 +1,4 @@
-"""/get_prompts: rows of a data set as questions to a model. The wording is this project's own."""
+"""/get_prompts: rows of a data set as prompts. The wording is this project's own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FUNCTION = "Complete this {language} code. Answer with the whole code in one Ma
 
 
 def prompt(row: Mapping[str, Any], dataset: str, config: TestConfig) -> Prompt:
-    """A row's prompt.
+    """Return a row's prompt.
 
     Raises:
-        BadRequest: no known kind of data set, or the row lacks what it is made of.
+        BadRequest: the kind of data set is unknown, or the row lacks a field of the prompt.
     """
     kind = submit.kind_of(dataset, config)
     language = config.language or "python"
@@ -35,6 +35,6 @@ def prompt(row: Mapping[str, Any], dataset: str, config: TestConfig) -> Prompt:
     if kind is submit.Kind.oj:
         locale = config.locale or "en"
         if locale not in _TASK:
-            raise BadRequest(f"config.locale={locale!r}: there are {', '.join(_TASK)}")
+            raise BadRequest(f"config.locale={locale!r}: expected one of {', '.join(_TASK)}")
         text += f"\n\n{_TASK[locale].format(language=name)}"
     return Prompt(id=row_id(row), prompt=text, labels=labels_of(row))

@@ -1,4 +1,4 @@
-"""Requests and answers as SandboxFusion's clients know them. Fields keep their names on the wire."""
+"""Requests and answers in SandboxFusion's wire format. Fields have their names on the wire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, FiniteFloat
 
 
 class BadRequest(Exception):
-    """A request cannot be answered as it is; answered with HTTP 400."""
+    """A request that cannot be answered as it is: HTTP 400."""
 
 
 Language = Literal[
@@ -18,7 +18,7 @@ Language = Literal[
 ]  # fmt: skip
 
 _MAX_DEPTH = 64
-"""Of lists and objects: what nests deeper cannot be written as JSON again."""
+"""Deepest nesting of lists and objects that can be written as JSON again."""
 
 
 def _shallow(content: dict[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def _shallow(content: dict[str, Any]) -> dict[str, Any]:
         ]
         if not level:
             return content
-    raise ValueError(f"it nests too deep: at most {_MAX_DEPTH} lists and objects in each other")
+    raise ValueError(f"it nests too deeply: at most {_MAX_DEPTH} lists and objects in each other")
 
 
 AnyObject = Annotated[dict[str, Any], AfterValidator(_shallow)]
@@ -54,7 +54,7 @@ class RunCodeRequest(BaseModel):
 
 
 class PhaseResult(BaseModel):
-    """How compiling, or running, ended; a signal is a negative return code."""
+    """The outcome of compiling or running; a signal is a negative return code."""
 
     status: PhaseStatus
     execution_time: float | None = None
@@ -91,7 +91,7 @@ class RunJupyterResponse(BaseModel):
 
 
 class TestConfig(BaseModel):
-    """How a data set's rows are shown and judged."""
+    """Settings for showing and judging a data set's rows."""
 
     __test__ = False  # not a pytest class
 

@@ -1,4 +1,4 @@
-"""Fields of a data set's row, which comes with a request and may hold anything."""
+"""Checked access to a row's fields; rows come with requests and may hold anything."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from coding_model_project.server.requests import BadRequest
 
 _Kind = TypeVar("_Kind")
 Row = Mapping[str, Any]
-"""A row as the request's JSON has it."""
+"""A row as in the request's JSON."""
 
 
 def text_of(row: Row, key: str) -> str:
     """Return a field that must be text.
 
     Raises:
-        BadRequest: it is not, or there is none.
+        BadRequest: the field is missing or something else.
     """
     return _field(row, key, str, "text")
 
@@ -25,7 +25,7 @@ def texts_of(row: Row, key: str) -> list[str]:
     """Return a field that must be a list of texts.
 
     Raises:
-        BadRequest: it is not, or there is none.
+        BadRequest: the field is missing or something else.
     """
     found = _field(row, key, list, "a list of texts")
     return [text_of({key: text}, key) for text in found]
@@ -35,16 +35,16 @@ def within(row: Row, key: str) -> Row:
     """Return a field that must be an object.
 
     Raises:
-        BadRequest: it is not, or there is none.
+        BadRequest: the field is missing or something else.
     """
     return _field(row, key, dict, "an object")
 
 
 def labels_of(row: Row) -> dict[str, Any]:
-    """Return a row's labels; none unless it has some.
+    """Return a row's labels; empty if it has none.
 
     Raises:
-        BadRequest: they are no object.
+        BadRequest: they are not an object.
     """
     return dict(within(row, "labels")) if row.get("labels") else {}
 
@@ -53,7 +53,7 @@ def row_id(row: Row, default: int | None = None, key: str = "id") -> int | str:
     """Return a row's id.
 
     Raises:
-        BadRequest: it is neither a number nor text, or there is none.
+        BadRequest: it is missing, or neither a number nor text.
     """
     found = row.get(key, default)
     if isinstance(found, bool) or not isinstance(found, int | str):

@@ -1,4 +1,4 @@
-"""/run_code over a `Sandbox`: limits in, statuses out."""
+"""/run_code over a `Sandbox`: maps limits of requests and statuses of answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOOLS = {
     "swift": "swiftc", "nodejs": "node", "typescript": "tsx", "lean": "lake", "kotlin_script": "kotlin",
     "python_gpu": "python", "R": "Rscript",
 }  # fmt: skip
-"""Commands of languages' toolchains that are not called like the language."""
+"""Toolchain commands that are not named like their language."""
 
 _COMPILED = frozenset(
     {"cpp", "go", "java", "csharp", "rust", "cuda", "scala", "junit", "verilog", "swift"}
@@ -36,39 +36,39 @@ _COMPILED = frozenset(
 _NO_RUNNER = frozenset({"sql"})
 _TOOLCHAIN_MISSING = 127
 NO_TOOLCHAIN = "this server has no toolchain for"
-"""Begins the message of an answer that says nothing about the program."""
+"""Start of the message of an answer that says nothing about the program."""
 
 _STOPPED_BY_SIGNAL = -int(signal.SIGKILL)
-"""A sandbox says that a signal ended the program, not which."""
+"""Return code of a program ended by a signal: a sandbox does not say by which."""
 
 _STOPPED_BY_OUTPUT = -int(signal.SIGXFSZ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What one program may use at most, whatever its request says."""
+    """Upper limits of one program, whatever its request says."""
 
     run_s: float = 300.0
     memory_mb: int = 4096
-    """Also without a limit of the request's own."""
+    """Also the default of requests without a limit."""
     output_kb: int = 16_384
     """As much as any of this package's data sets needs (LiveCodeBench, for one)."""
 
     def check(self, limits: Limits) -> None:
-        """Refuse limits above these: a verdict must not depend on which server gave it.
+        """Reject limits above these: a verdict must not depend on the server that gave it.
 
         Raises:
-            ConfigError: names the limit.
+            ConfigError: a limit is too high.
         """
         most = {"wall_s": self.run_s, "memory_mb": self.memory_mb, "output_kb": self.output_kb}
         for name, bound in most.items():
             if getattr(limits, name) > bound:
-                asked = f"limits.{name}={getattr(limits, name):g}"
-                raise ConfigError(f"{asked}: the server allows at most {bound:g}")
+                setting = f"limits.{name}={getattr(limits, name):g}"
+                raise ConfigError(f"{setting}: the server allows at most {bound:g}")
 
 
 async def run_code(request: RunCodeRequest, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
-    """Run a request's program; the sandbox's own failures are status SandboxError."""
+    """Run a request's program; the sandbox's own failures have status SandboxError."""
     if request.language == "python" and request.code.startswith(MARK):
         return await _run_batch(request.stdin or "", sandbox, bounds)
     (response,) = await run_on_each(request, [request.stdin or ""], sandbox, bounds)
@@ -80,19 +80,19 @@ async def run_on_each(
     stdins: Sequence[str],
     sandbox: Sandbox,
     bounds: Bounds,
-    goes_on: Callable[[int, RunCodeResponse], bool] = lambda _index, _response: True,
+    should_continue: Callable[[int, RunCodeResponse], bool] = lambda _index, _response: True,
 ) -> list[RunCodeResponse]:
-    """Run a request's program on each standard input, in order, while `goes_on` holds.
+    """Run a request's program on each standard input, in order, while `should_continue` returns true.
 
     Raises:
-        BadRequest: its files cannot be laid out here.
+        BadRequest: its files cannot be written here.
     """
     mark, source = "", request.code
     if request.fetch_files and request.language == "python":
         source, mark = fetching.wrap(source, request.fetch_files)
 
     def stop(index: int, execution: Execution) -> bool:
-        return not goes_on(index, _response(execution, request, mark))
+        return not should_continue(index, _response(execution, request, mark))
 
     if request.run_timeout <= 0:
         return [_response(Execution(status=Status.wall_timeout), request)]
@@ -117,11 +117,11 @@ async def run_on_each(
 async def run_asserts(
     request: RunCodeRequest, tests: Asserts, sandbox: Sandbox, bounds: Bounds
 ) -> RunCodeResponse:
-    """Run tests that call into a request's program from a process of their own.
+    """Run tests that call a request's program from another process.
 
     Raises:
         DataError: the tests do not compile.
-        SandboxError: the sandbox could not do its work, or has no such tests.
+        SandboxError: the sandbox failed, or does not support such tests.
     """
     program = Program(source=request.code, language=request.language)
     (execution,) = await sandbox.run(program, [tests], _limits(request, bounds))
@@ -133,7 +133,7 @@ async def run_asserts(
 
 
 async def _run_batch(text: str, sandbox: Sandbox, bounds: Bounds) -> RunCodeResponse:
-    """Do what a `FusionSandbox`'s driver would, which starts processes as no program may here."""
+    """Do the work of a `FusionSandbox`'s driver, which starts processes: programs here may not."""
     try:
         request = driver_messages.decode_request(text)
     except ValueError as error:
@@ -153,7 +153,7 @@ async def _run_batch(text: str, sandbox: Sandbox, bounds: Bounds) -> RunCodeResp
         except SandboxError as error:
             if not outcomes:
                 return _sandbox_error(str(error))
-            break  # to be asked for again, each by itself
+            break  # the client requests the rest again, one by one
         except (ConfigError, DataError) as error:
             outcomes.append(Outcome(error=(type(error).__name__, str(error))))
     identity = sandbox.identity.partition("/")[2]
@@ -183,7 +183,7 @@ def _limits(request: RunCodeRequest, bounds: Bounds) -> Limits:
 
 
 def _decoded(files: Mapping[str, str | None]) -> dict[str, bytes]:
-    """The files to lay out.
+    """Return a request's files, decoded.
 
     Raises:
         BadRequest: the content of one is not base64.

@@ -1,4 +1,4 @@
-"""/submit: SandboxFusion's own kinds of data sets, judged by its rules and not by this project's."""
+"""/submit: SandboxFusion's own kinds of data sets, judged by its rules, not this project's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from coding_model_project.types import Call, Limits, Program
 
 
 class Kind(StrEnum):
-    """What the rows of a data set are."""
+    """Kinds of data sets, by their rows."""
 
     oj = "CommonOJDataset"
     """Standard input and output."""
@@ -41,7 +41,7 @@ class Kind(StrEnum):
     mbpp = "MBPPDataset"
     """A function, and assertions about it."""
     autoeval = "AutoEvalDataset"
-    """Test code with a place for the candidate's."""
+    """Test code with a placeholder for the candidate's code."""
 
 
 _BY_NAME = {"humaneval_python": Kind.humaneval, "mbpp": Kind.mbpp}
@@ -56,7 +56,7 @@ def complaint(source):
 """
 
 _RUN_S = 10.0
-"""Wall seconds a program may run where the request does not say."""
+"""Default of a program's wall seconds."""
 
 Judging = Callable[[SubmitRequest, Sandbox, Bounds], Awaitable[SubmitResponse]]
 
@@ -66,7 +66,7 @@ def no_such_dataset(name: str) -> str:
 
 
 def kind_of(dataset: str, config: TestConfig) -> Kind:
-    """Raises BadRequest for a data set of no known kind."""
+    """Return a data set's kind; raise BadRequest if it is unknown."""
     if config.dataset_type in list(Kind):
         return Kind(config.dataset_type)
     if config.dataset_type is None and dataset in _BY_NAME:
@@ -75,15 +75,15 @@ def kind_of(dataset: str, config: TestConfig) -> Kind:
 
 
 def judge_of(request: SubmitRequest) -> Judging:
-    """What judges a submission.
+    """Return the judge of a submission.
 
     Raises:
-        BadRequest: nothing does.
+        BadRequest: there is none for its data set.
     """
     kind = kind_of(request.dataset, request.config)
     if not isinstance(request.config.provided_data, dict):
         raise BadRequest(
-            "config.provided_data must be the row to judge by: no data set is kept here"
+            "config.provided_data must be the row to judge by: this server stores no data sets"
         )
     return _JUDGES[kind]
 
@@ -110,8 +110,8 @@ async def _judge_mbpp(request: SubmitRequest, sandbox: Sandbox, bounds: Bounds) 
 async def _judge_apart(
     request: SubmitRequest, work: assertions.Apart, sandbox: Sandbox, bounds: Bounds
 ) -> SubmitResponse:
-    """By tests that run in another process than the candidate, which therefore cannot pass them by
-    leaving early or by what it does to Python."""
+    """Judge by tests in another process than the candidate's: it cannot pass them by exiting early or
+    by changing Python."""
     run_request = _run_request(work.program, request.config, "python")
     answer = _judged(await run_asserts(run_request, work.tests, sandbox, bounds))
     outcome = TestOutcome(passed=answer.status == "Success", exec_info=answer)
@@ -129,7 +129,7 @@ async def _judge_apart(
 async def _judge_autoeval(
     request: SubmitRequest, sandbox: Sandbox, bounds: Bounds
 ) -> SubmitResponse:
-    """By test code that the candidate's is put into: one process, whose last line must be reached."""
+    """Judge by test code with the candidate's code inserted: one process must reach the last line."""
     config, code = request.config, await extraction.extract(request, sandbox)
     work = assertions.autoeval(_row(request), code, quoted=bool(config.extra.get("repr_code")))
     answer = _judged(
@@ -165,7 +165,7 @@ async def _judge_io(request: SubmitRequest, sandbox: Sandbox, bounds: Bounds) ->
         expected = tests[index]["output"]["stdout"]
         return _judged(answer).status == "Success" and same_lines(expected, printed)
 
-    def goes_on(index: int, answer: RunCodeResponse) -> bool:
+    def should_continue(index: int, answer: RunCodeResponse) -> bool:
         return bool(config.extra.get("run_all_cases")) or passed(index, answer)
 
     answers = await run_on_each(
@@ -173,7 +173,7 @@ async def _judge_io(request: SubmitRequest, sandbox: Sandbox, bounds: Bounds) ->
         [test["input"]["stdin"] for test in tests],
         sandbox,
         bounds,
-        goes_on,
+        should_continue,
     )
     outcomes = [
         TestOutcome(passed=passed(index, answer), exec_info=answer, test_info=tests[index])
@@ -192,10 +192,10 @@ _JUDGES: dict[Kind, Judging] = {
 
 
 async def _check_row(source: str, sandbox: Sandbox) -> None:
-    """Blame a row, and no submission, for Python that does not compile whatever is submitted.
+    """Check that the row's own code compiles; if not, the row is at fault, not the submission.
 
     Raises:
-        BadRequest: it does not.
+        BadRequest: it does not compile.
     """
     if not source:
         return
@@ -206,11 +206,11 @@ async def _check_row(source: str, sandbox: Sandbox) -> None:
 
 
 def _judged(answer: RunCodeResponse) -> RunCodeResponse:
-    """An answer that says something about the program.
+    """Return an answer that says something about the program.
 
     Raises:
-        SandboxError: it does not: an outage is no failed test.
-        BadRequest: nothing can be judged in this language here.
+        SandboxError: it reports an outage, which is not a failed test.
+        BadRequest: this server cannot run the language.
     """
     if answer.status == "SandboxError":
         raise SandboxError(answer.message)
@@ -225,24 +225,26 @@ def _row(request: SubmitRequest) -> Row:
 
 
 def _tests(row: Row) -> list[dict[str, Any]]:
-    """A row's tests, each with its standard input and output.
+    """Return a row's tests, each with its standard input and output.
 
     Raises:
-        BadRequest: there are none, or they are something else: nothing could be judged by them.
+        BadRequest: there are none, or they are malformed.
     """
     tests = row.get("test")
     try:
         tests = json.loads(tests) if isinstance(tests, str) else tests
         if not tests:
-            raise BadRequest("the row has no tests: whatever is submitted would be accepted")
+            raise BadRequest("the row has no tests: any submission would be accepted")
         for test in tests:
             if not isinstance(test["input"]["stdin"], str):
-                raise TypeError("stdin, which is no text")
+                raise TypeError("input.stdin is not text")
             if not isinstance(test["output"]["stdout"], str):
-                raise TypeError("stdout, which is no text")
+                raise TypeError("output.stdout is not text")
         return list(tests)
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadRequest(f"a test lacks {error}") from error
+    except KeyError as error:
+        raise BadRequest(f"a test of the row lacks {error}") from error
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"a test of the row is malformed: {error}") from error
 
 
 def _run_request(code: str, config: TestConfig, language: str) -> RunCodeRequest:
@@ -256,4 +258,4 @@ def _run_request(code: str, config: TestConfig, language: str) -> RunCodeRequest
             }
         )
     except ValueError as error:
-        raise BadRequest(f"no language {language!r}") from error
+        raise BadRequest(f"unknown language {language!r}") from error

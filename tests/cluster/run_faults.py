@@ -137,7 +137,8 @@ class Faults:
             left := node.processes("ray::WorkerDict") + node.processes("VLLM::")
         ) and time.monotonic() < until:
             time.sleep(1)
-        _say(f"processes of the run left on {node.host}: {len(left)}")
+        commands = [" ".join(process.cmdline())[:80] for process in left if process.is_running()]
+        _say(f"processes of the run left on {node.host}: {commands}")
         return not left
 
 

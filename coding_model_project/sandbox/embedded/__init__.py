@@ -1,15 +1,15 @@
-"""A sandbox of our own: no containers, no root, a few milliseconds per program.
+"""The embedded sandbox: no containers, no root, a few milliseconds per program.
 
     EmbeddedSandbox (`supervisor`, this process)
       └ zygote × cores (`zygote`): preloaded interpreter, entered into its tier (`confine`)
           └ one process per program, which only compiles it
               └ one process per input: confined, then runs the program
 
-A program with a single input takes one process instead of two. One process may answer several inputs
-of a program that keeps nothing between them (`fast_path`), which is off by default.
+A program with a single input takes one process instead of two. Optionally, one process answers several
+inputs of a program that keeps no state between them (`fast_path`); this is off by default.
 
-`EmbeddedSandbox` is imported on first use, so that the zygote, which lives in this package too,
-starts without the host's side.
+`EmbeddedSandbox` is imported on first use: the zygote is in this package too and must start without the
+host's side.
 """
 
 from __future__ import annotations

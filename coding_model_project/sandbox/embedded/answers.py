@@ -1,4 +1,4 @@
-"""The host's end of the wire: what a program answered, decoded without trusting it."""
+"""The host's decoder of programs' answers, which are untrusted."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ encode = codec.dumps
 
 
 def decode(data: bytes, max_bytes: int) -> Plain | Opaque:
-    """The value of an answer; `UNDECODABLE` for anything that is not one. Never raises.
+    """Return the value of an answer, or `UNDECODABLE` for anything else; never raises.
 
-    Takes time proportional to the answer's length, and memory of at most some 30 times it: a set without
-    elements is nine bytes of text and 216 of memory.
+    It takes time proportional to the answer's length, and at most about 30 times its memory: an empty set
+    is nine bytes of text and 216 of memory.
     """
     if len(data) > max_bytes:
         return UNDECODABLE
@@ -27,7 +27,7 @@ def decode(data: bytes, max_bytes: int) -> Plain | Opaque:
 
 
 def _nests_too_deep(value: Plain | Opaque) -> bool:
-    """Return true for a value that nests deeper than `codec.dumps` writes; comparing it may overflow."""
+    """Return whether a value nests deeper than `codec.dumps` writes; comparing it may overflow."""
     level: list[object] = [value] if type(value) in _CONTAINERS else []
     depth = 0
     while level and depth <= codec.MAX_DEPTH:

@@ -1,4 +1,4 @@
-"""Files that a program gets as its arguments: where they lie, by tier."""
+"""Files passed to a program as arguments; their location depends on the tier."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded.frames import Head
 
 FIRST = 4
-"""The first of their descriptors; those below are standard streams and the answer's."""
+"""The first descriptor of these files; lower ones are the standard streams and the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """Files in the working directory, or, where no tier has one, open in memory."""
+    """Files in the working directory, or open in memory at tiers without one."""
 
     paths: list[str]
     files: dict[str, bytes]
@@ -22,7 +22,7 @@ class Given:
 
 
 def given(tier: Tier, head: Head, data: bytes) -> Given:
-    """The files of a request; the caller closes the descriptors."""
+    """Return the files of a request; the caller closes the descriptors."""
     contents: dict[str, bytes] = {}
     start = 0
     for name, size in zip(head["arguments"], head["sizes"], strict=True):
@@ -36,7 +36,7 @@ def given(tier: Tier, head: Head, data: bytes) -> Given:
 
 
 def in_memory(content: bytes) -> int:
-    """A descriptor of a file with this content, at its start."""
+    """Return a descriptor of an in-memory file with this content, at its start."""
     fd = os.memfd_create("file")
     view = memoryview(content)
     while view:

@@ -1,15 +1,15 @@
-"""Trusted tests in a confined process of their own, calling a program that runs in another.
+"""Trusted tests in their own confined process that call a program in another.
 
 Only data crosses (`crossing`), so nothing the program does to its own process (patched built-ins, objects
 that equal everything, an early exit, a forged result) reaches the asserts:
 
 - A name is the program's only if the program defines it and it is not a built-in. The entry point is
-  the program's whatever it is called.
-- A module the program imported is imported here anew.
-- Arguments the program changed in place are changed here only if its call returned None. Else
+  always the program's, whatever its name.
+- Modules that the program imported are imported again here.
+- Arguments that the program changed in place are changed here only if its call returned None. Otherwise
   `x.clear(); return []` would pass `f(x) == sorted(x)`.
-- What is not plain data is a `Handle`, equal to nothing but itself. Its attributes, items and methods are
-  asked of the program, comparisons never.
+- A value that is not plain data is a `Handle`, equal only to itself. The program answers for its
+  attributes, items and methods, never for comparisons.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from coding_model_project.sandbox.embedded.crossing import (
 )
 
 ANSWER, READER, WRITER, REQUESTS = 3, 4, 5, 6
-"""Descriptors: what the tests say, the program's answers, requests to it, and the tests (`exchange`)."""
+"""Descriptors: the tests' results, the program's answers, requests to it, and the tests (`exchange`)."""
 
 MORE, LAST = b"+", b"."
-"""First byte of an answer: whether more tests may be sent."""
+"""First byte of an answer: more tests may be sent, or not."""
 
 _FILE = "tests.py"
 _LINE_CHARS = 500
 _NEVER_RAISED = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Would end a loop of the tests, and with it the asserts in it, instead of failing them."""
+"""Exceptions that would end a loop of the tests, and its asserts, instead of failing them."""
 
 
 class ProgramFailed(BaseException):
-    """The program gave no answer. Not an `Exception`: tests that expect one must not take it for it."""
+    """The program gave no answer. Not an `Exception`, which tests may expect and catch."""
 
 
 class Handle:
-    """A value that stays in the program's process. Equality, order, hash and truth are ours."""
+    """A value that stays in the program's process; its equality, order, hash and truth are ours."""
 
     __slots__ = ("_caller", "_content")
 
@@ -103,43 +103,43 @@ class Handle:
 
 
 class _Exhausted(Exception):
-    """An iterator of the program has no more items."""
+    """The end of one of the program's iterators."""
 
 
 class Caller:
-    """Asks the program, and takes its answers for data."""
+    """A client of the program that treats its answers as data."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
         self.failure: str | None = None
-        """Why an answer did not come; the tests cannot pass then, whatever they caught."""
+        """Reason for a missing answer; the tests then cannot pass, whatever they caught."""
 
     def names(self) -> tuple[set[str], set[str]]:
-        """What the program defines: modules it imported, and all else."""
+        """Return the names that the program defines: modules that it imported, and all others."""
         with self._failing():
-            said = self._pipe.receive()
-            modules, others = ({str(name) for name in said[key]} for key in ("modules", "others"))
+            reply = self._pipe.receive()
+            modules, others = ({str(name) for name in reply[key]} for key in ("modules", "others"))
         return modules, others
 
     def ask(self, operation: str, *arguments: Any) -> Any:
-        """The program's answer.
+        """Send a request and return the program's answer.
 
         Raises:
             ProgramFailed: it gave none.
             TypeError, ValueError: an argument cannot be sent.
-            Exception: what the program raised, as the nearest built-in exception.
+            Exception: the program's exception, as the nearest built-in one.
         """
         request = [operation, to_picture(arguments, _refer)]
         with self._failing():
             self._pipe.send(request)
-            said = self._pipe.receive()
-            if "error" in said:
-                name, text = map(str, said["error"])
+            reply = self._pipe.receive()
+            if "error" in reply:
+                name, text = map(str, reply["error"])
                 value, raised = None, _error(operation, name, text)
             else:
-                value, raised = from_picture(said["value"], self._resolve), None
+                value, raised = from_picture(reply["value"], self._resolve), None
                 if value is None and operation == "call":
-                    changed = from_picture(said["arguments"], self._resolve)
+                    changed = from_picture(reply["arguments"], self._resolve)
                     _restore(list(arguments[1:]), list(changed))
         if raised is not None:
             raise raised
@@ -147,7 +147,7 @@ class Caller:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Whatever goes wrong inside is the program's failure."""
+        """Record any exception in the context as the program's failure, and raise ProgramFailed."""
         try:
             yield
         except Exception as error:
@@ -175,7 +175,7 @@ def _refer(value: Any) -> list[Any]:
 
 
 def _restore(ours: Any, theirs: Any) -> None:
-    """Change our containers, at every depth, to what they became in the program."""
+    """Change our containers, at every depth, to their new content in the program."""
     if type(ours) is not type(theirs):
         return
     if isinstance(ours, (list, tuple)) and len(ours) == len(theirs):
@@ -197,7 +197,7 @@ def _restore(ours: Any, theirs: Any) -> None:
 
 
 def _restored(before: Any, after: Any) -> bool:
-    """Whether a value of ours can stay in its place, changed or not."""
+    """Restore one of our values; return whether it can stay in its place."""
     if type(before) is not type(after):
         return False
     if isinstance(before, Handle):
@@ -222,7 +222,7 @@ def _error(operation: str, name: str, text: str) -> Exception:
         return _Exhausted()
     try:
         return _kind(name)(text)
-    except TypeError:  # it takes other arguments, as UnicodeDecodeError does
+    except TypeError:  # its constructor takes other arguments, such as UnicodeDecodeError's
         return _kind("RuntimeError")(text)
 
 
@@ -230,27 +230,27 @@ def _error(operation: str, name: str, text: str) -> Exception:
 
 
 def run(entry_point: str | None, max_bytes: int) -> NoReturn:
-    """Run tests in this process as they come, and answer what became of them; ends the process.
+    """Run tests in this process as they arrive, and send the outcome of each; ends the process.
 
-    Later ones see what the earlier left in the program and in their own names. They pass only if every
-    line ran: `{"passed": true}` is sent last of all.
+    Later tests see the state that earlier ones left in the program and in their own names. Tests pass
+    only if every line ran: `{"passed": true}` is sent last of all.
 
     Args:
-        max_bytes: longest answer accepted of the program.
+        max_bytes: longest answer accepted from the program.
     """
     tests = _Tests(entry_point, Caller(Pipe(READER, WRITER, max_bytes)))
     with contextlib.suppress(BaseException):
         while (source := exchange.receive(REQUESTS)) is not None:
-            said = json.dumps(tests.outcome(source)).encode()
+            outcome = json.dumps(tests.outcome(source)).encode()
             if tests.caller.failure is not None:  # the program is gone, or out of step
-                exchange.send(ANSWER, LAST + said)
+                exchange.send(ANSWER, LAST + outcome)
                 break
-            exchange.send(ANSWER, MORE + said)
+            exchange.send(ANSWER, MORE + outcome)
     os._exit(0)
 
 
 def run_all(sources: list[bytes], entry_point: str | None, max_bytes: int) -> NoReturn:
-    """As `run`, for tests that are known at once; a line is written for each when it has run."""
+    """Run tests that are all known in advance, as `run` does; write a line for each when it has run."""
     tests = _Tests(entry_point, Caller(Pipe(READER, WRITER, max_bytes)))
     with contextlib.suppress(BaseException):
         for source in sources:
@@ -261,7 +261,7 @@ def run_all(sources: list[bytes], entry_point: str | None, max_bytes: int) -> No
 
 
 class _Tests:
-    """Tests of one program, and the names they have."""
+    """Tests of one program, and their namespace."""
 
     def __init__(self, entry_point: str | None, caller: Caller) -> None:
         self.caller = caller
@@ -269,15 +269,15 @@ class _Tests:
         self._namespace: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
         self._defined: tuple[set[str], set[str]] | None = None
         self._candidate: Any = None
-        """The program's function, by its handle."""
+        """Handle of the program's function."""
         self._own: set[str] = set()
-        """Names that tests have set, which are not the program's from then on."""
+        """Names that tests have set; from then on they are not the program's."""
 
     def outcome(self, source: bytes) -> dict[str, Any]:
-        """Run tests; what became of them, as JSON has it."""
+        """Run tests and return their outcome, ready for JSON."""
         try:
             return self._outcome(source)
-        except BaseException as error:  # noqa: BLE001 - e.g. no memory left to say more
+        except BaseException as error:  # noqa: BLE001 - such as no memory left for more detail
             return {"failed": "raised", "line": type(error).__name__}
 
     def _outcome(self, source: bytes) -> dict[str, Any]:
@@ -287,17 +287,17 @@ class _Tests:
             return {"failed": "data", "line": _text(error)}
         try:
             self._run(code, _set_in(source))
-            said: dict[str, Any] = {"passed": True}
+            outcome: dict[str, Any] = {"passed": True}
         except MemoryError as error:
-            said = {"failed": "memory", "line": _line(error, source)}
+            outcome = {"failed": "memory", "line": _line(error, source)}
         except AssertionError as error:
             kind = "raised" if getattr(error, "of_program", False) else "assertion"
-            said = {"failed": kind, "line": _line(error, source)}
-        except BaseException as error:  # noqa: BLE001 - the tests' own exit would be no pass either
-            said = {"failed": "raised", "line": f"{_line(error, source)} {_text(error)}".strip()}
+            outcome = {"failed": kind, "line": _line(error, source)}
+        except BaseException as error:  # noqa: BLE001 - the tests' own exit is not a pass either
+            outcome = {"failed": "raised", "line": f"{_line(error, source)} {_text(error)}".strip()}
         if self.caller.failure is not None:
-            return {"line": "", **said, "passed": False, "failed": self.caller.failure}
-        return said
+            return {"line": "", **outcome, "passed": False, "failed": self.caller.failure}
+        return outcome
 
     def _run(self, code: types.CodeType, sets: set[str]) -> None:
         if self._defined is None:
@@ -305,9 +305,7 @@ class _Tests:
         modules, others = self._defined
         namespace, entry_point = self._namespace, self._entry_point
         used = _names_in(code) - set(dir(builtins)) - {entry_point}
-        for name in (
-            used & others
-        ) - self._own:  # anew each time: the program may have set it again
+        for name in (used & others) - self._own:  # each time, since the program may change them
             namespace[name] = self.caller.ask("find", name)
         for name in used & modules & set(sys.stdlib_module_names) - self._own:
             namespace[name] = __import__(name)
@@ -325,7 +323,7 @@ class _Tests:
 
 
 def _set_in(source: bytes) -> set[str]:
-    """Names that a source sets, in whatever scope. Without `ast`, which is not everywhere at hand."""
+    """Return the names that a source sets in any scope; `ast` is not available wherever this runs."""
     pending: list[Any] = [compile(source, _FILE, "exec", _ONLY_TREE, dont_inherit=True)]
     names: set[str] = set()
     while pending:
@@ -357,7 +355,7 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 
 def _line(error: BaseException, source: bytes) -> str:
-    """The line of the tests that failed."""
+    """Return the failed line of the tests."""
     number, trace = 0, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == _FILE:

@@ -1,7 +1,6 @@
-"""The program's side of tests that call it: answers requests, one at a time, in its own process.
+"""The program's side of tests that call it: it answers requests, one at a time, in its own process.
 
-All of this may be rewritten by the program it serves. Nothing here is trusted by `tests`, which
-takes each answer for data.
+The program may rewrite all of this. `asserts` trusts nothing here and treats each answer as data.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def find(module: Any, name: str) -> Any:
-    """A free function, `Class.method`, or else a method of `Solution`.
+    """Return a free function, `Class.method`, or else a method of `Solution`.
 
     Raises:
         NameError: the program defines none of them.
@@ -53,7 +52,7 @@ def find(module: Any, name: str) -> Any:
 
 
 def serve(module: types.ModuleType, reader: int, writer: int) -> None:
-    """Say what the module defines, then answer until the tests are over."""
+    """Send the names that the module defines, then answer requests until the tests end."""
     pipe = Pipe(reader, writer)
     kept: list[Any] = []
 
@@ -84,12 +83,12 @@ def serve(module: types.ModuleType, reader: int, writer: int) -> None:
                 raise
             answer = {"error": [_builtin(error), _text(error)]}
         with suppress(Exception):
-            sys.stdout.flush()  # the end of the tests is the program's end, whatever it is at
+            sys.stdout.flush()  # the program is killed when the tests end
         pipe.send(answer)
 
 
 def _names(module: types.ModuleType) -> dict[str, list[str]]:
-    """What the program defines, modules it imported apart."""
+    """Return the names that the program defines, imported modules apart."""
     found: dict[str, list[str]] = {"modules": [], "others": []}
     for name, value in list(module.__dict__.items())[:_MAX_NAMES]:
         if not name.startswith("__"):
@@ -98,7 +97,7 @@ def _names(module: types.ModuleType) -> dict[str, list[str]]:
 
 
 def _builtin(error: Exception) -> str:
-    """The name of the nearest exception that every interpreter has."""
+    """Return the name of the nearest built-in exception."""
     for kind in type(error).__mro__:
         if getattr(builtins, kind.__name__, None) is kind:
             return kind.__name__

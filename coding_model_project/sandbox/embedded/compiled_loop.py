@@ -1,7 +1,7 @@
-"""`fork_server.c`, compiled: once, in less than a second, and kept in the user's cache.
+"""`fork_server.c`, compiled once in less than a second, and kept in the user's cache.
 
-A module of the host alone. In a zygote it would import `subprocess` and `tempfile`, whose handlers run in
-every forked process (`zygote`).
+Only the host imports this module. In a zygote it would import `subprocess` and `tempfile`, whose handlers
+run in every forked process (`zygote`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _BUILD_S = 60.0
 
 @functools.lru_cache
 def library() -> Path | None:
-    """The compiled loop, compiled now if it has to be; None where it cannot."""
+    """Return the compiled loop, compiling it if necessary; None if that is impossible."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None
-    told = Path(compiler).resolve().stat()
-    made_from = (SOURCE.read_bytes(), compiler, told.st_size, told.st_mtime_ns, FLAGS)
+    info = Path(compiler).resolve().stat()
+    made_from = (SOURCE.read_bytes(), compiler, info.st_size, info.st_mtime_ns, FLAGS)
     path = (
         binaries.cache_folder()
         / f"fork_server-{hashlib.sha256(repr(made_from).encode()).hexdigest()}.so"
@@ -41,9 +41,9 @@ def library() -> Path | None:
             made = Path(folder) / path.name
             command = [compiler, *FLAGS, str(SOURCE), "-o", str(made)]
             subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_S)
-            ctypes.PyDLL(str(made))  # does it load?
+            ctypes.PyDLL(str(made))  # raises OSError if it does not load
             with made.open("rb") as file:
-                os.fsync(file.fileno())  # or a power cut would leave the name without the content
+                os.fsync(file.fileno())  # else a power cut could leave the name without the content
             made.replace(path)
     except (OSError, subprocess.SubprocessError):
         return None
@@ -51,7 +51,7 @@ def library() -> Path | None:
 
 
 def summary() -> str:
-    """How tests are forked here, in words."""
+    """Return a phrase that says how tests are forked here."""
     if library() is not None:
         return "by compiled code"
     return "by Python code: with a C compiler (apt-get install gcc libc6-dev) they would cost less"

@@ -1,8 +1,8 @@
-"""What crosses between trusted tests and an untrusted program: plain data and handles, in frames.
+"""The encoding between trusted tests and an untrusted program: plain data and handles, in frames.
 
-The encoding is `coding_model_project.codec`'s with two more tags: {"h": [number, "type"]} stands for a
-value that stays with the program, {"k": "int"} for a type of plain data itself. Decoding builds exact
-built-in types and handles, nothing else.
+It is `coding_model_project.codec`'s with two more tags: {"h": [number, "type"]} is a value that stays
+with the program, {"k": "int"} a type of plain data itself. Decoding builds exact built-in types and
+handles, nothing else.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _KINDS: dict[str, type] = {
 
 
 class Oversized(Exception):
-    """A frame is longer than its reader accepts."""
+    """A frame longer than its reader accepts."""
 
 
 class Pipe:
-    """One end of a pair of pipes: a frame out, a frame in, by turns.
+    """One end of a pair of pipes that sends and receives frames in turn.
 
     Args:
-        max_bytes: longest frame that is read; None for any, from a trusted writer.
+        max_bytes: longest frame that it reads; None for no limit, with a trusted writer.
     """
 
     def __init__(self, reader: int, writer: int, max_bytes: int | None = None) -> None:
         self._reader, self._writer, self._max_bytes = reader, writer, max_bytes
 
     def send(self, picture: Any) -> None:
-        """Send what `to_picture` made.
+        """Send a picture of `to_picture`.
 
         Raises:
             OSError: the other side is gone.
@@ -50,12 +50,12 @@ class Pipe:
             frame = frame[os.write(self._writer, frame) :]
 
     def receive(self) -> Any:
-        """The next frame's picture, for `from_picture`.
+        """Return the next frame's picture, for `from_picture`.
 
         Raises:
             EOFError: the other side is gone.
-            Oversized: the frame is too long; the pipe is unusable then.
-            ValueError, RecursionError: the frame is no JSON.
+            Oversized: the frame is too long; the pipe is then unusable.
+            ValueError, RecursionError: the frame is not JSON.
         """
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         if self._max_bytes is not None and length > self._max_bytes:
@@ -73,10 +73,10 @@ class Pipe:
 
 
 def to_picture(value: Any, refer: Callable[[Any], Any], depth: int = 0) -> Any:
-    """A JSON-able picture of a value.
+    """Return a JSON-able picture of a value.
 
     Args:
-        refer: the content of the "h" tag for what is not plain data; may raise.
+        refer: returns the content of the "h" tag for a value that is not plain data; may raise.
 
     Raises:
         ValueError: the value nests too deep.
@@ -100,7 +100,7 @@ def to_picture(value: Any, refer: Callable[[Any], Any], depth: int = 0) -> Any:
     if kind is type and _KINDS.get(value.__name__) is value:
         return {"k": value.__name__}
     if kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        value = value.item()  # a number of numpy's
+        value = value.item()  # a numpy scalar
     plain = codec.to_json(value)
     if type(plain) is dict and "o" in plain:
         return {"h": refer(value)}
@@ -108,13 +108,13 @@ def to_picture(value: Any, refer: Callable[[Any], Any], depth: int = 0) -> Any:
 
 
 def from_picture(picture: Any, resolve: Callable[[Any], Any]) -> Any:
-    """The value of `to_picture`'s picture.
+    """Return the value of a picture of `to_picture`.
 
     Args:
-        resolve: a value for the content of an "h" tag, which is as hostile as the rest.
+        resolve: returns the value for the content of an "h" tag, which is as untrusted as the rest.
 
     Raises:
-        ValueError, TypeError, RecursionError and the like: not a picture.
+        ValueError, TypeError, RecursionError and the like: it is not a picture.
     """
     if isinstance(picture, list):
         return [from_picture(item, resolve) for item in picture]

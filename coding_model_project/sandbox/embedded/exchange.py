@@ -1,7 +1,7 @@
-"""Requests to a confined process, one at a time, and its answers: a length and as many bytes, in pipes.
+"""Requests to a confined process, one at a time, and its answers, in pipes: a length, then the bytes.
 
-P only passes them on, through a buffer that it wipes: what P has in its memory is in that of every
-process that it forks later.
+P only passes them on, through a buffer that it wipes: every process that P forks later has a copy of P's
+memory.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 _LENGTH = 8
 _CHUNK = 1 << 16
-"""Bytes that a pipe holds, and that are passed on or read at once."""
+"""Bytes that a pipe holds; also the most that are passed on or read at once."""
 
 if TYPE_CHECKING:
     import socket
 
     Wait = Callable[[int, int], bool]
-    """Waits until a descriptor is ready for events of `poll`; false if that will not be."""
+    """Waits until a descriptor is ready for `poll` events; returns false if it will never be."""
 
 
 class Exchange:
-    """P's end."""
+    """P's end of the pipes."""
 
     def __init__(self) -> None:
         self._requests, self._to_process = os.pipe()
@@ -36,20 +36,20 @@ class Exchange:
 
     @property
     def inner(self) -> tuple[int, int]:
-        """Descriptors for the process: of its answers, and of requests."""
+        """The process's descriptors: of its answers, and of requests."""
         return self._from_process, self._requests
 
     def begin(self) -> None:
-        """Close what is the process's alone, once that is forked."""
+        """Close the process's ends after it is forked."""
         os.close(self._from_process)
         os.close(self._requests)
 
     def request(self, channel: socket.socket, n: int, wait: Wait | None) -> bool:
-        """Pass the channel's next bytes on to the process; false if it does not read all of them.
+        """Pass the channel's next bytes on to the process; return false if it does not read all of them.
 
         Args:
             n: bytes of the request.
-            wait: None if the process is not to get it.
+            wait: None to discard the request instead.
 
         Raises:
             EOFError: the channel is closed.
@@ -58,10 +58,8 @@ class Exchange:
         buffer = bytearray(_LENGTH + min(n, _CHUNK))
         buffer[:_LENGTH] = n.to_bytes(_LENGTH, "little")
         with memoryview(buffer) as view:
-            at, left = (
-                _LENGTH,
-                n,
-            )  # the length goes with the first part: a small request is one write
+            # The length goes with the first part: a small request is one write.
+            at, left = _LENGTH, n
             while left or at:
                 got = channel.recv_into(view[at : at + min(left, _CHUNK)]) if left else 0
                 if left and not got:
@@ -80,22 +78,22 @@ class Exchange:
             except BlockingIOError:
                 if not wait(self._to_process, select.POLLOUT):
                     return False
-            except OSError:  # it has closed its end
+            except OSError:  # the process has closed its end
                 return False
         return True
 
     def is_silent(self) -> bool:
-        """Return true if the process runs and says nothing that it was not asked."""
+        """Return whether the process runs and has sent nothing unrequested."""
         return not self._hearing.poll(0)
 
     def answer(self, wait: Wait, max_bytes: int) -> bytearray | None:
-        """Return the answer, to be wiped; None if the process sent none of at most `max_bytes`."""
+        """Return the answer, which the caller wipes; None if none of at most `max_bytes` came."""
         first = self._first
         got = self._read(memoryview(first), wait, least=_LENGTH)
         n = int.from_bytes(first[:_LENGTH], "little")
         here = got - _LENGTH
         content = None
-        if 0 <= here <= n <= max_bytes:  # what comes after an answer was not asked for
+        if 0 <= here <= n <= max_bytes:  # more bytes than an answer has are unrequested
             content = bytearray(n)
             with memoryview(content) as view:
                 view[:here] = memoryview(first)[_LENGTH:got]  # a slice of `first` would be a copy
@@ -107,12 +105,12 @@ class Exchange:
         return content
 
     def _read(self, view: memoryview, wait: Wait, *, least: int) -> int:
-        """Read until at least so many bytes are there, or no more will be; returns how many are."""
+        """Read until `least` bytes have arrived or no more will; return the number of bytes read."""
         at = 0
         while at < least and wait(self._answers, select.POLLIN):
             try:
                 got = os.readv(self._answers, [view[at:]])
-            except BlockingIOError:  # the process has ended, and something below it has not
+            except BlockingIOError:  # the process has ended, but a child of it has not
                 break
             if not got:
                 break
@@ -120,7 +118,6 @@ class Exchange:
         return at
 
     def close(self) -> None:
-        """Close P's end."""
         for descriptor in (self._to_process, self._answers):
             os.close(descriptor)
 
@@ -135,7 +132,7 @@ def wipe(content: bytearray, n: int | None = None) -> None:
 
 
 def receive(requests: int) -> bytes | None:
-    """Return the next request; None if there are no more. There is never more than one in the pipe."""
+    """Return the next request; None if there are no more. The pipe never holds more than one."""
     parts: list[bytes] = []
     got, n = 0, _LENGTH
     while got < n:
@@ -150,7 +147,6 @@ def receive(requests: int) -> bytes | None:
 
 
 def send(answers: int, answer: bytes) -> None:
-    """Send an answer."""
     left = memoryview(len(answer).to_bytes(_LENGTH, "little") + answer)
     while left:
         left = left[os.write(answers, left) :]

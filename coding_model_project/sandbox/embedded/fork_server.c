@@ -1,17 +1,17 @@
-/* The loop of a process that forks one confined process per test: `one_test` and `zygote` for the usual case.
+/* The loop of a process that forks one confined process per test: the common case of `one_test` and `zygote`.
 
-   A forked process shares its parent's memory until one of them touches it, and each page touched is a
-   fault (2 us). Python touches some 250 pages to ask for, watch and report one test; this touches ten.
-   Nothing here is needed: without a C compiler `one_test` does the same in Python (`fork_server`).
+   A forked process shares its parent's memory until one of them touches it, and each touched page is a
+   fault (2 us). Python touches about 250 pages to start, watch and report one test; this touches ten.
+   It is optional: without a C compiler, `one_test` does the same in Python (`fork_server`).
 
-   It takes from the channel only what it can do, a frame (`frames`) whose head is exactly
+   It takes only frames (`frames`) from the channel whose head is exactly
 
        {}                        standard input: the body
        {"function": "NAME"}      the body is the call's arguments
-       {"single": SIZE}          a program of SIZE bytes and, behind it, its only test's standard input
+       {"single": SIZE}          a program of SIZE bytes, followed by its only test's standard input
        {"single": SIZE, "function": "NAME"}
 
-   and leaves any other unread. Descriptors of a test: FIRST_KEPT + 0 input, 1 output, 2 errors, 3 answer,
+   and leaves all others unread. Descriptors of a test: FIRST_KEPT + 0 input, 1 output, 2 errors, 3 answer,
    4 the source of a single. */
 
 #define _GNU_SOURCE
@@ -34,14 +34,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef SYS_pidfd_open /* both are the same on x86_64 and aarch64 */
+#ifndef SYS_pidfd_open /* both numbers are the same on x86_64 and aarch64 */
 #define SYS_pidfd_open 434
 #endif
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
 
-/* Of the interpreter that loads this. */
+/* Functions of the interpreter that loads this. */
 extern void PyOS_BeforeFork(void);
 extern void PyOS_AfterFork_Parent(void);
 extern void PyOS_AfterFork_Child(void);
@@ -49,13 +49,13 @@ extern void *PyObject_CallNoArgs(void *);
 extern void PyErr_Clear(void);
 extern void Py_DecRef(void *);
 
-enum { UNHANDLED = 0, SCRIPT = 1, CALL = 2, ASTRAY = 3 }; /* what `fork_server_serve` returns, or -errno */
-enum { FORKED = 0, CONFINED = 1, REFUSED = 2 }; /* how far a test's process came */
+enum { UNHANDLED = 0, SCRIPT = 1, CALL = 2, ASTRAY = 3 }; /* `fork_server_serve` returns these or -errno */
+enum { FORKED = 0, CONFINED = 1, REFUSED = 2 }; /* states of a test's process */
 enum { IN, OUT, ERR, ANSWER, SOURCE, N_DESCRIPTORS };
 enum { HEAD_MAX = 512, TAIL = 2000, CHUNK = 1 << 16 };
 
-#define WATCH_S 0.05       /* how often threads are counted */
-#define SHORTEST_S 0.002   /* between looks at a CPU clock that is nearly up */
+#define WATCH_S 0.05       /* interval at which threads are counted */
+#define SHORTEST_S 0.002   /* interval of CPU clock checks near the limit */
 #define COMPILE_WALL_S 60.0
 
 struct step { int64_t number, arguments[6]; };
@@ -64,13 +64,13 @@ struct plan {
   int32_t channel, proc, first_kept, single;
   int64_t clone_flags, output_bytes, max_threads, n_steps, n_own_pid, n_reseed;
   double cpu_s, wall_s;
-  const struct step *steps; /* the last one installs the filter, where there is one */
+  const struct step *steps; /* the last one installs the filter, if there is one */
   uint32_t **own_pid;       /* the filter's places for the process's own id */
-  void **reseed;            /* what is called before each fork */
-  char head[HEAD_MAX];      /* out: the head of the frame that a test's process was made for */
+  void **reseed;            /* callables to call before each fork */
+  char head[HEAD_MAX];      /* out: the head of the frame for which a test's process was forked */
 };
 
-/* Shared with the test's process, which unmaps it before anything of the program runs, and with no other.
+/* Shared only with the test's process, which unmaps it before any of the program's code runs.
    `state` is written last and read first. */
 struct shared { _Atomic int state; volatile double cpu_s, at; };
 
@@ -109,20 +109,20 @@ static int into_file(int channel, int fd, size_t n) {
       if (written < 0) failed = -errno;
       else done += written;
     }
-    explicit_bzero(buffer, k); /* a process forked later finds nothing of another program's */
+    explicit_bzero(buffer, k); /* processes forked later must not find another program's data */
     left -= k;
   }
   if (!failed && lseek(fd, 0, SEEK_SET) < 0) failed = -errno;
   return failed;
 }
 
-/* The next frame's head, read; 0 with nothing read if it is not for this loop. */
+/* Read the next frame's head and return 1; return 0 with nothing read if it is not for this loop. */
 static int next_head(struct plan *plan, uint32_t *body) {
   uint32_t lengths[2];
   char seen[sizeof lengths + HEAD_MAX] = {0};
   ssize_t n;
   size_t whole = sizeof lengths;
-  do { /* heads are sent whole, but a stream may still give them in parts */
+  do { /* heads are sent whole, but a stream may still deliver them in parts */
     n = recv(plan->channel, seen, whole, MSG_PEEK | MSG_WAITALL);
     if (n == 0) return -EPIPE;
     if (n < 0 && errno != EINTR) return -errno;
@@ -159,7 +159,7 @@ static int send_file(int channel, int fd, off_t from, size_t n) {
   while (n > 0) {
     ssize_t k = sendfile(channel, fd, &from, n);
     if (k < 0 && errno != EINTR) return -errno;
-    if (k == 0) return -EIO; /* nobody is left who could have cut the file */
+    if (k == 0) return -EIO; /* no process is left that could have truncated the file */
     if (k > 0) n -= k;
   }
   return 0;
@@ -185,7 +185,7 @@ static void confine(const struct plan *plan) {
   unshare_page();
 }
 
-/* For a test's process that `serve` left unconfined because its source is yet to be compiled. */
+/* For a test's process that `serve` left unconfined because its source must still be compiled. */
 void fork_server_confine(const struct plan *plan) { confine(plan); }
 
 void fork_server_refuse(const struct plan *plan, const char *why) {
@@ -196,7 +196,7 @@ void fork_server_refuse(const struct plan *plan, const char *why) {
 
 /* ── its parent ─────────────────────────────────────────────────────────────────────────────────── */
 
-/* As `one_test._watch`. */
+/* As `forked.Watch.wait`. */
 static const char *watch(const struct plan *plan, pid_t pid, int pidfd, double started) {
   clockid_t clock = (clockid_t)(~(unsigned)pid << 3 | 2); /* clock_getcpuclockid(3) */
   char tasks[32];
@@ -231,12 +231,12 @@ static int report(const struct plan *plan, int status, const struct rusage *usag
   int64_t cap = plan->output_bytes;
   int full = 0;
   for (int i = 0; i < 3; i++) {
-    struct stat told;
-    if (fstat(plan->first_kept + OUT + i, &told)) return -errno;
-    files[i].size = told.st_size;
+    struct stat info;
+    if (fstat(plan->first_kept + OUT + i, &info)) return -errno;
+    files[i].size = info.st_size;
     files[i].from = 0;
-    files[i].n = told.st_size < cap ? told.st_size : cap;
-    full |= told.st_size >= cap;
+    files[i].n = info.st_size < cap ? info.st_size : cap;
+    full |= info.st_size >= cap;
   }
   if (files[1].size > TAIL) files[1].from = files[1].size - TAIL;
   files[1].n = files[1].size - files[1].from;
@@ -289,7 +289,7 @@ static pid_t fork_test(const struct plan *plan) {
     if (none) Py_DecRef(none);
     else PyErr_Clear();
   }
-  void *volatile large = malloc(1 << 16); /* sorts free memory here, or every test would, page by page */
+  void *volatile large = malloc(1 << 16); /* sorts free memory once here, instead of in every test */
   free(large);
   PyOS_BeforeFork();
   pid_t pid = plan->clone_flags ? syscall(SYS_clone, plan->clone_flags | SIGCHLD, 0, 0, 0, 0) : fork();
@@ -300,10 +300,10 @@ static pid_t fork_test(const struct plan *plan) {
   return pid;
 }
 
-/* For a test's process, first of all: its parent's end is its own, also while it is not confined. */
+/* First step of a test's process: it dies with its parent, even before it is confined. */
 static void die_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  pid_t above = getppid(); /* 0 from inside of a PID namespace */
+  pid_t above = getppid(); /* 0 inside a PID namespace */
   if (above && above != parent) _exit(1);
 }
 
@@ -344,9 +344,9 @@ static int serve(struct plan *plan) {
 
 /* Serve tests until a frame comes that is not for this loop.
 
-   Returns UNHANDLED then, with the frame unread; SCRIPT or CALL in a test's process, confined unless `single`;
+   Return UNHANDLED then, with the frame unread; SCRIPT or CALL in a test's process, confined unless `single`;
    ASTRAY after a single that left processes behind; a negative errno if anything failed here, -EPIPE
-   when the channel is closed. */
+   if the channel is closed. */
 int fork_server_serve(struct plan *plan) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return shared = NULL, -errno;

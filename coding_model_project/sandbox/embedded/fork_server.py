@@ -1,7 +1,7 @@
-"""The loop that forks a process per test, compiled: `fork_server.c`, and its ways in and out.
+"""The interface of the compiled loop that forks a process per test, `fork_server.c`.
 
-It halves what a test costs and is optional: where there is no C compiler, `one_test` does the same in
-Python. `compiled_loop` compiles it.
+It halves the cost of a test and is optional: without a C compiler, `one_test` does the same in Python.
+`compiled_loop` compiles it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from coding_model_project.isolation.confine import FIRST_KEPT, Steps
 
 _MAX_HEAD = 512
 SOURCE_FD = FIRST_KEPT + 4
-"""Where a single's source lies in its process until that is confined."""
+"""Descriptor of a single's source in its process, until that is confined."""
 
 
 UNHANDLED, SCRIPT, CALL, ASTRAY = 0, 1, 2, 3
-"""Why `ForkServer.serve` returned: the next frame is not for it; this is the process of a test now, which
-runs a script or calls a function; a program that came alone left processes behind. No enum: a test's
-process would touch pages to make one."""
+"""Reasons for which `ForkServer.serve` returns: the next frame is not for it; this is now a test's
+process, which runs a script or calls a function; a program with its only test left processes behind.
+Not an enum: a test's process would touch pages to make one."""
 
 
 class _Step(ctypes.Structure):
@@ -34,7 +34,7 @@ class _Step(ctypes.Structure):
 
 
 class Plan(ctypes.Structure):
-    """What `serve` does with each test; as the structure of that name in C."""
+    """Instructions of `serve` for each test: the C structure `plan`."""
 
     _fields_ = (
         ("channel", ctypes.c_int32),
@@ -56,25 +56,25 @@ class Plan(ctypes.Structure):
     )
 
     kept: tuple[Any, ...]
-    """What its pointers lead to."""
+    """Targets of its pointers, kept alive."""
 
 
 class ForkServer:
     """The compiled loop, loaded into this process."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError if it does not load."""
+        """Load the library; raise OSError if it does not load."""
         loaded = ctypes.PyDLL(path)  # keeps the GIL: it forks, and calls into the interpreter
         self._serve = loaded.fork_server_serve
         self._confine = loaded.fork_server_confine
         self._refuse = loaded.fork_server_refuse
 
     def serve(self, plan: Plan) -> int:
-        """Serve tests of a plan until a frame comes that is none, and leave that unread.
+        """Serve tests of a plan until another kind of frame comes, which stays unread.
 
         Raises:
             EOFError: the channel is closed.
-            OSError: a test could not be started, or what became of it not sent.
+            OSError: a test could not be started, or its outcome not sent.
         """
         result: int = self._serve(ctypes.byref(plan))
         if result >= 0:
@@ -104,7 +104,7 @@ def plan(
     output_bytes: int,
     max_threads: int,
 ) -> Plan:
-    """A plan for tests without files.
+    """Return a plan for tests without files.
 
     Args:
         channel: descriptor of the socket to the host.
@@ -154,9 +154,9 @@ def _value(argument: Any) -> int:
 
 
 def _reseed() -> list[Callable[[], object]]:
-    """What gives each test random numbers of its own, as a new interpreter has them.
+    """Return the calls that give each test its own random numbers, as in a new interpreter.
 
-    Straight to C, past `random.seed`: each page that Python touches here is touched per test.
+    They go straight to C, past `random.seed`: Python would touch pages here for each test.
     """
     calls: list[Callable[[], object]] = []
     if "random" in sys.modules:
@@ -170,10 +170,10 @@ def _reseed() -> list[Callable[[], object]]:
 
 
 def function(plan: Plan) -> str:
-    """Return the function to call, in the process of a test that is a call."""
+    """Return the name of the function to call, in the process of a test that is a call."""
     return json.loads(plan.head)["function"]
 
 
 def read_all(descriptor: int) -> bytes:
-    """Return the content of a file in memory. Not by open(), which touches 30 pages more."""
+    """Return the content of an in-memory file, without open(), which touches 30 more pages."""
     return os.pread(descriptor, os.lseek(descriptor, 0, os.SEEK_END), 0)

@@ -1,4 +1,4 @@
-"""Confined processes of tests: made ready for, forked, watched."""
+"""Confined processes of tests: prepared, forked and watched."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from coding_model_project.sandbox.embedded import fork_server
 from coding_model_project.types import Limits
 
 _MIN_TESTS_MEMORY_MB = 512
-"""The tests are ours, so a program's tight limit is not theirs."""
+"""Least memory limit of the trusted tests, which need not fit a program's tight limit."""
 
 MAX_THREADS = 1000
-"""A bomb of threads with tiny stacks is not stopped by memory, and no limit counts root's threads."""
+"""Most threads of a process: memory does not stop many tiny threads, and no rlimit counts root's."""
 
 _THREADS_EVERY_S = 0.05
 _KEPT_CPU_S = 3600.0
-"""Kernel's limit of a process that answers several inputs; the clock outside holds each to its own."""
+"""The kernel's limit for a process that answers several inputs; a clock outside limits each input."""
 
 PROGRAM, TESTS = 0, 1
 """Indices in `Compiled.confined`."""
@@ -43,7 +43,7 @@ PROGRAM, TESTS = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """All that can be worked out for a program before it is known; the zygote remembers it."""
+    """Everything prepared for a program before its source is known; the zygote caches its parts."""
 
     confinement: Confinement
     limits: Limits
@@ -52,13 +52,13 @@ class Ready:
     callee: Steps
     tests: Steps
     served: fork_server.Plan | None
-    """The compiled loop's, for a program without files; None without that loop."""
+    """The compiled loop's plan, for a program without files; None without that loop."""
 
 
 def ready(
     confinement: Confinement, limits: Limits, room: Room, served: fork_server.Plan | None
 ) -> Ready:
-    """The steps for each kind of process that a program may need."""
+    """Return the steps for each kind of process that a program may need."""
     kept = replace(limits, cpu_s=_KEPT_CPU_S)
     roomy = replace(kept, memory_mb=max(limits.memory_mb, _MIN_TESTS_MEMORY_MB))
     return Ready(
@@ -74,13 +74,13 @@ def ready(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """All that P knows of its program."""
+    """P's knowledge of its program."""
 
     code: types.CodeType
     files: dict[str, bytes]
     ready: Ready
     confined: mmap.mmap
-    """Bytes shared with T and A, which set theirs and unmap it before anything of an input runs."""
+    """Bytes shared with T and A, which each set theirs and unmap it before anything of an input runs."""
 
 
 # ── processes ─────────────────────────────────────────────────────────────────────────────────────
@@ -93,7 +93,7 @@ def fork(
     index: int,
     body: Callable[[], NoReturn],
 ) -> int:
-    """Start a confined process; returns its id, in this process only."""
+    """Start a confined process and return its id; returns in this process only."""
     compiled.confined[index] = 0
     reseed()
     place(descriptors)
@@ -105,14 +105,14 @@ def fork(
 
 
 def reseed() -> None:
-    """Every test would else draw the numbers of its siblings. Done here, it costs a test nothing."""
+    """Seed the random generators, in the parent at no cost to tests; else all draw the same numbers."""
     for name in ("random", "numpy.random"):
         if name in sys.modules:
             sys.modules[name].seed()
 
 
 def place(descriptors: Sequence[int]) -> None:
-    """Put descriptors where a process to be forked expects them (`confine.steps`)."""
+    """Duplicate descriptors to the numbers that the next forked process expects (`confine.steps`)."""
     for i, descriptor in enumerate(descriptors):
         os.dup2(descriptor, FIRST_KEPT + i)
 
@@ -124,14 +124,14 @@ def unplace(descriptors: Sequence[int]) -> None:
 def confined(
     compiled: Compiled, steps: Steps, index: int, body: Callable[[], NoReturn]
 ) -> NoReturn:
-    """Confine this process, say so, and run the body."""
+    """Confine this process, record that, and run the body."""
     try:
         steps.take(compiled.files)
         if compiled.files and index == PROGRAM:  # never what the trusted tests import
             sys.path.insert(0, SCRATCH)
         compiled.confined[index] = 1
         compiled.confined.close()
-    except BaseException:  # noqa: BLE001 - not confined, for whatever reason: never run it
+    except BaseException:  # noqa: BLE001 - not confined for any reason: never run the program
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
@@ -139,7 +139,7 @@ def confined(
 
 
 def links(proc: int | None, path: str) -> int:
-    """Of `PID/task`, which has a link for each thread; 0 if it cannot be seen."""
+    """Return the links of `PID/task`, which has one for each thread; 0 if it cannot be read."""
     if proc is None:
         return 0
     with suppress(OSError):
@@ -148,7 +148,7 @@ def links(proc: int | None, path: str) -> int:
 
 
 class Clock:
-    """CPU time of processes, from now on or, of new ones, from their beginning."""
+    """CPU time of processes, from their start or, if they are not `new`, from now on."""
 
     def __init__(self, pids: Sequence[int], *, new: bool = True) -> None:
         self.pids = pids
@@ -157,22 +157,22 @@ class Clock:
             self._before = {pid: self.spent_s(pid) for pid in pids}
 
     def spent_s(self, pid: int) -> float:
-        """Of one of them; 0 if it is gone."""
+        """Return the CPU seconds of one process; 0 if it is gone."""
         with suppress(OSError):  # see clock_getcpuclockid(3)
             return time.clock_gettime((~pid << 3) | 2) - self._before[pid]
         return 0.0
 
     @property
     def longest_s(self) -> float:
-        """Of the one that took most."""
+        """Most CPU seconds of one of the processes."""
         return max(map(self.spent_s, self.pids))
 
 
 class Watch:
-    """Waits for a process, which is not reaped, and kills it when a limit is reached.
+    """A watcher of a process that kills it at a limit, and does not reap it.
 
     Args:
-        pid: of the process.
+        pid: the process's id.
         proc: a descriptor of /proc, if threads can be counted.
     """
 
@@ -194,9 +194,9 @@ class Watch:
         """Wait until the process ends, or a descriptor is ready.
 
         Args:
-            clock: of processes whose CPU time and threads are limited.
-            started: when the wall time began.
-            until: the descriptor, and the events of `poll` that make it ready.
+            clock: the processes whose CPU time and threads are limited.
+            started: start of the wall time, on the monotonic clock.
+            until: the descriptor, and the `poll` events that make it ready.
 
         Returns:
             The limit for which it was killed: "cpu", "wall", "threads", or None.
@@ -224,12 +224,11 @@ class Watch:
         return killed
 
     def close(self) -> None:
-        """Close its descriptor."""
         os.close(self._end)
 
 
 def watch(pid: int, clock: Clock, limits: Limits, proc: int | None, started: float) -> str | None:
-    """Wait until a process ends. As `Watch.wait`."""
+    """Wait until a process ends, as `Watch.wait` does."""
     watched = Watch(pid, proc)
     killed = watched.wait(clock, started, cpu_s=limits.cpu_s, wall_s=limits.wall_s)
     watched.close()
@@ -237,10 +236,10 @@ def watch(pid: int, clock: Clock, limits: Limits, proc: int | None, started: flo
 
 
 def has_too_many_threads(pids: Sequence[int], proc: int | None) -> bool:
-    """Return true if one of the processes has more than `MAX_THREADS`."""
+    """Return whether one of the processes has more than `MAX_THREADS` threads."""
     return any(links(proc, f"{pid}/task") > MAX_THREADS for pid in pids)
 
 
 def lives(pid: int) -> bool:
-    """Return true if a child has not ended."""
+    """Return whether a child has not ended."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None

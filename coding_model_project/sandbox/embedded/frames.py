@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import socket
 
 Head = dict[str, Any]
-"""A frame's head: plain JSON, between processes of this project only."""
+"""A frame's head: plain JSON, exchanged between processes of this project only."""
 
 _LENGTHS = struct.Struct("<II")
 _CHUNK = 1 << 20
@@ -20,25 +20,25 @@ def send(channel: socket.socket, head: Head, body: bytes = b"") -> None:
     """Send one frame.
 
     Raises:
-        OSError: the other side closed, or did not take it within the socket's time-out.
+        OSError: the other side closed, or did not read it within the socket's time-out.
     """
     channel.sendall(encoded(head, body))
 
 
 def encoded(head: Head, body: bytes = b"") -> bytes:
-    """A frame as it travels."""
+    """Return a frame's bytes on the wire."""
     text = json.dumps(head).encode()
     return _LENGTHS.pack(len(text), len(body)) + text + body
 
 
 def send_head(channel: socket.socket, head: Head, n: int) -> None:
-    """Send a frame's head, which a body of `n` bytes must follow. As `send`."""
+    """Send a frame's head, which a body of `n` bytes must follow; raises as `send` does."""
     text = json.dumps(head).encode()
     channel.sendall(_LENGTHS.pack(len(text), n) + text)
 
 
 def send_parts(channel: socket.socket, head: Head, body: bytes | bytearray, n: int) -> None:
-    """Send a frame's head and the first part of its body of `n` bytes, without a copy. As `send`."""
+    """Send a frame's head and the first part of its `n` bytes long body, without a copy."""
     text = json.dumps(head).encode()
     start = _LENGTHS.pack(len(text), n) + text
     sent = channel.sendmsg((start, body))
@@ -48,7 +48,7 @@ def send_parts(channel: socket.socket, head: Head, body: bytes | bytearray, n: i
 
 
 def receive(channel: socket.socket) -> tuple[Head, bytes]:
-    """The next frame.
+    """Return the next frame.
 
     Raises:
         EOFError: the other side closed.
@@ -59,13 +59,13 @@ def receive(channel: socket.socket) -> tuple[Head, bytes]:
 
 
 def receive_head(channel: socket.socket) -> tuple[Head, int]:
-    """The next frame's head, and of how many bytes its body is, which is left unread. As `receive`."""
+    """Return the next frame's head, and the size of its body, which stays unread; see `receive`."""
     head, body = _LENGTHS.unpack(receive_body(channel, _LENGTHS.size))
     return json.loads(receive_body(channel, head)), body
 
 
 def receive_body(channel: socket.socket, n: int) -> bytes:
-    """The body of a frame whose head was received. As `receive`."""
+    """Return the body of a frame whose head was received; raises as `receive` does."""
     buffer = bytearray()
     while len(buffer) < n:
         chunk = channel.recv(min(n - len(buffer), _CHUNK))
@@ -76,7 +76,7 @@ def receive_body(channel: socket.socket, n: int) -> bytes:
 
 
 def skip_body(channel: socket.socket, n: int) -> None:
-    """Receive a body and keep nothing of it in memory. As `receive`."""
+    """Receive a body and keep nothing of it in memory; raises as `receive` does."""
     buffer = bytearray(min(n, _CHUNK))
     with memoryview(buffer) as view:
         while n:
@@ -88,14 +88,14 @@ def skip_body(channel: socket.socket, n: int) -> None:
 
 
 class Reader:
-    """The frames of a channel that is read by nobody else, several at a time where they are there."""
+    """A buffered reader of a channel's frames; nothing else may read the channel."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._buffer = bytearray()
 
     def receive(self) -> tuple[Head, bytes]:
-        """The next frame. As `receive`."""
+        """Return the next frame; raises as the function `receive` does."""
         head, body = _LENGTHS.unpack(self._take(_LENGTHS.size))
         return json.loads(self._take(head)), self._take(body)
 

@@ -1,7 +1,7 @@
-"""Processes of a program that live on to answer more than one input.
+"""Processes of a program that are kept to answer several inputs.
 
-Two kinds need that: a program that keeps nothing between its inputs (`fast_path`), and asserts that run
-one after another in the same pair of processes, since their problem says so (`Asserts.continues`).
+There are two kinds: a program that keeps no state between its inputs (`fast_path`), and asserts that run
+one after another in the same pair of processes because their problem says so (`Asserts.continues`).
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from coding_model_project.sandbox.embedded.exchange import Wait
 
 Purpose = tuple[str, str | None]
-"""The kind of inputs, "calls", "scripts" or "asserts", and the function that is called."""
+"""The kind of inputs ("calls", "scripts" or "asserts"), and the function to call or entry point."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """The process of a program, with asserts that of its tests too, and what was asked of them."""
+    """The process of a program, for asserts also the process of its tests, and their purpose."""
 
     compiled: Compiled
     exchange: Exchange
     outputs: Outputs
     program: int
-    """Process id."""
-    asked: int
-    """Process id of the one that takes requests: the program's, or its tests'."""
+    """Process id of the program."""
+    answering: int
+    """Id of the process that takes requests: the program's, or its tests'."""
     purpose: Purpose
     watch: forked.Watch
-    """Of the one that takes requests."""
+    """Watcher of the process that takes requests."""
     run_since: float = 0.0
-    """The time at which the first of the inputs came that were asked for together."""
+    """Arrival, on the monotonic clock, of the first input of the current batch."""
     is_new: bool = True
 
     @classmethod
     def of(cls, compiled: Compiled, purpose: Purpose) -> Kept:
-        """Processes for a purpose."""
+        """Start the processes for a purpose."""
         match purpose:
             case "calls", str(function):
                 return cls._of_program(
@@ -77,7 +77,7 @@ class Kept:
 
     @classmethod
     def _of_asserts(cls, compiled: Compiled, purpose: Purpose, entry_point: str | None) -> Kept:
-        """The program, ready to be called, and a process for trusted tests that call it."""
+        """Start the program, ready to be called, and a process for trusted tests that call it."""
         pipes, outputs = Exchange(), Outputs.create(appending=True)
         null = os.open(os.devnull, os.O_RDWR)
         to_tests, to_program = os.pipe(), os.pipe()
@@ -102,15 +102,15 @@ class Kept:
     def answer(
         self, channel: socket.socket, n: int, *, cpu_s: float, wall_s: float, keep: bool
     ) -> bool:
-        """Have the channel's next `n` bytes answered, and send the host what became of them.
+        """Have the channel's next `n` bytes answered, and send the outcome to the host.
 
         Args:
             cpu_s: limit of this input.
             wall_s: limit of this input.
-            keep: live on, if the processes do.
+            keep: keep the processes afterwards, if they have not ended.
 
         Returns:
-            Whether there are processes that live on.
+            Whether the processes are kept.
         """
         started, was_new, self.is_new = time.monotonic(), self.is_new, False
         clock = forked.Clock(self._processes, new=was_new)
@@ -122,11 +122,11 @@ class Kept:
             if killed is None:
                 until = descriptor, events
                 killed = self.watch.wait(clock, started, cpu_s=within_s, wall_s=wall_s, until=until)
-            return killed is None and (events == select.POLLIN or forked.lives(self.asked))
+            return killed is None and (events == select.POLLIN or forked.lives(self.answering))
 
         answered, cap = None, self.compiled.ready.limits.output_kb << 10
-        may_be_asked = self._may_be_asked(wait, was_new=was_new)
-        if self.exchange.request(channel, n, wait if may_be_asked else None):
+        is_ready = self._is_ready(wait, was_new=was_new)
+        if self.exchange.request(channel, n, wait if is_ready else None):
             answered = self.exchange.answer(wait, cap)
         spent_s = clock.spent_s(self.program)
         if killed is None and self._cpu_left_s() < 0:
@@ -138,7 +138,7 @@ class Kept:
             answered = None
         is_last = not keep or not answered or answered.startswith(asserts.LAST)
         printed = self.outputs.sizes()
-        is_full = max(*printed, len(answered or b"")) >= cap  # and so runs again on its own
+        is_full = max(*printed, len(answered or b"")) >= cap  # the input then runs again on its own
         lives = not (is_last or is_full) and forked.lives(self.program)
         if answered and self._has_tests:
             del answered[:1]
@@ -150,28 +150,28 @@ class Kept:
             "cpu_s": spent_s,
             "wall_s": time.monotonic() - started,
         }
-        if not lives:  # what it was still writing as it ended
+        if not lives:  # include what it wrote while it ended
             printed = self.outputs.sizes()
         self.outputs.send_answer(channel, cap, ended, printed, answered or b"")
         if answered:
             exchange.wipe(answered)
         if not lives:
             self.outputs.close()
-        elif any(printed):  # what is printed from here on was not asked for
+        elif any(printed):  # output from here on is unrequested
             self.outputs.empty()
         return lives
 
     def _cpu_left_s(self) -> float:
-        """CPU seconds that the process may still take; asserts are limited one by one.
+        """Return the CPU seconds that the process has left; each assert has its own limit instead.
 
-        All inputs of a process have the time of one: work that a program carries over gains it nothing.
+        All inputs of a process share the time of one: a program gains nothing by carrying work over.
         """
         if self._has_tests:
             return math.inf
         return self.compiled.ready.limits.cpu_s - forked.Clock([self.program]).spent_s(self.program)
 
     def _is_answer(self, answered: bytearray) -> bool:
-        """Return true for an answer of the right form."""
+        """Return whether an answer has the right form."""
         match self.purpose:
             case "asserts", _:
                 return answered.startswith((asserts.MORE, asserts.LAST))
@@ -191,14 +191,14 @@ class Kept:
 
     @property
     def _has_tests(self) -> bool:
-        return self.asked != self.program
+        return self.answering != self.program
 
     @property
     def _processes(self) -> Sequence[int]:
-        return [self.program, self.asked] if self._has_tests else [self.program]
+        return [self.program, self.answering] if self._has_tests else [self.program]
 
-    def _may_be_asked(self, wait: Wait, *, was_new: bool) -> bool:
-        """Return true if a program has said and printed nothing unasked; tests are trusted."""
+    def _is_ready(self, wait: Wait, *, was_new: bool) -> bool:
+        """Return whether a program has sent and printed nothing unrequested; tests are trusted."""
         if self._has_tests:
             if not was_new:  # a new program may have printed already
                 self.outputs.empty()
@@ -208,7 +208,7 @@ class Kept:
         return self.exchange.answer(wait, 0) == run_program.READY and self.exchange.is_silent()
 
     def _end(self) -> int:
-        """End the processes; the program's wait status, 0 if it had to be ended."""
+        """End the processes; return the program's wait status, or 0 if it had to be killed."""
         status = 0
         for pid in reversed(self._processes):
             if forked.lives(pid):
@@ -218,5 +218,5 @@ class Kept:
         self.exchange.close()
         self.watch.close()
         if self._has_tests and not self.compiled.confined[TESTS]:
-            raise RuntimeError("the tests could not be confined")  # ends P: not the program's doing
+            raise RuntimeError("the tests could not be confined")  # ends P: not the program's fault
         return 0 if os.waitstatus_to_exitcode(status) == -signal.SIGKILL else status

@@ -1,4 +1,4 @@
-"""Becoming another program: what a confined process does in the place of running Python."""
+"""Confined processes that execute another program instead of running Python."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _DATA_MARGIN = 1 << 30
 """Bytes that a runtime may map for writing above its memory limit, used or not."""
 
 _MAX_PROCESSES = 64
-"""Beyond which a program is ended, when next it is looked at."""
+"""Most processes of a program: it is killed at the next sample that finds more."""
 
 _MAX_IDS = 400
-"""Process ids there are at all: the kernel's limit."""
+"""The kernel's limit on process ids of a program's namespace."""
 
 _PAGE = resource.getpagesize()
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -44,36 +44,36 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "HOME": "/tmp",
     "TMPDIR": "/tmp",
-    "OPENSSL_CONF": "/dev/null",  # which node insists on reading
+    "OPENSSL_CONF": "/dev/null",  # node requires a readable file
 }
 
 
 class Profile(StrEnum):
-    """What kind of program is run: decides which calls it may make and how memory is measured."""
+    """Kinds of programs, which differ in their system calls and in how memory is measured."""
 
     native = "native"
-    """One process. Memory is address space, and exact; the stack may be all of it."""
+    """One process. Memory is its address space, an exact limit; the stack may use all of it."""
     runtime = "runtime"
-    """One process that reserves much more than it uses: memory is what is resident and its own,
-    sampled every 5 ms, with a limit on writable mappings 1 GiB above."""
+    """One process that reserves much more than it uses. Memory is its resident private memory, sampled
+    every 5 ms; a hard limit on writable mappings is 1 GiB higher."""
     shell = "shell"
-    """Many processes, which end with the PID namespace of the first: memory is the sum of what is
-    resident, sampled as above; each has a limit on its address space."""
+    """Many processes, which end with the PID namespace of the first. Memory is the sum of their resident
+    memory, sampled every 5 ms; each also has a limit on its address space."""
 
     @property
     def granted(self) -> dict[str, str]:
-        """System calls beyond those that Python programs make."""
+        """System calls beyond those of Python programs."""
         return seccomp.MANY_PROCESSES if self is Profile.shell else seccomp.ONE_EXEC
 
     @property
     def sample_s(self) -> float:
-        """Seconds between two looks at what it uses."""
+        """Seconds between two samples of its usage."""
         return 0.05 if self is Profile.native else 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A file to execute, by path or descriptor, and its arguments, the program's name first."""
+    """A file to execute, by path or descriptor, and its arguments, starting with the program's name."""
 
     executable: str | int
     arguments: list[str]
@@ -81,17 +81,18 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a command runs."""
+    """The confinement, files and folder of a command."""
 
     confinement: Confinement
     profile: Profile
     files: dict[str, bytes]
-    """Laid out in a folder of its own (tier namespaces), unless there is a folder already."""
+    """Files to write into its own folder (tier namespaces), unless `folder` is set."""
     folder: str | None = None
+    """Existing working directory."""
     landlock: int | None = None
-    """Rules of its own, in the place of the confinement's."""
+    """Descriptor of Landlock rules that replace the confinement's."""
     own_proc: bool = False
-    """Mount a /proc that shows its own processes only."""
+    """True to mount a /proc that shows only its own processes."""
 
 
 def start(
@@ -102,7 +103,7 @@ def start(
     confined: mmap.mmap,
     index: int,
 ) -> int:
-    """Start a confined process; returns its id. `confined[index]` is set once it is confined."""
+    """Start a confined process and return its id; it sets `confined[index]` once it is confined."""
     pid = linux.fork(place.confinement.namespaces)
     if pid == 0:
         _become(place, command, limits, descriptors, confined, index)
@@ -138,14 +139,14 @@ def _become(
             os.chdir("/")
         _limit_memory(place.profile, limits)
         _make(confine.common_limits(limits))
-        for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(kind, signal.SIG_DFL)
         confined[index] = 1
         _make(confine.sealing(place.confinement, landlock))
         if place.confinement.filter is not None:
             place.confinement.filter.install()
         linux.execute(seccomp.EXEC_FD, command.arguments, ENVIRONMENT)
-    except BaseException:  # noqa: BLE001 - not confined or not executed: not the program's doing
+    except BaseException:  # noqa: BLE001 - not confined or not executed: not the program's fault
         confined[index] = 0
         traceback.print_exc()
         sys.stderr.flush()
@@ -154,8 +155,8 @@ def _become(
 
 
 def _arrange(descriptors: Sequence[int], rules: int | None, executable: int) -> int | None:
-    """Descriptors become 0, 1, 2, …, then the Landlock rules; the file to execute gets its own
-    number. All others are closed. Returns the number of the rules."""
+    """Move descriptors to 0, 1, 2, …, then the Landlock rules, and the executable to `EXEC_FD`; close all
+    others. Return the number of the rules."""
     kept = [*descriptors, *([rules] if rules is not None else [])]
     high = [os.dup2(fd, confine.FIRST_KEPT + i) for i, fd in enumerate(kept)]
     os.dup2(executable, seccomp.EXEC_FD, inheritable=False)
@@ -172,7 +173,7 @@ def _make(calls: Sequence[linux.SystemCall]) -> None:
 
 
 def mount_proc() -> None:
-    """Over the host's: this process's PID namespace, and nothing of the machine.
+    """Mount a /proc over the host's that shows only this PID namespace, and nothing of the machine.
 
     Raises:
         OSError: the kernel does not let an ordinary user mount it here.
@@ -182,30 +183,30 @@ def mount_proc() -> None:
 
 
 def bound_processes(most: int) -> None:
-    """Limit the process ids of this new PID namespace, in the kernel: no bomb is faster than that.
+    """Limit the process ids of this new PID namespace in the kernel, which no fork bomb outruns.
 
-    RLIMIT_NPROC does not hold for root, whatever its user namespace, and a sampler does not get to
-    run on the machine that a bomb has filled.
+    RLIMIT_NPROC does not apply to root in any user namespace, and a sampler does not get to run on a
+    machine that a fork bomb has filled.
 
     Args:
-        most: at least 301. Once ids have been used up they are given anew from 300 on.
+        most: at least 301, since the kernel reuses ids from 300 on.
 
     Raises:
-        OSError: the limit is not this namespace's own before Linux 6.14, or /proc cannot be mounted.
+        OSError: before Linux 6.14 the limit is the whole machine's, or /proc cannot be mounted.
     """
     if not can_bound_processes():
-        raise OSError("a PID namespace has a limit of its own from Linux 6.14 on")
+        raise OSError("a PID namespace has its own limit only from Linux 6.14 on")
     flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
     linux.mount("proc", confine.PROC, "proc", flags).make()
     Path(f"{confine.PROC}/sys/kernel/pid_max").write_text(str(most))
-    linux.own_proc_entries()  # else the next file is root's, and closed to ordinary users
-    Path(f"{confine.PROC}/self/oom_score_adj").write_text("1000")  # the first to go
+    linux.own_proc_entries()  # else root owns the next file, and ordinary users cannot write it
+    Path(f"{confine.PROC}/self/oom_score_adj").write_text("1000")  # first choice of the OOM killer
     linux.hide_memory()
     linux.unmount(confine.PROC)
 
 
 def can_bound_processes() -> bool:
-    """Whether `pid_max` is a PID namespace's own. On an older kernel it is the whole machine's."""
+    """Return whether each PID namespace has its own `pid_max`; on older kernels the machine has one."""
     found = re.match(r"(\d+)\.(\d+)", platform.release())
     return found is not None and (int(found[1]), int(found[2])) >= (6, 14)
 
@@ -218,7 +219,7 @@ def _limit_memory(profile: Profile, limits: Limits) -> None:
         linux.limit(resource.RLIMIT_AS, memory + _AS_MARGIN).make()
     if profile is Profile.shell:
         linux.limit(resource.RLIMIT_NPROC, 2 * _MAX_PROCESSES).make()
-    # Unlimited stacks are bounded by the address space, and have threads start with small ones.
+    # The address space bounds unlimited stacks, with which threads start with small ones.
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
 
@@ -229,11 +230,11 @@ def _limit_memory(profile: Profile, limits: Limits) -> None:
 def watch(
     pid: int, place: Place, limits: Limits, started: float, outputs: Sequence[int] = ()
 ) -> str | None:
-    """Wait until a command ends, and end it when a limit is reached; it is not reaped.
+    """Wait until a command ends, and kill it at a limit; do not reap it.
 
     Args:
-        outputs: descriptors of files that it may not fill. The signal that should end it then is not
-            felt by the first process of a PID namespace.
+        outputs: descriptors of files that it may not fill. SIGXFSZ does not end the first process of a
+            PID namespace.
 
     Returns:
         The limit: "cpu", "wall", "memory", "output", "threads", "processes", or None if it ended by
@@ -273,18 +274,18 @@ def watch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """What a process, or a tree of them, uses at a moment."""
+    """Current resource usage of a process, or of a tree of processes."""
 
     cpu_s: float = 0.0
-    """Children that ended included, as far as their parents waited for them."""
+    """CPU seconds, including ended children for which their parents waited."""
     memory: int = 0
-    """Bytes resident that are no file's."""
+    """Resident bytes that are not file-backed."""
     processes: int = 0
     threads: int = 0
 
     @classmethod
     def of(cls, proc: int, root: int, profile: Profile) -> _Use:
-        if profile is Profile.native:  # whose memory needs no watching; exact, and cheap
+        if profile is Profile.native:  # memory has a hard limit; this CPU clock is exact and cheap
             cpu_s = 0.0
             with suppress(OSError):
                 cpu_s = time.clock_gettime((~root << 3) | 2)  # see clock_getcpuclockid(3)
@@ -297,7 +298,7 @@ class _Use:
         pending, seen = [root], 0
         while pending and seen <= _MAX_PROCESSES:
             pid = pending.pop()
-            with suppress(OSError, IndexError):  # it ended meanwhile
+            with suppress(OSError, IndexError):  # the process ended meanwhile
                 fields = _read(proc, f"{pid}/stat").rpartition(")")[2].split()
                 _, resident, shared, *_ = map(int, _read(proc, f"{pid}/statm").split())
                 ticks += sum(map(int, fields[11:15] if whole_tree else fields[11:13]))
@@ -325,12 +326,12 @@ _LAST_WORDS = (
     b"std::bad_alloc", b"JavaScript heap out of memory", b"annot allocate memory",
     b"java.lang.OutOfMemoryError", b"runtime: out of memory", b"memory allocation of ",
 )  # fmt: skip
-"""What programs say as they end for want of memory: C++'s runtime, V8, a shell or Go, the Java machine,
-Go, Rust."""
+"""Messages of programs that end for lack of memory: C++'s runtime, V8, a shell or Go, the Java VM, Go,
+Rust."""
 
 
 def ran_out_of_memory(status: int, usage: resource.struct_rusage, err: int, limits: Limits) -> bool:
-    """Whether a program that failed did so at its limit: it had nearly all of it, or said so."""
+    """Return whether a program failed for lack of memory: it used nearly all of its limit, or said so."""
     if status == 0:
         return False
     if usage.ru_maxrss >> 10 >= 0.9 * limits.memory_mb:

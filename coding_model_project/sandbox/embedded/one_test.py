@@ -1,7 +1,8 @@
-"""One input of a program, run by P: the confined process T, and with asserts a second one, A.
+"""One input of a program, run by P in the confined process T, with asserts also in a second one, A.
 
-Asserts hold expected values, so P must not: T is forked from P, and what P ever had in memory is there
-to be found. Hence they go from the host's channel to A past P's memory (`exchange`).
+P must never hold the expected values of asserts: T is forked from P, so a program could find everything
+in its memory that P ever had. Asserts therefore go from the host's channel to A without passing P's
+memory (`exchange`).
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from coding_model_project.types import Limits
 
 COMPILE_CPU_S = 10
 _TOGETHER_S = 0.2
-"""Wall seconds after which no more is answered of what was asked for together: it may not be wanted."""
+"""Wall seconds after which the rest of a batch of inputs is skipped: the host may not need it."""
 
 
 def plan(
     confinement: Confinement, limits: Limits, channel: int, *, single: bool
 ) -> fork_server.Plan:
-    """How the compiled loop runs tests: as `_run_program` does.
+    """Return the compiled loop's plan, by which it runs tests as `_run_program` does.
 
     Args:
         channel: the socket to the host.
-        single: for programs that come with their only test.
+        single: whether programs come with their only test.
     """
     compiling_s = COMPILE_CPU_S if single else 0  # in the same process
     return fork_server.plan(
@@ -56,7 +57,7 @@ def plan(
 
 
 def of_test(code: types.CodeType, plan: fork_server.Plan, kind: int) -> NoReturn:
-    """Run the program on what it was given, in a confined process that the compiled loop has made.
+    """Run the program on its input, in a confined process that the compiled loop has forked.
 
     Args:
         kind: `fork_server.SCRIPT` or `CALL`.
@@ -73,18 +74,18 @@ def run(
     n: int,
     kept: Kept | None,
 ) -> Kept | None:
-    """Run the program on inputs, in processes as the head says, and send what became of each.
+    """Run the program on an input, in the kind of process that the head names, and send the outcome.
 
     Args:
-        n: bytes of the frame's body, which is yet to be received.
-        kept: processes that have answered inputs of the program before.
+        n: bytes of the frame's body, which is still unread.
+        kept: processes that have answered earlier inputs of the program.
 
     Returns:
-        Processes that may answer more.
+        Processes that may answer more inputs.
     """
     if "purpose" in head:
         return (_run_shared if "after" in head else _run_kept)(channel, compiled, head, n, kept)
-    if kept is not None:  # given up: nobody watches it from here on
+    if kept is not None:  # nothing would watch it from here on
         kept.close()
         kept = None
     data = frames.receive_body(channel, n)
@@ -99,10 +100,10 @@ def run(
 def _run_shared(
     channel: socket.socket, compiled: Compiled, head: frames.Head, n: int, kept: Kept | None
 ) -> Kept | None:
-    """Answer an input in a process that answers several, unless it was asked for in vain.
+    """Answer an input in a process that answers several, or skip it.
 
-    Those that were asked for together wait in the channel, and with them all that is said of them: this
-    process's memory holds nothing of an input whose turn has not come.
+    The inputs of a batch wait in the channel, with everything about them: this process's memory holds
+    nothing of an input whose turn has not come.
     """
     now = time.monotonic()
     since = now if kept is None or not head["after"] else kept.run_since
@@ -120,7 +121,7 @@ def _run_shared(
 def _run_kept(
     channel: socket.socket, compiled: Compiled, head: frames.Head, n: int, kept: Kept | None
 ) -> Kept | None:
-    """Have asserts answered, which come in the next frame: only their own process reads them."""
+    """Have asserts answered; they come in the next frame, which only their own process reads."""
     assert n == 0
     kept = _kept_for(compiled, head["purpose"], kept, continues=head["continues"])
     cpu_s, wall_s = head["within"]
@@ -132,12 +133,12 @@ def _run_kept(
 def _kept_for(
     compiled: Compiled, purpose: list[str | None], kept: Kept | None, *, continues: bool
 ) -> Kept:
-    """The processes at hand, if they are for this purpose and the input goes on from those before."""
-    wanted = (str(purpose[0]), purpose[1])
-    if kept is not None and (kept.purpose != wanted or not continues):
+    """Return the kept processes if they have this purpose and the input continues, else new ones."""
+    needed = (str(purpose[0]), purpose[1])
+    if kept is not None and (kept.purpose != needed or not continues):
         kept.close()
         kept = None
-    return kept or Kept.of(compiled, wanted)
+    return kept or Kept.of(compiled, needed)
 
 
 def _run_program(

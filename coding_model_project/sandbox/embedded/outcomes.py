@@ -1,4 +1,4 @@
-"""One input on its way to a zygote, and what became of it on its way back: the host's side."""
+"""The host's side of one input: the request to a zygote, and the outcome that comes back."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from coding_model_project.types import (
 
 
 def requests(given: Input, limits: Limits, *, keep: bool = False) -> list[tuple[Head, bytes]]:
-    """The frames that ask for one input. Asserts take two: only their own process reads the second.
+    """Return the frames of one input. Asserts take two: only their own process reads the second.
 
     Args:
-        keep: the processes of asserts live on, for those that continue them.
+        keep: whether the processes of asserts are kept, for asserts that continue them.
     """
     match given:
         case Stdin():
@@ -52,7 +52,7 @@ def requests(given: Input, limits: Limits, *, keep: bool = False) -> list[tuple[
 
 
 def kind_to_share(inputs: Sequence[Input]) -> str | None:
-    """The kind of several inputs that one process might answer; None if they are not all of one."""
+    """Return the kind of inputs that one process might answer together; None if there is none."""
     kinds = {type(given) for given in inputs} if len(inputs) > 1 else set()
     if kinds == {Call}:
         return "calls"
@@ -60,11 +60,11 @@ def kind_to_share(inputs: Sequence[Input]) -> str | None:
 
 
 _MOST_WAITING = 1 << 15
-"""Bytes of inputs that a channel holds without its reader: whoever sends them does not wait."""
+"""Bytes of inputs that a channel buffers, so that sending them does not block."""
 
 
 def shared_requests(inputs: Sequence[Input], limits: Limits) -> list[tuple[Head, bytes]]:
-    """The frames that ask the process that answers several for these inputs, or for the first of them."""
+    """Return the frames of these inputs, or of the first of them, for a process that answers several."""
     found: list[tuple[Head, bytes]] = []
     left = _MOST_WAITING
     for given in inputs:
@@ -72,13 +72,13 @@ def shared_requests(inputs: Sequence[Input], limits: Limits) -> list[tuple[Head,
         left -= len(body)
         if found and left < 0:
             break
-        asked = {
+        request = {
             "purpose": ["calls", head["function"]] if "function" in head else ["scripts", None],
             "within": [limits.cpu_s, limits.wall_s],
             "apart": isinstance(given, Call | Stdin) and given.apart,
             "after": bool(found),
         }
-        found.append((asked, body))
+        found.append((request, body))
     return found
 
 
@@ -87,23 +87,23 @@ def syntax_error(reason: str) -> Execution:
 
 
 class Skipped(StrEnum):
-    """The reason for which an input that was asked for after others was not answered."""
+    """The reason why an input of a batch was skipped."""
 
     lost = "lost"
-    """One before it is to run on its own, and so is this."""
+    """An earlier input must run on its own, and so must this one."""
     late = "late"
-    """The others took long: it may be asked for again."""
+    """The earlier inputs took long; this one may be requested again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What became of a test's process."""
+    """The outcome of a test's process."""
 
     confined: bool
     refused: bool = False
-    """The source does not compile, as far as that is found out by the test's own process."""
+    """The test's own process found that the source does not compile."""
     exit: int
-    """Exit code; of a signal, minus its number."""
+    """Exit code, or minus the number of the signal that ended it."""
     killed: str | None = None
     cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -114,18 +114,18 @@ class Ended:
     stderr: str = ""
 
     def was_seen(self, *, alone: bool) -> bool:
-        """True for an end that is the program's doing, not a failure to confine its process.
+        """Return whether the program caused this end, rather than a failure to confine its process.
 
         Args:
-            alone: whether the program came with its only input, and was compiled by this process: the
-                compiler may crash on a source.
+            alone: whether the program came with its only input and this process compiled it: a source
+                may crash the compiler.
         """
         crashed = self.exit < 0 and self.exit != -signal.SIGKILL
         return self.confined or (alone and (self.refused or crashed))
 
     @property
     def refusal(self) -> Execution | None:
-        """Of a program that came alone and was not run, since it does not compile."""
+        """The execution of a program that came alone and does not compile; None for all others."""
         if self.confined:
             return None
         return syntax_error(self.stderr if self.refused else "the compiler crashed")
@@ -155,13 +155,13 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
             else:
                 status, stderr = Status.raised, stderr or "the program ended without an answer"
         case Asserts():
-            said = _Said.read(answered)
-            if status is Status.finished or (status is Status.raised and said.of_limit):
-                status = said.status  # a program that raised may only have lost its tests
+            result = _TestResult.read(answered)
+            if status is Status.finished or (status is Status.raised and result.of_limit):
+                status = result.status  # a program that raised may only have lost its tests
             if status is Status.finished:
-                value = said.passed or said.line
+                value = result.passed or result.line
             else:
-                stderr = "\n".join(filter(None, (stderr.rstrip(), said.line)))
+                stderr = "\n".join(filter(None, (stderr.rstrip(), result.line)))
         case _:
             pass
     return Execution(
@@ -176,7 +176,7 @@ def execution(given: Input, ended: Ended, limits: Limits) -> Execution:
 
 
 def shared_execution(given: Input, ended: Ended, limits: Limits) -> Execution | None:
-    """One input's execution in a process that answers several; None if it is to run on its own."""
+    """Return an input's execution in a process that answers several; None if it must run on its own."""
     if ended.exit or ended.killed or ended.full or ended.cpu_s > limits.cpu_s or not ended.answered:
         return None
     if isinstance(given, Call):
@@ -187,8 +187,8 @@ def shared_execution(given: Input, ended: Ended, limits: Limits) -> Execution | 
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What the process of the tests wrote to the file that it alone has."""
+class _TestResult:
+    """The result that the tests' process wrote to a file that no other process has."""
 
     passed: bool
     status: Status
@@ -196,26 +196,26 @@ class _Said:
 
     @property
     def of_limit(self) -> bool:
-        """Whether the program's answer was too much for the tests."""
+        """Return whether the program's answer exceeded a limit of the tests' process."""
         return self.status in (Status.output_limit, Status.memory_limit)
 
     @classmethod
-    def read(cls, answered: bytes) -> _Said:
-        """Anything but a pass said in full is a failure.
+    def read(cls, answered: bytes) -> _TestResult:
+        """Parse a result; anything but a complete pass is a failure.
 
         Raises:
             DataError: the tests do not compile.
         """
         try:
-            said = json.loads(answered)
+            result = json.loads(answered)
         except ValueError:
-            said = {"failed": "raised", "line": "the tests ended without a word"}
-        if said.get("passed") is True:
+            result = {"failed": "raised", "line": "the tests ended without a word"}
+        if result.get("passed") is True:
             return cls(True, Status.finished, "")
-        line = str(said.get("line", ""))
-        if said["failed"] == "data":
+        line = str(result.get("line", ""))
+        if result["failed"] == "data":
             raise DataError(f"the tests do not compile: {line}")
-        return cls(False, _FAILED[said["failed"]], line or "the program gave no answer")
+        return cls(False, _FAILED[result["failed"]], line or "the program gave no answer")
 
 
 _FAILED = {
@@ -238,6 +238,6 @@ def how_it_ended(ended: Ended, limits: Limits) -> Status:
         return Status.memory_limit
     if code == OUT_OF_MEMORY and ended.stderr.endswith("MemoryError\n"):
         return Status.memory_limit
-    if code < 0:  # or one thread too many
+    if code < 0:  # killed for too many threads, too
         return Status.signalled
     return Status.raised if code else Status.finished

@@ -1,4 +1,4 @@
-"""What a test's process prints, and the frame that says so."""
+"""The output of a test's process, and the frame that reports it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from coding_model_project.sandbox.embedded import frames
 from coding_model_project.types import Limits
 
 STDERR_TAIL = 2000
-"""Bytes."""
+"""Bytes of the end of standard error that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Files in memory: limited by size, read when their writer has ended, so nothing can block."""
+    """In-memory output files of limited size, read after their writer has ended: nothing can block."""
 
     out: int
     err: int
@@ -29,7 +29,7 @@ class Outputs:
         """Make the files.
 
         Args:
-            appending: their writer begins anew when they are emptied.
+            appending: open them in append mode, so that writers restart at 0 after `empty`.
         """
         made = cls(*(os.memfd_create(name) for name in ("out", "err", "answer")))
         if appending:
@@ -51,7 +51,7 @@ class Outputs:
         killed: str | None,
         started: float,
     ) -> None:
-        """Send what became of an input, and close these."""
+        """Send the outcome of an input, and close the files."""
         ended = {
             "confined": confined,
             "exit": os.waitstatus_to_exitcode(status),
@@ -77,13 +77,13 @@ class Outputs:
         sizes: tuple[int, int],
         answered: bytes | bytearray,
     ) -> None:
-        """Send how an input ended, an answer that is not in its file, and what was printed.
+        """Send the outcome of an input, an answer that is not in its file, and the printed output.
 
-        Nothing of it is copied to this process's memory, which later ones are forked from.
+        The output is never copied to this process's memory, which later processes inherit.
 
         Args:
             cap: most bytes of each.
-            sizes: of what was printed.
+            sizes: bytes of the printed output and errors.
         """
         out, err = sizes
         head, printed, tail = _described(ended, cap, out, err, len(answered))
@@ -95,17 +95,17 @@ class Outputs:
         _pass_on(channel, self.err, err - tail, tail)
 
     def sizes(self) -> tuple[int, int]:
-        """Return the bytes that were printed, to standard output and error."""
+        """Return the number of bytes printed to standard output and to standard error."""
         return os.fstat(self.out).st_size, os.fstat(self.err).st_size
 
     def empty(self) -> None:
-        """Forget what was printed, for the next input."""
+        """Discard the printed output, before the next input."""
         for fd in (self.out, self.err):
             os.ftruncate(fd, 0)
             os.lseek(fd, 0, os.SEEK_SET)
 
     def are_empty(self) -> bool:
-        """Return true if nothing was printed since they were emptied."""
+        """Return whether nothing was printed since they were emptied."""
         return not any(self.sizes())
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Outputs:
 def _described(
     ended: frames.Head, cap: int, out: int, err: int, answer: int
 ) -> tuple[frames.Head, int, int]:
-    """The head that says how an input ended, and the bytes of each stream that are sent."""
+    """Return the head for an input's outcome, and the number of bytes of each stream to send."""
     printed = min(out, cap)
     head = {
         **ended,
@@ -128,7 +128,7 @@ def _described(
 
 
 def _pass_on(channel: socket.socket, file: int, at: int, n: int) -> None:
-    """Send part of a file; zeros for what its writer takes away meanwhile."""
+    """Send part of a file; send zeros in place of bytes that its writer truncates meanwhile."""
     while n:
         sent = os.sendfile(channel.fileno(), file, at, n)
         if not sent:

@@ -1,4 +1,4 @@
-"""Runs an untrusted program inside its confined process, as the interpreter itself would."""
+"""Execution of an untrusted program inside its confined process, as the interpreter itself would."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUT_OF_MEMORY = 77
 """Exit code after an uncaught MemoryError, with its name at the end of standard error."""
 
 ANSWER = 3
-"""Descriptor a call's value is written to."""
+"""Descriptor to which a call's value is written."""
 
 _OUR_FILES = (__file__, callee.__file__)
 
@@ -29,10 +29,10 @@ READER, WRITER = 3, 4
 """Descriptors of a program that tests call: their requests, and its answers."""
 
 READY = b""
-"""Sent by a program that answers several inputs, once it can be asked."""
+"""Message of a program that answers several inputs, once it accepts requests."""
 
 _REQUESTS = 4
-"""Descriptor of a program that answers several inputs, besides `ANSWER` (`exchange`)."""
+"""Descriptor of requests to a program that answers several inputs, besides `ANSWER` (`exchange`)."""
 
 _RECURSION_LIMIT = sys.getrecursionlimit()
 
@@ -43,17 +43,17 @@ def run_script(code: types.CodeType) -> NoReturn:
 
 
 def run_call(code: types.CodeType, function: str, data: bytes) -> NoReturn:
-    """Call one of the program's functions on encoded arguments and write its value."""
+    """Call one of the program's functions with encoded arguments and write its value."""
     _run(lambda: _answer(code, function, data))
 
 
 def run_calls(code: types.CodeType, function: str) -> NoReturn:
-    """Call one of the program's functions as often as it is asked, each time on what comes then."""
+    """Call one of the program's functions once per request, with the request's arguments."""
     _run(lambda: _answer_each(code, function))
 
 
 def run_scripts(code: types.CodeType) -> NoReturn:
-    """Run the program as a script as often as it is asked, each time on new standard input."""
+    """Run the program as a script once per request, with the request as standard input."""
     _run(lambda: _run_each(code))
 
 
@@ -72,7 +72,7 @@ def _run(body: Callable[[], object]) -> NoReturn:
         exit_code = OUT_OF_MEMORY
         with contextlib.suppress(BaseException):
             os.write(2, b"MemoryError\n")
-    except BaseException as error:  # noqa: BLE001 - whatever a program may raise
+    except BaseException as error:  # noqa: BLE001 - a program may raise anything
         exit_code = 1
         with contextlib.suppress(BaseException):
             sys.stderr.write(_traceback(error))
@@ -80,10 +80,10 @@ def _run(body: Callable[[], object]) -> NoReturn:
 
 
 def _namespace(code: types.CodeType, name: str) -> types.ModuleType:
-    """Execute the program as a module of this name, with the path that an interpreter would give it."""
+    """Execute the program as a module of this name, with the `__file__` of an interpreter's script."""
     module = types.ModuleType(name)
     module.__dict__["__builtins__"] = builtins.__dict__  # not this module's (`fusion.inside`)
-    folder = os.getcwd()  # noqa: PTH109 - every test comes by here, and abspath() touches 20 pages more
+    folder = os.getcwd()  # noqa: PTH109 - runs in every test, and abspath() touches 20 more pages
     module.__file__ = f"{'' if folder == '/' else folder}/{code.co_filename}"
     sys.modules[name] = module
     exec(code, module.__dict__)
@@ -95,7 +95,7 @@ def _answer(code: types.CodeType, name: str, data: bytes) -> None:
 
 
 def _answer_each(code: types.CodeType, name: str) -> None:
-    """`READY`; then each answer is `=` and the call's encoded value, or `!` where it raised."""
+    """Send `READY`, then for each request `=` and the call's encoded value, or `!` if it raised."""
     _prepare()
     _leave_frames()
     module = _namespace(code, "solution")
@@ -121,7 +121,7 @@ def _value(module: types.ModuleType, name: str, data: bytes) -> bytes:
 
 
 def _run_each(code: types.CodeType) -> None:
-    """`READY`; then each answer is the exit code, when all that it printed is written."""
+    """Send `READY`, then for each request the exit code, after all output is written."""
     _prepare()
     exchange.send(ANSWER, READY)
     while (data := exchange.receive(_REQUESTS)) is not None:
@@ -148,11 +148,11 @@ def _run_each(code: types.CodeType) -> None:
 
 
 _BLOCK = 4096
-"""Bytes that a standard input in memory is read by."""
+"""Bytes of the buffer of an in-memory standard input."""
 
 
 def _text(binary: Any, like: Any) -> Any:
-    """A standard stream as an interpreter opens it: it translates no newlines on Linux."""
+    """Return a standard stream as an interpreter opens it; on Linux it does not translate newlines."""
     stream: Any = _io.TextIOWrapper(
         binary, like.encoding, like.errors, newline="\n", line_buffering=like.line_buffering
     )
@@ -171,7 +171,7 @@ def _printing(descriptor: int, name: str) -> Any:
 
 
 def _prepare() -> None:
-    """Keep what is here from growing: no codec is imported by its name any more."""
+    """Prevent later growth of this process: codecs are no longer imported by name."""
     import codecs
     import encodings
 
@@ -191,7 +191,7 @@ _CODECS = ("utf_8", "utf8", "utf-8", "ascii", "latin_1", "latin-1", "latin1", "i
 
 
 def _forget() -> None:
-    """Free what the last input has left, before the next one's memory is counted."""
+    """Free the leftovers of the last input, before the next one's memory is counted."""
     typing = sys.modules.get("typing")
     for clear in typing._cleanups if typing else ():
         clear()
@@ -199,13 +199,13 @@ def _forget() -> None:
 
 
 _MORE_BELOW = 6
-"""Frames of Python below a program that answers several inputs, more than below one of its own. Where
-the interpreter counts one more or less, since its code has run before, a program that hits the limit here
-runs again on its own."""
+"""Additional Python frames below a program that answers several inputs, compared with its own process.
+The interpreter may count one more or less, since its code has run before: a program that hits the limit
+here runs again on its own."""
 
 
 def _leave_frames() -> None:
-    """Leave a program as many frames as it has in a process of its own."""
+    """Raise the recursion limit so that a program has as many frames as in its own process."""
     sys.setrecursionlimit(_RECURSION_LIMIT + _MORE_BELOW)
 
 
@@ -216,8 +216,8 @@ def _write(answer: bytes) -> None:
 
 
 def _traceback(error: BaseException) -> str:
-    """As the interpreter prints it: without our own frames, which would say where this package lies."""
-    import traceback  # not where nobody reads it: exported tasks start three milliseconds sooner
+    """Format an error as the interpreter does, without our frames, which would reveal our paths."""
+    import traceback  # lazily, so that exported tasks start three milliseconds sooner
 
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in _OUR_FILES:
@@ -241,20 +241,20 @@ def _finish(exit_code: int) -> NoReturn:
 
 
 def _end(exit_code: int) -> int:
-    """Do what an interpreter does as it ends (threads, handlers, buffers), and return the exit code.
+    """Finish threads, handlers and buffers as an interpreter does, and return the exit code.
 
-    Every test comes by here, so nothing is touched that need not be: no suppress(), whose objects are
-    pages of memory.
+    This runs in every test, so it touches as little memory as possible: no suppress(), whose objects take
+    pages.
     """
     try:
         if _thread._count():
             sys.modules["threading"]._shutdown()
-    except BaseException:  # noqa: BLE001 - whatever its threads and handlers do is the program's
+    except BaseException:  # noqa: BLE001 - the program's threads and handlers may raise anything
         pass
     try:
         if atexit._ncallbacks():
             atexit._run_exitfuncs()
-    except BaseException:  # noqa: BLE001 - whatever its threads and handlers do is the program's
+    except BaseException:  # noqa: BLE001 - the program's threads and handlers may raise anything
         pass
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -267,11 +267,11 @@ def _end(exit_code: int) -> int:
 
 
 def _flush_others() -> None:
-    """What an interpreter would flush by freeing it: the first streams, and the program's own."""
+    """Flush the streams that an interpreter flushes by freeing them: the first, and the program's own."""
     module = sys.modules.get("__main__")
     own = list(module.__dict__.values()) if type(module) is types.ModuleType else []
     for stream in (sys.__stdout__, sys.__stderr__, *own):
-        # Not io.IOBase: what isinstance() does for an abstract class is 60 pages of memory touched.
+        # Not io.IOBase: isinstance() with an abstract class touches 60 pages of memory.
         if (
             isinstance(stream, _io._IOBase)
             and stream is not sys.stdout
@@ -296,11 +296,11 @@ n, *rest = map(int, "3 1 2".split())
 print(len(lines), sum(rest), *solve("1 2 3".split()))
 print(f"{n:.2f}", max(rest), min(rest), sep=" ", end="\\n")
 """
-"""A program of ours that does what most programs do."""
+"""A trusted program that does what most programs do."""
 
 
 def rehearse(code: types.CodeType) -> None:
-    """Run `REHEARSED` as tests run programs, and return to the caller with everything as it was."""
+    """Run `REHEARSED` as tests run programs, then restore the previous state and return."""
     streams, main = (sys.stdin, sys.stdout, sys.stderr), sys.modules["__main__"]
     sys.stdin = _text(_io.BufferedReader(_Stdin(b"1 2\n3\n"), _BLOCK), sys.__stdin__)
     sys.stdout = sys.stderr = _text(_io.BytesIO(), sys.__stdout__)

@@ -1,4 +1,4 @@
-"""One zygote and the host's end of its channel. Blocking; used by one thread at a time."""
+"""One zygote and the host's end of its channel: blocking, for one thread at a time."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "LD_BIND_NOW": "1",  # else every forked process binds the functions that it calls first
 }
-"""Of the interpreter; gone for programs."""
+"""Environment of the interpreter, which programs do not see."""
 
 COMPILE_S = 60.0
 _LONGEST_ALONE = 1 << 16
-"""Bytes of a source whose compilation may count as the CPU time of its test, nearly nothing."""
+"""Most bytes of a source that its test's process compiles: the time is negligible."""
 _LONGEST_HEAD = 450
-"""Characters in JSON, besides the source's size, that a head for `fork_server` has room for."""
+"""Most JSON characters of a head for `fork_server`, besides the source's size."""
 _HURRIED_CPU_S, _HURRIED_WALL_S = 0.5, 2.0
-"""Limits of a call in a process that answers several: one that takes longer is tried again on its own."""
+"""Limits of an input in a process that answers several: a slower one runs again on its own."""
 _MOST_AHEAD = 64
 _AHEAD_S = 0.02
-"""Limits of the inputs that wait in the channel while one is answered: their number, and the wall seconds
-that they take. What follows the first wrong answer is run for nothing, so their number doubles from 1."""
+"""Limits of a batch of inputs that are sent at once: their number, and the wall seconds that they take.
+Inputs after the first wrong answer run in vain, so the number starts at 1 and doubles."""
 _MARGIN_S = 15.0
-"""Wall seconds above a wait's own limit before the zygote is given up as hanging."""
+"""Wall seconds beyond a wait's own limit after which the zygote counts as hanging."""
 
 
 class ZygoteLost(Exception):
-    """The zygote, or the process of a program, ended or hung. Worth another try."""
+    """The zygote, or the process of a program, ended or hung; the run can be retried."""
 
 
 class Slot:
-    """Runs programs one after another in one zygote, which it starts when there is none."""
+    """A runner of programs, one after another, in one zygote that it starts on demand."""
 
     _MODULE = "coding_model_project.sandbox.embedded.zygote"
 
@@ -78,7 +78,7 @@ class Slot:
         compiled_loop: bool = True,
         share_processes: bool = False,
     ) -> None:
-        """Args as of `EmbeddedSandbox`."""
+        """Take the arguments of `EmbeddedSandbox`."""
         self._tier, self._python, self._compiled_loop = tier, python, compiled_loop
         self._share_processes = share_processes
         self._preload = ",".join(preload)
@@ -86,22 +86,20 @@ class Slot:
         self._reader: frames.Reader | None = None
         self._zygote: Helper | None = None
         self._ending = False
-        """The last program was told to end and its zygote has not yet said that it did."""
+        """True while the zygote has yet to confirm the end of the last program's process."""
         self.python_version = ""
         self.preloaded: tuple[str, ...] = ()
-        """Name and version of each."""
+        """Name and version of each preloaded module."""
         self._serves_alone = False
-        """Whether the zygote takes a program with its only input (`fork_server`)."""
+        """True if the zygote takes a program with its only input (`fork_server`)."""
         self._limits: Limits | None = None
-        """For which it is ready to."""
+        """Limits that the zygote last received for such programs."""
 
     def start(self) -> None:
-        """Start the zygote and wait until it is ready.
-
-        It dies with the thread that calls this, at the latest.
+        """Start the zygote and wait until it is ready; it dies at the latest with the calling thread.
 
         Raises:
-            SandboxError: it did not start; with what it said.
+            SandboxError: it did not start; with its error message.
         """
         module = (self._MODULE, self._tier, *self._arguments())
         try:
@@ -135,7 +133,7 @@ class Slot:
         psutil.wait_procs(below, timeout=2.0)
 
     def interrupt(self) -> None:
-        """End the run in progress in another thread, which gets ZygoteLost and stops the zygote."""
+        """Interrupt another thread's run, which gets ZygoteLost and stops the zygote."""
         channel = self._channel
         if channel is not None:
             with contextlib.suppress(OSError):
@@ -149,10 +147,10 @@ class Slot:
         executions: list[Execution],
         stop: Callable[[int, Execution], bool],
     ) -> None:
-        """Append the execution of each input to `executions`, which may hold the first already.
+        """Append the execution of each input to `executions`, which may already hold the first ones.
 
         Raises:
-            ZygoteLost: to be tried again; `executions` holds all that was answered.
+            ZygoteLost: retry the call; `executions` holds all executions so far.
             SandboxError: the zygote did not start.
         """
         try:
@@ -165,7 +163,7 @@ class Slot:
                 self.start()
             self._run(program, source, inputs, limits, executions, stop)
         except BaseException:
-            self.stop()  # the channel may be amid a program
+            self.stop()  # the channel may be in the middle of a program
             raise
 
     def _run(
@@ -183,10 +181,10 @@ class Slot:
         if executions and (
             len(executions) == len(inputs) or stop(len(executions) - 1, executions[-1])
         ):
-            return  # the zygote was lost after the last that was wanted
+            return  # the zygote was lost after the last execution needed
 
         def add(seen: Iterable[Execution]) -> bool:
-            """Whether there is more to do after these."""
+            """Append executions; return whether more inputs must run."""
             for one in seen:
                 executions.append(one)
                 if stop(len(executions) - 1, one):
@@ -217,26 +215,26 @@ class Slot:
         self._ending = True
 
     def _one(self, given: Input, following: Input | None, limits: Limits) -> Execution:
-        """One input of the program at hand, as if in processes of its own."""
+        """Run one input of the current program as if in its own processes."""
         keep = isinstance(following, Asserts) and following.continues
-        return execution(given, self._asked(requests(given, limits, keep=keep), limits), limits)
+        return execution(given, self._exchange(requests(given, limits, keep=keep), limits), limits)
 
     def _in_shared(self, inputs: Sequence[Input], limits: Limits) -> tuple[list[Execution], bool]:
-        """The first inputs in the process that answers several (`fast_path`).
+        """Run the first inputs in the process that answers several (`fast_path`).
 
         Returns:
-            Their executions, and true if those that follow may be asked for in the same way.
+            Their executions, and whether the following inputs may run in the same way.
         """
         hurried = replace(
             limits,
             cpu_s=min(limits.cpu_s, _HURRIED_CPU_S),
             wall_s=min(limits.wall_s, _HURRIED_WALL_S),
         )
-        asked = shared_requests(inputs, hurried)
-        self._send_all(asked)
+        batch = shared_requests(inputs, hurried)
+        self._send_all(batch)
         answered: list[Execution] = []
         shares, is_late = True, False
-        for given in inputs[: len(asked)]:
+        for given in inputs[: len(batch)]:
             ended = self._ended(hurried)
             if isinstance(ended, Skipped):
                 is_late, shares = True, shares and ended is Skipped.late
@@ -247,7 +245,7 @@ class Slot:
                 answered.append(one)
         return answered, shares
 
-    def _asked(self, request: Sequence[tuple[frames.Head, bytes]], limits: Limits) -> Ended:
+    def _exchange(self, request: Sequence[tuple[frames.Head, bytes]], limits: Limits) -> Ended:
         self._send_all(request)
         ended = self._ended(limits)
         if isinstance(ended, Skipped):
@@ -255,7 +253,7 @@ class Slot:
         return ended
 
     def _ended(self, limits: Limits) -> Ended | Skipped:
-        """Return the outcome of the next input that was asked for."""
+        """Return the outcome of the next requested input."""
         head, body = self._receive(limits.wall_s + _MARGIN_S)
         if "done" in head:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
@@ -267,7 +265,7 @@ class Slot:
         return ended
 
     def _alone(self, source: bytes, inputs: Sequence[Input], limits: Limits) -> list[Execution]:
-        """The execution of an only input, if one process can take the program with it."""
+        """Run an only input in a process that takes the program with it; empty if that is impossible."""
         match inputs:
             case [Stdin() | Call() as only]:
                 ((head, data),) = requests(only, limits)
@@ -290,10 +288,10 @@ class Slot:
         """Have a program compiled.
 
         Args:
-            share: the kind of its inputs, if they are to share a process where they may.
+            share: the kind of its inputs, to let them share a process if the program allows it.
 
         Returns:
-            Whether they may, or what becomes of each of its inputs if it does not compile.
+            Whether the inputs may share a process, or each input's execution if it does not compile.
         """
         head = {
             "share": share,
@@ -307,11 +305,11 @@ class Slot:
             raise ZygoteLost(f"the process of the program ended with {head['done']}")
         if "compiled" in head:
             return bool(head["shares"])
-        self._ending = "done" not in head  # if it is, the compiler itself crashed on this source
+        self._ending = "done" not in head  # "done": the compiler itself crashed on this source
         return syntax_error(head.get("syntax_error", "the compiler crashed"))
 
     def _arguments(self) -> list[str]:
-        """What the zygote's module is started with, after its tier."""
+        """Return the arguments of the zygote's module after its tier."""
         library = compiled_loop.library() if self._compiled_loop else None
         return [self._preload, str(library or "")]
 

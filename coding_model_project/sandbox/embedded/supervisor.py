@@ -33,31 +33,33 @@ from coding_model_project.types import (
 
 _ATTEMPTS = 2
 _NAME_MAX, _PATH_MAX = 255, 1000
-"""Bytes of a part of a file's path, as file systems take, and of the whole path."""
+"""Most bytes of a component of a file's path, by the file system's limit, and of the whole path."""
 _OLDEST_PYTHON = (3, 11)
-_ASK = "import platform; print(platform.python_implementation(), platform.python_version())"
+_PRINT_VERSION = (
+    "import platform; print(platform.python_implementation(), platform.python_version())"
+)
 _CPYTHON = re.compile(r"CPython (\d+)\.(\d+)\S*")
 _IMPORT_S = 60.0
 _NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 
 class EmbeddedSandbox:
-    """Runs Python programs in processes forked from warm, confined interpreters, and programs in other
-    `toolchains` in processes confined as strongly.
+    """A sandbox that runs Python programs in processes forked from warm, confined interpreters, and
+    programs in other `toolchains` in equally confined processes.
 
     Args:
-        workers: programs run at the same time; one per CPU core this process may use by default.
+        workers: programs that run at the same time; default: one per CPU core this process may use.
         min_tier: refuse to start with weaker isolation (`confine.Tier`).
-        tier: this tier and no other; by default the strongest that works here.
-        preload: modules imported once and then present in every test at no cost, e.g. "numpy".
-        python: the interpreter programs run in; this one by default.
-        compiled_loop: run tests by `fork_server` where there is a C compiler.
-        share_processes: have one process answer several inputs of a program that is proven to keep
-            nothing between them (`fast_path`). Off by default: reviews have found ways past the proof,
-            which are closed, and may find more.
+        tier: use exactly this tier; default: the strongest that works here.
+        preload: modules imported once and then available to every test at no cost, such as "numpy".
+        python: the interpreter that programs run in; default: this process's.
+        compiled_loop: run tests with `fork_server` if there is a C compiler.
+        share_processes: let one process answer several inputs of a program that provably keeps no state
+            between them (`fast_path`). Off by default: reviews have found ways past the proof, which are
+            closed, and may find more.
 
-    Each worker is a thread of its own that owns no state but the zygote it is using, so a sandbox
-    may be used from any event loop, in any thread. `stop_when` is called in such a thread.
+    Each worker is a thread whose only state is the zygote it is using, so a sandbox can be used from any
+    event loop, in any thread. `stop_when` is called in such a thread.
     """
 
     def __init__(
@@ -72,13 +74,13 @@ class EmbeddedSandbox:
         share_processes: bool = False,
     ) -> None:
         self._n = workers or len(os.sched_getaffinity(0))
-        self._min_tier, self._wanted = _tier(min_tier), _tier(tier) if tier else None
+        self._min_tier, self._exact_tier = _tier(min_tier), _tier(tier) if tier else None
         self._preload, self._python, self._compiled_loop = preload, python, compiled_loop
         self._share_processes = share_processes
         self._threads: ThreadPoolExecutor | None = None
         self._slots: list[Slot] = []
         self._foreign: dict[tuple[Slot, toolchains.Language], ForeignSlot] = {}
-        """What stands in for a slot where a program is not in Python; made when one comes."""
+        """Substitutes of slots for programs in other languages, made on demand."""
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         self._tier: Tier | None = None
         self._python_version = ""
@@ -87,10 +89,10 @@ class EmbeddedSandbox:
 
     @property
     def tier(self) -> Tier:
-        """How strongly programs are isolated; known once started.
+        """The isolation tier of programs, known once started.
 
         Raises:
-            SandboxError: not started.
+            SandboxError: the sandbox is not started.
         """
         if self._tier is None:
             raise SandboxError(_NOT_STARTED)
@@ -98,10 +100,12 @@ class EmbeddedSandbox:
 
     @property
     def identity(self) -> str:
-        """E.g. "embedded/namespaces/cpython-3.11+numpy-2.1.0"; known once started.
+        """Back end, tier, interpreter and preloaded modules, known once started.
+
+        Example: "embedded/namespaces/cpython-3.11+numpy-2.1.0".
 
         Raises:
-            SandboxError: not started.
+            SandboxError: the sandbox is not started.
         """
         return "+".join([f"embedded/{self.tier}/cpython-{self._python_version}", *self._preloaded])
 
@@ -110,8 +114,8 @@ class EmbeddedSandbox:
 
         Raises:
             SandboxError: the tier does not work here, or no zygote starts.
-            ConfigError: the interpreter is none that programs can run in, or a module to preload cannot
-                be imported.
+            ConfigError: programs cannot run in the interpreter, or a module to preload cannot be
+                imported.
         """
         self._closing.clear()
         self._threads = ThreadPoolExecutor(self._n, "sandbox")
@@ -124,12 +128,12 @@ class EmbeddedSandbox:
 
     def _start(self) -> None:
         _check_python(self._python, self._preload)
-        if self._wanted is None:
+        if self._exact_tier is None:
             tier = tiers.strongest(self._min_tier, self._python, self._preload)
         else:
-            tier = self._wanted
+            tier = self._exact_tier
             if not tier.at_least(self._min_tier):
-                raise ConfigError(f"tier {tier} is below min_tier {self._min_tier}")
+                raise ConfigError(f"tier={tier} is below min_tier={self._min_tier}")
             if problem := tiers.why_not(tier, self._python, self._preload):
                 raise SandboxError(f"tier {tier} does not work here: {problem}")
         make = partial(
@@ -142,7 +146,7 @@ class EmbeddedSandbox:
         )
         self._slots = [make() for _ in range(self._n)]
         for slot in self._slots:
-            slot.start()  # by this thread, which lives as long as the sandbox
+            slot.start()  # in this thread, which lives as long as the sandbox
             self._free.put(slot)
         self._python_version = ".".join(self._slots[0].python_version.split(".")[:2])
         self._preloaded = self._slots[0].preloaded
@@ -169,12 +173,13 @@ class EmbeddedSandbox:
         *,
         stop_when: StopWhen | None = None,
     ) -> list[Execution]:
-        """See `Sandbox.run`. Also:
+        """Run a program as `Sandbox.run` does.
 
         Raises:
-            ConfigError: a language that is not run here, or files at a tier without a place for them.
-            DataError: tests that are no Python source, calls into another language, or a file outside
-                of the working directory.
+            SandboxError: the sandbox is not started, or failed after a retry.
+            ConfigError: the language is not supported here, or files at a tier that has none.
+            DataError: tests that are not Python source, calls into another language, or a file outside
+                the working directory.
         """
         if self._threads is None:
             raise SandboxError(_NOT_STARTED)
@@ -210,7 +215,7 @@ class EmbeddedSandbox:
     def _run(
         self, program: Program, inputs: Sequence[Input], limits: Limits, stop: StopWhen
     ) -> list[Execution]:
-        """In a worker's thread: run on a free slot, and once more if its zygote was lost."""
+        """Run on a free slot in a worker's thread; retry once if the zygote is lost."""
         slot = self._free.get()
         executions: list[Execution] = []
         failure: ZygoteLost | None = None
@@ -219,7 +224,9 @@ class EmbeddedSandbox:
                 if self._closing.is_set():
                     break
                 try:
-                    use = slot if program.language == "python" else self._speaking(slot, program)
+                    use = (
+                        slot if program.language == "python" else self._foreign_slot(slot, program)
+                    )
                     use.run(program, inputs, limits, executions, stop)
                     return executions
                 except ZygoteLost as error:
@@ -228,21 +235,22 @@ class EmbeddedSandbox:
             self._free.put(slot)
         if self._closing.is_set():
             raise SandboxError("the sandbox was closed during the run")
-        raise SandboxError(f"the sandbox lost a program {_ATTEMPTS} times: {failure}")
+        raise SandboxError(f"the sandbox failed {_ATTEMPTS} times to run a program: {failure}")
 
-    def _speaking(self, slot: Slot, program: Program) -> Slot:
-        """The stand-in of a slot, which runs one program at a time with it."""
+    def _foreign_slot(self, slot: Slot, program: Program) -> Slot:
+        """Return the slot's substitute for the program's language; a slot and its substitutes run one
+        program at a time."""
         chain = toolchains.toolchain(program.language, self.tier)
-        spoken = toolchains.named(program.language)
-        made = ForeignSlot(self.tier, self._python, spoken, chain)
-        return self._foreign.setdefault((slot, spoken), made)
+        language = toolchains.named(program.language)
+        made = ForeignSlot(self.tier, self._python, language, chain)
+        return self._foreign.setdefault((slot, language), made)
 
 
 def _check_paths(names: Iterable[str]) -> None:
-    """Refuse files that cannot be laid out in a folder.
+    """Check that files can be written into a folder.
 
     Raises:
-        DataError: names the file, and why.
+        DataError: a file cannot, and why.
     """
     paths = {name: PurePosixPath(name) for name in names}
     folders = {folder for path in paths.values() for folder in path.parents}
@@ -250,29 +258,31 @@ def _check_paths(names: Iterable[str]) -> None:
         try:
             lengths = [len(part.encode()) for part in path.parts]
         except UnicodeEncodeError as error:
-            raise DataError(f"the file name {name!r} is no text: {error}") from None
+            raise DataError(f"the file name {name!r} is not valid Unicode: {error}") from None
         if path.is_absolute() or ".." in path.parts:
-            raise DataError(f"the file {name!r} is outside of the working directory")
+            raise DataError(f"the file {name!r} is outside the working directory")
         if not lengths or name.endswith("/") or "\0" in name:
             raise DataError(f"{name!r} does not name a file")
         if max(lengths) > _NAME_MAX or sum(lengths) + len(lengths) > _PATH_MAX:
-            raise DataError(f"the file name {name[:40]!r}… has {len(name)} characters: too long")
+            raise DataError(f"the file name {name[:40]!r}… is too long: {len(name)} characters")
         if path in folders:
             raise DataError(f"{name!r} is both a file and the folder of another")
 
 
 def check_contents(program: Program, inputs: Sequence[Input], tier: str) -> None:
-    """Refuse what no process of this tier may be given.
+    """Check that a process of this tier can take a program and its inputs.
 
     Raises:
-        ConfigError: files at a tier without a place for them.
-        DataError: tests that are no text, or a file that cannot be laid out in the working directory.
+        ConfigError: files at a tier that has none.
+        DataError: tests that are not valid Unicode, or a file that cannot be written.
     """
     for given in inputs:
         if isinstance(given, Asserts):
             _check_text(given.source)
     if program.files and tier != Tier.namespaces:
-        raise ConfigError(f"programs with files need tier namespaces, this is {tier}")
+        raise ConfigError(
+            f"programs with files need tier namespaces, but the sandbox has tier {tier}"
+        )
     _check_paths(program.files)
 
 
@@ -280,32 +290,36 @@ def _check_text(source: str) -> None:
     try:
         source.encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"the tests are no text: {error}") from None
+        raise DataError(f"the tests are not valid Unicode: {error}") from None
 
 
 @lru_cache
 def _check_python(path: str, preload: tuple[str, ...]) -> None:
-    """Refuse an interpreter that cannot run this package, or a module that it cannot import.
+    """Check that an interpreter can run this package and import the modules.
 
     Raises:
-        ConfigError: says why.
+        ConfigError: it cannot, and why.
     """
     if path != sys.executable:
-        says = _said_by(path, _ASK, f"coding.sandbox.python={path} is no Python").strip()
-        if not (found := _CPYTHON.fullmatch(says)):
-            raise ConfigError(f"coding.sandbox.python={path} is no CPython: it says {says[:80]!r}")
+        version = _output_of(
+            path, _PRINT_VERSION, f"coding.sandbox.python={path} is not Python"
+        ).strip()
+        if not (found := _CPYTHON.fullmatch(version)):
+            raise ConfigError(
+                f"coding.sandbox.python={path} is not CPython: its version is {version[:80]!r}"
+            )
         if tuple(map(int, found.groups())) < _OLDEST_PYTHON:
             needed = ".".join(map(str, _OLDEST_PYTHON))
             raise ConfigError(
-                f"coding.sandbox.python={path} is {says}; it must be {needed} or later"
+                f"coding.sandbox.python={path} is {version}; it must be {needed} or later"
             )
     for name in preload:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ConfigError(f"coding.sandbox.preload: {name!r} is no name of a module")
-        _said_by(path, f"import {name}", f"coding.sandbox.preload: {path} cannot import {name}")
+            raise ConfigError(f"coding.sandbox.preload: {name!r} is not a module name")
+        _output_of(path, f"import {name}", f"coding.sandbox.preload: {path} cannot import {name}")
 
 
-def _said_by(python: str, code: str, problem: str) -> str:
+def _output_of(python: str, code: str, problem: str) -> str:
     command = [python, "-I", "-c", code]
     try:
         done = subprocess.run(
@@ -323,4 +337,4 @@ def _tier(name: str) -> Tier:
     try:
         return Tier(name)
     except ValueError:
-        raise ConfigError(f"no tier {name!r}; there are {', '.join(Tier)}") from None
+        raise ConfigError(f"no tier {name!r}; expected one of {', '.join(Tier)}") from None

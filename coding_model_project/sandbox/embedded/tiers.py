@@ -1,4 +1,4 @@
-"""Finds the strongest tier this machine allows, by really confining a program in each."""
+"""Detection of the strongest tier that this machine allows, by confining a program in each."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ for name, attempt in attempts.items():
         pass
 """
 )
-"""Prints the name of everything it could do and should not."""
+"""A program that prints the name of each forbidden action that succeeded."""
 
 
 def strongest(minimum: Tier, python: str, preload: Sequence[str] = ()) -> Tier:
-    """The strongest tier available.
+    """Return the strongest available tier.
 
     Raises:
-        SandboxError: none as strong as `minimum`; names what each lacks, and the way out.
+        SandboxError: none is as strong as `minimum`; names what each lacks, and the remedy.
     """
     missing = []
     for tier in reversed(Tier):
@@ -49,14 +49,15 @@ def strongest(minimum: Tier, python: str, preload: Sequence[str] = ()) -> Tier:
             return tier
         missing.append(f"{tier}: {problem}")
     raise SandboxError(
-        f"no sandbox tier of at least {minimum} works here ({'; '.join(missing)}); allow user"
+        f"no sandbox tier at or above {minimum} works here ({'; '.join(missing)}); allow user"
         " namespaces or use a kernel ≥ 5.13 with Landlock, or accept a lower min_tier"
+        " (coding.sandbox.min_tier)"
     )
 
 
 @lru_cache
 def why_not(tier: Tier, python: str, preload: tuple[str, ...] = ()) -> str | None:
-    """What keeps a tier from working here; None if it works. Starts and stops a zygote."""
+    """Return why a tier does not work here, or None if it works; starts and stops a zygote."""
     slot = Slot(tier, python, preload)
     executions: list[Execution] = []
     try:
@@ -69,5 +70,5 @@ def why_not(tier: Tier, python: str, preload: tuple[str, ...] = ()) -> str | Non
     if answer.status is not Status.finished:
         return f"the self-test ended with {answer.status}: {answer.stderr_tail[-200:]}"
     if answer.stdout and tier is not Tier.rlimit:
-        return f"the self-test was not kept from: {', '.join(answer.stdout.split())}"
+        return f"the self-test was not denied: {', '.join(answer.stdout.splitlines())}"
     return None

@@ -1,18 +1,18 @@
-"""The process all sandboxed programs are forked from. Runs only trusted code itself.
+"""The process from which all sandboxed programs are forked; it runs only trusted code itself.
 
     zygote (preloaded, single-threaded)
-      └ P, one per program: compiles the source, never runs it; a syntax error is decided here
+      └ P, one per program: compiles the source and detects syntax errors, never runs it
           ├ T, one per input: confined, then runs the program
           └ A, one per input of asserts: the trusted tests, confined too, calling into T (`one_test`)
 
-Where a C compiler is, T are forked by `fork_server`, not in Python, and most programs do without P: one
-with a single input, or with calls only, comes with them to a T that is the zygote's own child, compiles
-it, and is confined then. T and A may answer several inputs (`kept`).
+With a C compiler, `fork_server` forks T instead of Python code, and a program with a single input needs
+no P: it goes with its input to a T that is the zygote's own child, compiles it, and is then confined. T
+and A may answer several inputs (`kept`).
 
-The zygote never holds a source, or programs would find those of others in memory: P receives its own.
-No expected output comes here at all.
+The zygote never holds a source, or programs could find other programs' sources in memory: only P receives
+it. No expected output comes here at all.
 
-Started by `slot` as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES COMPILED_LOOP`.
+`slot` starts it as `-m …zygote HOST_PID FD TIER PRELOADED,MODULES COMPILED_LOOP`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ decimal encodings.ascii encodings.idna encodings.latin_1 encodings.utf_8 enum fr
 hashlib heapq io itertools json math numbers operator pprint queue random re statistics string
 struct textwrap threading time typing unicodedata
 """
-"""What programs import most: each import done here saves every test its time."""
+"""The modules that programs import most: an import here saves its time in every test."""
 
 _REHEARSALS = 20
-"""More runs than the interpreter takes to specialise code: eight, in 3.11."""
+"""Runs of the rehearsal: more than the interpreter needs to specialise code, eight in 3.11."""
 
 _COMPILE_MEMORY = 2 << 30
 _PROOF_CPU_S = 1
@@ -71,7 +71,7 @@ def main() -> None:
     channel = socket.socket(fileno=linux.lowest(int(descriptor)))
     linux.end_with(int(host))
     from coding_model_project.sandbox.embedded.fast_path import (
-        stateless,  # not where `serve` is carried
+        stateless,  # here, since it is absent in places to which `serve` is carried
     )
 
     proofs = {"calls": stateless.is_stateless, "scripts": stateless.is_stateless_script}
@@ -88,16 +88,16 @@ def serve(
     """Fork processes for programs until the channel closes.
 
     Args:
-        preload: modules that programs find imported.
+        preload: modules to import for programs.
         library: path of the compiled loop; empty for none.
-        proofs: by a kind of input, whether several of a source may share a process (`fast_path`).
+        proofs: for each kind of input, a check that a source's inputs may share a process (`fast_path`).
     """
     with _no_fork_handlers():
         for name in preload:
             importlib.import_module(name)
-    asked = [name for name in preload if name not in PRELOAD.split()]
-    if asked and len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - no pathlib in a driver
-        raise RuntimeError(f"preload: one of {', '.join(asked)} starts threads when it is imported")
+    extra = [name for name in preload if name not in PRELOAD.split()]
+    if extra and len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - no pathlib in a driver
+        raise RuntimeError(f"preload: one of {', '.join(extra)} starts threads when it is imported")
     server = _server(library)
     confinement = prepare(Tier(tier))
     plan = lru_cache(maxsize=64)(partial(one_test.plan, confinement, channel=channel.fileno()))
@@ -107,12 +107,13 @@ def serve(
     _rehearse(confinement)
     gc.collect()
     gc.freeze()
-    said = {
+    hello = {
+        "ready": True,
         "python": platform.python_version(),
-        "preloaded": list(map(_with_version, asked)),
+        "preloaded": list(map(_with_version, extra)),
         "serves_alone": server is not None,
     }
-    frames.send(channel, {"ready": True} | said)
+    frames.send(channel, hello)
     zygote = os.getpid()
     alone: Plan | None = None
     with contextlib.suppress(EOFError, ConnectionError):
@@ -126,7 +127,7 @@ def serve(
                     continue
             head, n = frames.receive_head(channel)
             limits = Limits(**head["limits"])
-            if "sizes" not in head:  # the limits of programs that come alone from here on
+            if "sizes" not in head:  # limits for the following programs that come alone
                 alone = plan(limits, single=True)
                 continue
             served = (
@@ -142,14 +143,14 @@ def serve(
             done = os.waitstatus_to_exitcode(status)
             frames.send(channel, {"done": done})
             if done in (1, -signal.SIGKILL):
-                break  # the host gives it up, and the program may still lie in the channel
+                break  # the host gives up, and the program may still be in the channel
 
 
 def _rehearse(confinement: Confinement) -> None:
-    """Do what every test does with a program of ours, before tests are forked from this process.
+    """Run a trusted program as every test does, before tests are forked from this process.
 
-    The interpreter fills its caches and specialises byte code as it runs: here once, and not in every
-    test, where each page of memory that this touches is a copy.
+    The interpreter fills its caches and specialises byte code as it runs. Doing that once here saves it
+    in every test, where each touched page of memory is copied.
     """
     for _ in range(_REHEARSALS):
         code = _code(run_program.REHEARSED, confinement)
@@ -163,7 +164,7 @@ def _with_version(name: str) -> str:
 
 
 def _server(library: str) -> ForkServer | None:
-    """The compiled loop, if there is one that loads: its file may be gone, or not for this Python."""
+    """Return the compiled loop if it loads; its file may be gone, or not fit this Python."""
     with contextlib.suppress(OSError):
         return ForkServer(library) if library else None
     return None
@@ -171,10 +172,10 @@ def _server(library: str) -> ForkServer | None:
 
 @contextlib.contextmanager
 def _no_fork_handlers() -> Iterator[None]:
-    """Modules imported in here run nothing of theirs in a forked process.
+    """Keep modules that are imported in this context from registering fork handlers.
 
-    `random` and `threading` would: that touches 150 pages, each a copy, a third of a test's time.
-    Nothing is lost: `one_test` reseeds, and with one thread there are no locks to mend.
+    Those of `random` and `threading` touch 150 pages, a third of a test's time. Nothing is lost: `forked`
+    reseeds, and with one thread there are no locks to repair.
     """
     register = os.register_at_fork
     os.register_at_fork = lambda **_: None
@@ -185,7 +186,7 @@ def _no_fork_handlers() -> Iterator[None]:
 
 
 def forget_the_host() -> None:
-    """What a program could look up: the environment, arguments, and the way to this package."""
+    """Remove what a program could look up: the environment, arguments, and the path of this package."""
     package = os.environ.get("PYTHONPATH")
     sys.path[:] = [path for path in sys.path if path != package]
     os.environ.clear()
@@ -196,7 +197,7 @@ def forget_the_host() -> None:
 
 
 def end_orphans() -> None:
-    """Kill and reap what outlived its P: with P gone, anything below here is astray."""
+    """Kill and reap processes that outlived their P; without P, all children here are orphans."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -220,7 +221,7 @@ def _program(
     server: ForkServer | None,
     proofs: dict[str, Callable[[bytes], bool]],
 ) -> None:
-    """Receive and compile one program and answer for its inputs; ends the process."""
+    """Receive and compile one program, and run its inputs; ends the process."""
     code = 1
     try:
         linux.end_with(zygote)
@@ -280,9 +281,9 @@ def _compile(
 
 
 def _holds(proof: Callable[[bytes], bool] | None, source: bytes) -> bool:
-    """Return true if a proof holds for a source.
+    """Return whether a proof holds for a source.
 
-    Found out by a process that ends then, since what this one allocates counts as its programs' memory.
+    A separate process checks it: memory that this process allocates would count as its programs'.
     """
     if proof is None:
         return False
@@ -297,7 +298,7 @@ def _holds(proof: Callable[[bytes], bool] | None, source: bytes) -> bool:
 
 
 def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
-    """The compiled source, or why it does not compile."""
+    """Return the compiled source, or why it does not compile."""
     kinds = (
         (resource.RLIMIT_CPU, one_test.COMPILE_CPU_S),
         (resource.RLIMIT_AS, confinement.base_address_space + _COMPILE_MEMORY),
@@ -315,7 +316,7 @@ def _code(source: bytes, confinement: Confinement) -> types.CodeType | str:
 
 
 def _alone(server: ForkServer, plan: Plan, kind: int, confinement: Confinement) -> NoReturn:
-    """In a test's process that is not yet confined: compile the program it came with, and run it."""
+    """Compile and run the program that came with a test, in its process, which is not yet confined."""
     try:
         source = fork_server.read_all(SOURCE_FD)
         code = _code(source, confinement)

@@ -1,13 +1,13 @@
-"""Programs run by SandboxFusion servers.
+"""A sandbox that runs programs on SandboxFusion servers.
 
     FusionSandbox (`client`, this process)
-      └ `packing`: which programs share a request
-          └ `fleet`: which server, how many requests at once, retries
-              └ POST /run_code (`wire`), with the driver as the server has compiled it (`bundle`)
+      └ `packing`: groups programs into requests
+          └ `fleet`: chooses servers, limits concurrency, retries
+              └ POST /run_code (`wire`), with the driver that the server has compiled (`bundle`)
                   └ `inside.driver`, in the server: runs each program as the embedded sandbox does
                       └ one confined process per input
 
-`driver_messages` is what goes to the driver and comes back, `capabilities` what a server can do.
+`driver_messages` encodes requests to the driver and its answers, `capabilities` probes servers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The driver on its way to a server: compiled there once (`inside.compile_driver`), sent each time."""
+"""Requests that carry the driver, which each server compiles once (`inside.compile_driver`)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from coding_model_project.sandbox.embedded import compiled_loop
 from coding_model_project.sandbox.fusion import wire
 
 MARK = "# coding_model_project.driver/2\n"
-"""First line of the code that is sent. A server that confines programs itself knows the driver by it, and
-does what it would do: a program there may start no processes."""
+"""First line of the code in requests. A server that confines programs itself recognizes the driver by it
+and does the driver's work, since programs there may not start processes."""
 
 ANSWER_FILE = "coding_model_project.answer"
-"""Where the driver leaves its answer, to be fetched."""
+"""File in which the driver leaves its answer, to be fetched."""
 
 _INSIDE = f"{PACKAGE}.sandbox.fusion.inside"
 _GIVEN, _CODE, _LIBRARY, _REQUEST = (
@@ -38,7 +38,7 @@ _VARIABLES = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 _OPTIONS = ("-S", "-s", "-B", "-X", "int_max_str_digits=0")
-"""Without `site`, which takes longer than all the rest; what it does for programs `inside` does."""
+"""Options that skip `site`, the slowest part of the start; `inside` replaces what programs need of it."""
 
 _BASH = """\
 exec env -i {variables} ${{LD_LIBRARY_PATH:+"LD_LIBRARY_PATH=$LD_LIBRARY_PATH"}} \\
@@ -51,7 +51,7 @@ if {has_file}:
     os.dup2(os.open({request!r}, os.O_RDONLY), 0)
 os.execve({python!r}, {command!r}, {{**{variables!r}, **kept}})
 """
-"""Where there is no bash: a second interpreter, since only a new one takes another hash seed."""
+"""Fallback without bash: a second interpreter, since only a new one takes another hash seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +59,16 @@ class Driver:
     """A driver that a server has compiled."""
 
     python: str
-    """Path of the interpreter there."""
+    """Path of the server's interpreter."""
     language: str
-    """In which it is started: bash, or python."""
+    """Language of the code that starts it: bash or python."""
     files: Mapping[str, str] = field(compare=False)
-    """In base64, as they are sent."""
+    """Its files in base64, as in requests."""
 
     def body(self, tier: str, request: bytes, run_s: float) -> wire.Body:
         """Return the body of a request that runs programs, confined at this tier."""
-        # A file spares the server an exception per request, which its handling of standard input raises
-        # and logs. At tier rlimit programs of other requests could read it.
+        # With standard input, the server raises and logs an exception per request; a file avoids that.
+        # At tier rlimit, programs of other requests could read the file.
         file = tier != "rlimit"
         carried_files = dict(self.files)
         if file:
@@ -99,14 +99,14 @@ class Driver:
 
 
 def native_body(request: bytes, run_s: float) -> wire.Body:
-    """Return the code for a server that confines programs itself; any other server runs a comment."""
+    """Return the body for a server that confines programs itself; any other server runs a comment."""
     return wire.run_code(
         MARK, "python", stdin=request.decode("ascii"), run_s=run_s, fetch_files=[ANSWER_FILE]
     )
 
 
 def build_body(machine: str) -> wire.Body:
-    """Return the code of the request that compiles the driver.
+    """Return the body of the request that compiles the driver.
 
     Raises:
         KeyError: there is no driver for this kind of machine.
@@ -119,7 +119,7 @@ def build_body(machine: str) -> wire.Body:
 
 
 def built(response: wire.Response, python: str, language: str) -> Driver | None:
-    """The driver in the answer to `build_body`; None if there is none."""
+    """Return the driver in the answer to `build_body`; None if there is none."""
     found = {name: response.files[name] for name in (_CODE, _LIBRARY) if name in response.files}
     return Driver(python=python, language=language, files=found) if _CODE in found else None
 

@@ -1,4 +1,4 @@
-"""What a server can do, learnt by running programs on it before any that matters."""
+"""Capabilities of a server, learned by running probe programs on it first."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from coding_model_project.types import Execution, Input, Limits, Program, Status
 Send = Callable[[wire.Body, float], Awaitable[wire.Response]]
 
 TIERS = ("namespaces", "seccomp", "rlimit")
-"""How a driver can confine programs, strongest first."""
+"""Tiers at which a driver can confine programs, strongest first."""
 
 OWN_S = 30.0
-"""Wall seconds a driver may take for itself, compiling included."""
+"""Wall seconds that a driver may take beyond its programs, compiling included."""
 
 _PROBE_S = 10.0
 _LIMITS = Limits(cpu_s=5.0, wall_s=10.0, memory_mb=256, output_kb=64)
@@ -42,22 +42,22 @@ print(json.dumps({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What differs between servers and their versions."""
+    """Properties in which servers and their versions differ."""
 
     tier: str
-    """At which programs are confined there."""
+    """Tier at which programs are confined."""
     identity: str
-    """Tier and interpreter, as the driver says."""
+    """Tier and interpreter, as reported by the driver."""
     memory_limits_stack: bool
-    """`memory_limit_MB` also sets the size of stacks: threads, numpy and Node then fail to start."""
+    """True if `memory_limit_MB` also sets the stack size: threads, numpy and Node then fail to start."""
     cuts_output: bool
-    """Output above 128 KiB does not arrive whole, in silence."""
+    """True if output above 128 KiB is silently truncated."""
     cores: int = field(default=1, compare=False)
     driver: Driver | None = None
-    """None where the server confines programs itself."""
+    """The compiled driver; None if the server confines programs itself."""
 
     def ask(self, request: Request) -> tuple[wire.Body, float]:
-        """The body that has programs run, and the wall seconds that may take."""
+        """Return the body of a request that runs programs, and the most wall seconds that it takes."""
         return _ask(self.driver, self.tier, request)
 
 
@@ -73,17 +73,17 @@ def _ask(driver: Driver | None, tier: str, request: Request) -> tuple[wire.Body,
 def new_request(
     tasks: Sequence[Task], budget_s: float, preload: Sequence[str] = ()
 ) -> driver_messages.Request:
-    """A request with a secret of its own."""
+    """Return a request with a new secret."""
     return Request(
         secret=os.urandom(16), tasks=tuple(tasks), budget_s=budget_s, preload=tuple(preload)
     )
 
 
 async def learn(send: Send) -> Facts:
-    """Look at a server.
+    """Probe a server.
 
     Raises:
-        Unavailable: it does not do its work now.
+        Unavailable: it does not work now.
         ConfigError: it cannot be used, and why.
     """
     look = await _look(send)
@@ -112,9 +112,9 @@ async def _look(send: Send) -> dict[str, Any]:
         found = json.loads(seen)
         echo = found["echo"]
     except (ValueError, TypeError, KeyError):
-        raise ConfigError(f"the server does not run Python as it should: {seen[:80]!r}") from None
+        raise ConfigError(f"the server does not run Python correctly: {seen[:80]!r}") from None
     if echo != word:
-        raise ConfigError("the server does not give programs their standard input")
+        raise ConfigError("the server does not pass standard input to programs")
     return found
 
 
@@ -126,10 +126,10 @@ async def _stdout(send: Send, body: wire.Body) -> str:
 
 
 async def _build(send: Send, look: dict[str, Any]) -> Driver:
-    """Have the driver compiled there.
+    """Have the server compile the driver.
 
     Raises:
-        ConfigError: it cannot be, and why.
+        ConfigError: it cannot, and why.
     """
     hello = wire.run_code("exec env -i WORD=hello printenv WORD", "bash", run_s=_PROBE_S)
     language = "bash" if (await _stdout(send, hello)).strip() == "hello" else "python"
@@ -147,13 +147,13 @@ async def _build(send: Send, look: dict[str, Any]) -> Driver:
 def _last_words(response: wire.Response) -> str:
     if response.ran is None:
         return f"{response.status} {response.message[:200]}".strip()
-    said = response.ran.stderr.strip().splitlines()
-    how = f"{response.ran.status}, return code {response.ran.return_code}"
-    return f"{how} {said[-1][-200:] if said else ''}".strip()
+    lines = response.ran.stderr.strip().splitlines()
+    end = f"{response.ran.status}, return code {response.ran.return_code}"
+    return f"{end} {lines[-1][-200:] if lines else ''}".strip()
 
 
 async def _strongest_tier(send: Send, driver: Driver) -> tuple[str, str]:
-    """The tier a driver can confine programs at, proven by what they could not do, and its identity."""
+    """Return the strongest tier at which a driver confines programs, as tests prove, and its identity."""
     missing = []
     for tier in TIERS:
         try:
@@ -164,9 +164,7 @@ async def _strongest_tier(send: Send, driver: Driver) -> tuple[str, str]:
             return tier, answer.identity
         except NotAnAnswer as error:
             missing.append(f"{tier}: {error}")
-    raise ConfigError(
-        f"the server cannot run programs apart from each other ({'; '.join(missing)})"
-    )
+    raise ConfigError(f"the server cannot isolate programs from each other ({'; '.join(missing)})")
 
 
 def _hello() -> Task:
@@ -198,7 +196,7 @@ async def _answer(send: Send, driver: Driver | None, tier: str, tasks: Sequence[
 
 
 def _only(answer: Answer, index: int) -> Execution:
-    """The execution of a task with one input."""
+    """Return the execution of a task with one input."""
     if index >= len(answer.outcomes):
         raise NotAnAnswer(answer.error or "no execution")
     outcome = answer.outcomes[index]
@@ -208,11 +206,11 @@ def _only(answer: Answer, index: int) -> Execution:
 
 
 def read_answer(response: wire.Response, request: driver_messages.Request) -> Answer:
-    """The driver's answer in a server's.
+    """Return the driver's answer in a server's response.
 
     Raises:
-        Unavailable: the server says that it failed, or it was too slow.
-        NotAnAnswer: the driver was kept from answering; says what it or the server said.
+        Unavailable: the server reports its own failure, or was too slow.
+        NotAnAnswer: the driver could not answer; with its or the server's error message.
     """
     if response.status == wire.SANDBOX_ERROR:
         raise Unavailable(response.message[:200] or "SandboxError")

@@ -28,30 +28,30 @@ from coding_model_project.types import (
 )
 
 TOKEN_VARIABLE = "CODING_SANDBOX_TOKEN"
-"""Environment variable with the token that servers ask for; never in a configuration."""
+"""Environment variable with the servers' token, which is never in a configuration."""
 
 _FIRST_BATCHES = (1, 4)
-"""Inputs of the first requests where a failure ends a run: most programs that fail fail the first."""
+"""Inputs of the first requests if a failure ends a run: most failing programs fail the first input."""
 
 _BATCH_BYTES = 8 << 20
 _NOT_STARTED = "the sandbox is not started; use it as `async with`"
 
 
 class FusionSandbox:
-    """Runs programs on SandboxFusion servers, several per request where that is possible.
+    """A sandbox that runs programs on SandboxFusion servers, several per request where possible.
 
-    Python programs run below a driver that confines them, since a server does not; other languages
-    run as the server runs them, one request per input. To be used from one event loop.
+    Python programs run below a driver that confines them, since servers do not. Programs in other
+    languages run unconfined, with one request per input. Use it from one event loop only.
 
     Args:
-        urls: servers that are alike, or what names them (`discovery`); one that fails is avoided for a
-            while.
-        max_concurrency: requests at once.
-        timeout_s: how much longer than the programs in it a request may take.
-        retry_s: how long a request is tried again before it fails.
-        refresh_s: seconds between looks for servers that come and go.
-        token: sent to the servers; by default the environment's CODING_SANDBOX_TOKEN.
-        transport: for tests.
+        urls: identical servers, or sources of their addresses (`discovery`); a failing one is avoided
+            for a while.
+        max_concurrency: maximum concurrent requests.
+        timeout_s: seconds that a request may take beyond the limits of its programs.
+        retry_s: seconds for which a failed request is retried.
+        refresh_s: seconds between updates of the list of servers.
+        token: sent to the servers; default: the environment variable CODING_SANDBOX_TOKEN.
+        transport: replaces the HTTP transport in tests.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class FusionSandbox:
     ) -> None:
         if max_concurrency < 1 or timeout_s <= 0 or retry_s < 0 or refresh_s <= 0:
             raise ConfigError(
-                "coding.sandbox: max_concurrency, timeout_s, retry_s and refresh_s are positive"
+                f"coding.sandbox: {max_concurrency=}, {timeout_s=}, {retry_s=}, {refresh_s=}: expected "
+                "max_concurrency of at least 1, retry_s of at least 0, positive timeout_s and refresh_s"
             )
         self._discovery = Discovery(urls)
         self._max_concurrency = max_concurrency
@@ -77,14 +78,14 @@ class FusionSandbox:
         self._fleet: Fleet | None = None
         self._facts: capabilities.Facts | None = None
         self._packing: Packing | None = None
-        self._spoken: dict[str, asyncio.Task[None]] = {}
+        self._checked: dict[str, asyncio.Task[None]] = {}
 
     @property
     def identity(self) -> str:
-        """E.g. "fusion/seccomp/cpython-3.10"; known once started.
+        """Back end, tier and interpreter, such as "fusion/seccomp/cpython-3.10"; known once started.
 
         Raises:
-            SandboxError: not started.
+            SandboxError: the sandbox is not started.
         """
         return f"fusion/{self._known().identity}"
 
@@ -92,10 +93,10 @@ class FusionSandbox:
         """Probe the servers.
 
         Raises:
-            ConfigError: an address is not that of a SandboxFusion, or its servers differ.
-            SandboxError: none can be reached.
+            ConfigError: an address is not a SandboxFusion server's, or servers differ.
+            SandboxError: no server can be reached.
         """
-        self._facts, self._spoken = None, {}
+        self._facts, self._checked = None, {}
         self._fleet = Fleet(
             self._discovery,
             max_concurrency=self._max_concurrency,
@@ -121,16 +122,16 @@ class FusionSandbox:
         elif facts != self._facts:
             raise ConfigError(
                 f"the servers in coding.sandbox.urls differ: {self._facts.identity} and "
-                f"{facts.identity}; verdicts would depend on which one judged"
+                f"{facts.identity}; use identical ones, or verdicts depend on the server"
             )
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connections; servers end what they still run."""
+        """Close the connections; servers finish the programs that still run."""
         fleet, self._fleet = self._fleet, None
         packing, self._packing = self._packing, None
         if packing is not None:
             await packing.close()
-        for task in self._spoken.values():
+        for task in self._checked.values():
             task.cancel()
         if fleet is not None:
             await fleet.close()
@@ -143,11 +144,12 @@ class FusionSandbox:
         *,
         stop_when: StopWhen | None = None,
     ) -> list[Execution]:
-        """See `Sandbox.run`. Also:
+        """Run a program as `Sandbox.run` does.
 
         Raises:
-            ConfigError: a language without a toolchain there.
-            DataError: an input that the servers cannot give.
+            SandboxError: the sandbox is not started, or the servers failed for `retry_s`.
+            ConfigError: the servers have no toolchain for the language.
+            DataError: the servers do not support an input.
         """
         self._known()
         if not inputs:
@@ -162,7 +164,7 @@ class FusionSandbox:
     async def _executions(
         self, program: Program, inputs: Sequence[Input], limits: Limits, may_stop: bool
     ):
-        """Executions in order, asked for in batches."""
+        """Yield executions in order, requested in batches."""
         if program.language != "python":
             async for execution in self._foreign(program, inputs, limits):
                 yield execution
@@ -185,12 +187,12 @@ class FusionSandbox:
 
     async def _foreign(self, program: Program, inputs: Sequence[Input], limits: Limits):
         facts, fleet = self._known(), self._open()
-        spoken = other_languages.language(program.language)
-        if spoken.name not in self._spoken:
-            self._spoken[spoken.name] = asyncio.ensure_future(self._check_language(spoken))
-        await asyncio.shield(self._spoken[spoken.name])
+        language = other_languages.language(program.language)
+        if language.name not in self._checked:
+            self._checked[language.name] = asyncio.ensure_future(self._check_language(language))
+        await asyncio.shield(self._checked[language.name])
         for given in inputs:
-            body = other_languages.ask(program, spoken, given, limits, facts)
+            body = other_languages.ask(program, language, given, limits, facts)
             if not _encodable(program.source):
                 yield Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
                 continue
@@ -199,23 +201,25 @@ class FusionSandbox:
                 body, run_s, lambda r: other_languages.execution(r, limits, facts)
             )
 
-    async def _check_language(self, spoken: other_languages.Language) -> None:
-        """That a program in this language runs there: later, a failure is the program's own.
+    async def _check_language(self, language: other_languages.Language) -> None:
+        """Check that a trusted program in this language runs: later failures are the programs' own.
 
         Raises:
-            ConfigError: it does not.
+            ConfigError: it does not run.
         """
         facts, limits = self._known(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
-        body = other_languages.ask(Program(source=spoken.hello), spoken, Stdin(""), limits, facts)
-        said = await self._open().run(
+        body = other_languages.ask(
+            Program(source=language.hello), language, Stdin(""), limits, facts
+        )
+        tried = await self._open().run(
             body,
             limits.wall_s + other_languages.COMPILE_S,
             lambda r: other_languages.execution(r, limits, facts),
         )
-        if said.status is not Status.finished or said.stdout.strip() != "hello":
-            del self._spoken[spoken.name]  # the next program asks anew
-            reason = (said.stderr_tail.strip().splitlines() or [str(said.status)])[-1][:200]
-            raise ConfigError(f"the SandboxFusion server cannot run {spoken.name}: {reason}")
+        if tried.status is not Status.finished or tried.stdout.strip() != "hello":
+            del self._checked[language.name]  # the next program checks again
+            reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
+            raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
 
     def _known(self) -> capabilities.Facts:
         if self._facts is None or self._fleet is None:
@@ -234,7 +238,7 @@ class FusionSandbox:
 
 
 def _portion(inputs: Sequence[Input], most: int) -> Sequence[Input]:
-    """The first inputs that make a request of reasonable size, at least one; asserts that share their
+    """Return the first inputs for a request of reasonable size, at least one; asserts that share their
     state stay together."""
     size = n = 0
     for given in inputs[:most]:

@@ -1,4 +1,4 @@
-"""Which servers there are: by their URLs, by a DNS name's addresses, or by the lines of a file.
+"""Discovery of servers: by their URLs, by a DNS name's addresses, or by the lines of a file.
 
 http://host:8080            one server
 dns+http://judges:8080      each address of that name, such as of a headless Service of Kubernetes
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,24 +21,24 @@ from coding_model_project.http import Service, reason
 
 KEY = "coding.sandbox.urls"
 PREFIXES = ("http://", "https://", "dns+http://", "file:")
-"""How each entry begins."""
+"""Prefixes of valid entries."""
 
 _FILE, _DNS = "file:", "dns+"
 
 
 class Source(Protocol):
-    """What names servers."""
+    """A source of servers' addresses."""
 
     @property
     def changes(self) -> bool:
-        """Whether another look may find other servers."""
+        """Return whether its servers may change."""
         ...
 
     async def urls(self) -> tuple[str, ...]:
-        """Return the base addresses of today's servers, at least one.
+        """Return the base addresses of the current servers, at least one.
 
         Raises:
-            OSError: it cannot be read now.
+            OSError: the source cannot be read now.
             ConfigError: it holds something else.
         """
         ...
@@ -68,7 +68,7 @@ class DnsName:
             self.url.host, self.url.port or 80, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )
         addresses = sorted({str(address[0]) for *_, address in found})
-        return tuple(_base(self.url.copy_with(host=address)) for address in addresses)
+        return tuple(str(self.url.copy_with(host=address)).rstrip("/") for address in addresses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,36 +82,38 @@ class UrlFile:
         text = await asyncio.to_thread(self.path.read_text, "utf-8", "replace")
         lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         found = tuple(server_url(line) for line in lines if line)
-        if not found:  # it may be about to be written
-            raise OSError("no server in it")
+        if not found:  # it may be in the middle of being rewritten
+            raise OSError("the file names no server")
         return found
 
 
 def source(entry: str) -> Source:
-    """Return what an entry of `coding.sandbox.urls` names.
+    """Return the source of an entry of `coding.sandbox.urls`.
 
     Raises:
-        ConfigError: it is none of the kinds there are.
+        ConfigError: the entry has no known form.
     """
     entry = str(entry).strip()
     if entry.startswith(_FILE):
         path = Path(entry.removeprefix(_FILE).removeprefix("//"))
         if not path.is_file():
-            raise ConfigError(f"{KEY}: {entry}: no such file; write a server's URL in each line")
+            raise ConfigError(f"{KEY}: {entry}: no such file; write one server URL per line")
         return UrlFile(path=path)
     if entry.startswith(_DNS):
         url = httpx.URL(server_url(entry.removeprefix(_DNS)))
-        if url.scheme != "http":  # a certificate is a name's, not an address's
-            raise ConfigError(f"{KEY}: {entry!r}: only dns+http:// is possible; list https servers")
+        if url.scheme != "http":  # certificates are for names, not addresses
+            raise ConfigError(
+                f"{KEY}: {entry!r}: only dns+http:// is supported; list https servers one by one"
+            )
         return DnsName(url=url)
     return Listed(url=server_url(entry))
 
 
 def server_url(url: str) -> str:
-    """Return a server's base address, without what users add by habit.
+    """Return a server's base address, without a trailing slash or /run_code.
 
     Raises:
-        ConfigError: it is no HTTP address.
+        ConfigError: it is not an HTTP address.
     """
     base = str(url).strip().rstrip("/").removesuffix("/run_code")
     try:
@@ -130,32 +132,32 @@ class Discovery:
     """All sources of a configuration.
 
     Args:
-        entries: of `coding.sandbox.urls`.
+        entries: the entries of `coding.sandbox.urls`.
 
     Raises:
-        ConfigError: there is none, or one is no address.
+        ConfigError: there are none, or one is not an address.
     """
 
     def __init__(self, entries: Sequence[str]) -> None:
         if not entries:
-            raise ConfigError(f"{KEY} is empty: name a SandboxFusion server")
+            raise ConfigError(f"{KEY}=[]: at least one server is needed: {KEY}=[http://host:8080]")
         self._sources = [
             (str(entry), Service("list of servers", str(entry)), source(entry)) for entry in entries
         ]
         self._last: dict[Source, tuple[str, ...]] = {}
         self.failures: dict[str, str] = {}
-        """Why an entry could not be read at the last look."""
+        """Reasons, by entry, why it could not be read the last time."""
 
     @property
     def changes(self) -> bool:
-        """Whether servers may come and go."""
+        """Return whether the servers may change."""
         return any(one.changes for *_, one in self._sources)
 
     async def look(self) -> tuple[str, ...]:
-        """Return the servers that there are, in the sources' order.
+        """Return the current servers, in the sources' order.
 
-        A source that cannot be read, or names none, is announced and keeps the servers it last had: an
-        outage of a name server is no reason to leave judges that work.
+        A source that cannot be read, or names no server, is reported and keeps its last servers: an
+        outage of a name server is no reason to stop using working judges.
         """
         for entry, service, one in self._sources:
             try:
@@ -165,12 +167,5 @@ class Discovery:
             except (OSError, ConfigError) as error:
                 self.failures[entry] = reason(error)
                 service.failed(error, "the servers that it last named are kept")
-        return _unique(url for *_, one in self._sources for url in self._last.get(one, ()))
-
-
-def _unique(urls: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(urls))
-
-
-def _base(url: httpx.URL) -> str:
-    return str(url).rstrip("/")
+        urls = (url for *_, one in self._sources for url in self._last.get(one, ()))
+        return tuple(dict.fromkeys(urls))

@@ -1,9 +1,9 @@
-"""Requests to a driver and its answers, as bytes whose damage on the way is noticed.
+"""Encoding of requests to a driver and of its answers, with detection of damage.
 
 A request is JSON: programs, each with its inputs. The answer is a file, signed with a secret that only
-host and driver hold: one that a program left there, or that was cut on the way, is not an answer.
-Expected outputs are in neither. Of each program a driver reports the frames in which the zygote
-answered; a server of this project's own reports executions.
+host and driver hold: a file from a program, or a truncated one, is not an answer. Neither contains
+expected outputs. For each program a driver reports the frames with which the zygote answered; this
+project's own server reports executions.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from coding_model_project.types import (
 )
 
 MOST_BYTES = 8 << 20
-"""Of an answer after which no further input is begun."""
+"""Size of an answer after which no further input is started."""
 
 _MAX_CONTENT = 256 << 20
-"""Bytes of an answer, unpacked: none that was asked for is longer."""
+"""Most bytes of an unpacked answer: no valid one is longer."""
 
 _PLAIN, _PACKED = b"-", b"z"
 _SIGNATURE = hashlib.blake2b().digest_size
@@ -51,7 +51,7 @@ _WORTH_COMPRESSING = 32 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A program, the inputs to run it on, in order, and limits."""
+    """A program, its inputs in order, and its limits."""
 
     program: Program
     inputs: tuple[Input, ...]
@@ -65,49 +65,49 @@ class Request:
     secret: bytes
     tasks: tuple[Task, ...]
     budget_s: float
-    """No further input is begun after so many wall seconds, but for the first."""
+    """Wall seconds after which no further input is started, except the first."""
     preload: tuple[str, ...] = ()
-    """Modules of the interpreter that programs find imported."""
+    """Standard modules that the driver imports in advance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a program that was begun."""
+    """The outcome of a program that was started."""
 
     executions: tuple[Execution, ...] = ()
-    """Of its first inputs."""
+    """Executions of its first inputs."""
     lost: str | None = None
-    """Why the process that was to answer next did not: the machinery's failure, not the program's."""
+    """Reason why the next input has none: an infrastructure failure, not the program's."""
     error: tuple[str, str] | None = None
-    """Name of the exception (`errors`) that kept the program from being run, and its message."""
+    """Name and message of the exception (`errors`) because of which the program could not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The first programs' outcomes."""
+    """The outcomes of the first programs."""
 
     identity: str
-    """Tier and interpreter, e.g. "seccomp/cpython-3.10"."""
+    """Tier and interpreter, such as "seccomp/cpython-3.10"."""
     outcomes: tuple[Outcome, ...] = ()
     error: str | None = None
-    """Why there are no more, if that is a failure."""
+    """Failure because of which there are no more outcomes."""
 
 
 def is_continued(inputs: Sequence[Input], index: int) -> bool:
-    """Return true if the input behind this one needs the state that this one leaves."""
+    """Return whether the next input needs the state that this one leaves."""
     following = inputs[index + 1 : index + 2]
     return any(isinstance(given, Asserts) and given.continues for given in following)
 
 
 class NotAnAnswer(Exception):
-    """The bytes hold no answer to this request: nothing, a forgery, or only a part."""
+    """Bytes that are not an answer to this request: empty, forged, or truncated."""
 
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def encode_request(request: Request) -> bytes:
-    """A request as ASCII."""
+    """Return a request as ASCII."""
     content = {
         "secret": request.secret.hex(),
         "budget_s": request.budget_s,
@@ -118,10 +118,10 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(text: str) -> Request:
-    """The request in a text of `encode_request`.
+    """Return the request in a text of `encode_request`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a request.
     """
     try:
         content = json.loads(text)
@@ -191,7 +191,7 @@ def _input_from_json(picture: list[Any]) -> Input:
 
 
 def encode_answer(answer: Answer, secret: bytes) -> bytes:
-    """An answer with executions, signed; as the driver's with frames."""
+    """Return a signed answer with executions, in the format of the driver's with frames."""
     head = {
         "identity": answer.identity,
         "programs": [
@@ -214,10 +214,10 @@ def encode_answer(answer: Answer, secret: bytes) -> bytes:
 
 
 def decode_answer(data: bytes, request: Request) -> Answer:
-    """The answer to a request in the file that a driver left.
+    """Return the answer to a request in the file that a driver left.
 
     Raises:
-        NotAnAnswer: it does not have the request's signature.
+        NotAnAnswer: the signature is wrong, or the content cannot be read.
     """
     signature, content = data[:_SIGNATURE], data[_SIGNATURE:]
     if not hmac.compare_digest(signature, _signature(content, request.secret)):
@@ -229,16 +229,16 @@ def decode_answer(data: bytes, request: Request) -> Answer:
         if len(head["programs"]) > len(request.tasks):
             raise ValueError(f"{len(head['programs'])} answers for {len(request.tasks)} programs")
         found = []
-        for told, task in zip(head["programs"], request.tasks, strict=False):
-            if "frames" in told:
-                length = sum(map(sum, told["frames"]))
-                found.append(_outcome(told, bytes(body[:length]), task))
+        for report, task in zip(head["programs"], request.tasks, strict=False):
+            if "frames" in report:
+                length = sum(map(sum, report["frames"]))
+                found.append(_outcome(report, bytes(body[:length]), task))
                 body = body[length:]
             else:
-                found.append(_outcome_of_executions(told, task))
+                found.append(_outcome_of_executions(report, task))
         return Answer(identity=str(head["identity"]), outcomes=tuple(found), error=head["error"])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, zlib.error) as error:
-        raise NotAnAnswer(f"a signed answer that cannot be read: {error}") from error
+        raise NotAnAnswer(f"the signed answer cannot be read: {error}") from error
 
 
 def _signature(content: bytes, secret: bytes) -> bytes:
@@ -255,13 +255,13 @@ def _unpacked(content: bytes) -> bytes:
     return data
 
 
-def _outcome(told: dict[str, Any], body: bytes, task: Task) -> Outcome:
-    """Return the outcome that the zygote's frames tell, as `Slot` reads them."""
+def _outcome(report: dict[str, Any], body: bytes, task: Task) -> Outcome:
+    """Return the outcome in the zygote's frames, read as `Slot` does."""
     executions: list[Execution] = []
-    lost, error = told.get("lost"), None
+    lost, error = report.get("lost"), None
     at = 0
     try:
-        for n_head, n_body in told["frames"]:
+        for n_head, n_body in report["frames"]:
             head = json.loads(body[at : at + n_head])
             at += n_head + n_body
             left = len(task.inputs) - len(executions)
@@ -271,9 +271,9 @@ def _outcome(told: dict[str, Any], body: bytes, task: Task) -> Outcome:
                 executions += [_uncompiled(head)] * left
                 continue
             ended = outcomes.Ended.read(head, body[at - n_body : at])
-            if not ended.was_seen(alone=told["alone"]):
+            if not ended.was_seen(alone=report["alone"]):
                 raise _Lost(f"a test could not be confined: {ended.stderr[-200:]}")
-            refusal = ended.refusal if told["alone"] else None
+            refusal = ended.refusal if report["alone"] else None
             given = task.inputs[len(executions)]
             executions.append(refusal or outcomes.execution(given, ended, task.limits))
     except _Lost as found:
@@ -284,7 +284,7 @@ def _outcome(told: dict[str, Any], body: bytes, task: Task) -> Outcome:
 
 
 class _Lost(Exception):
-    """A frame that says that the machinery failed."""
+    """A frame that reports an infrastructure failure."""
 
 
 def _uncompiled(head: dict[str, Any]) -> Execution:
@@ -293,20 +293,20 @@ def _uncompiled(head: dict[str, Any]) -> Execution:
     return outcomes.syntax_error(head.get("syntax_error", "the compiler crashed"))
 
 
-def _outcome_of_executions(told: dict[str, Any], task: Task) -> Outcome:
-    executions = told["executions"]
+def _outcome_of_executions(report: dict[str, Any], task: Task) -> Outcome:
+    executions = report["executions"]
     if len(executions) > len(task.inputs):
         raise ValueError(f"{len(executions)} answers for {len(task.inputs)} inputs")
-    error = told["error"]
+    error = report["error"]
     return Outcome(
         executions=tuple(_execution_from_json(picture, task.limits) for picture in executions),
-        lost=told["lost"],
+        lost=report["lost"],
         error=(str(error[0]), str(error[1])) if error else None,
     )
 
 
 class Budget:
-    """When a server of this project's own begins no further input, as the driver decides it."""
+    """The budget after which this project's own server starts no further input, as the driver does."""
 
     def __init__(self, request: Request) -> None:
         self._until = time.monotonic() + request.budget_s
@@ -317,7 +317,7 @@ class Budget:
         return time.monotonic() > self._until or self._bytes > MOST_BYTES
 
     def stop_when(self, task: Task) -> StopWhen:
-        """Return what tells `Sandbox.run` to stop; never between asserts that share their state."""
+        """Return the `stop_when` of `Sandbox.run`; it never stops between asserts that share state."""
 
         def stop(index: int, execution: Execution) -> bool:
             self._bytes += len(execution.stdout) + len(values.dumps(execution.value))

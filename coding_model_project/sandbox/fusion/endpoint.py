@@ -1,4 +1,4 @@
-"""One SandboxFusion server: sending it a request, and whether it is well."""
+"""One SandboxFusion server: requests to it, and its health."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from coding_model_project.sandbox.fusion import wire
 
 _PING_S = 5.0
 _MAX_BYTES = 128 << 20
-"""Of an answer: none that was asked for is longer."""
+"""Most bytes of an answer: no valid one is longer."""
 
 _FIRST_COOLING_S, _LONGEST_COOLING_S = 1.0, 30.0
 _FAILURES_TO_COOL = 2
-"""One failure may be a connection that the server closed, as it does after an HTTP 500."""
+"""Failures after which a server rests: a single one may be a connection closed after an HTTP 500."""
 
 _BUSY, _LEAVING = 429, 503
 _OUR_FAULT = (400, 413, 422)
@@ -27,14 +27,14 @@ _NO_ENTRY = (401, 403)
 
 
 class Unavailable(Exception):
-    """The server did not do its work this time. Worth another try, perhaps elsewhere.
+    """The server failed this time; the request can be retried, perhaps on another one.
 
     Args:
-        retry_after_s: when to try again, if the server said so.
-        down: nothing listens there, or nothing answers.
-        not_begun: nothing of the request was run: it did not arrive, or the server is busy.
-        leaving: the server is about to end, and refuses what is new.
-        service: the server, for those who announce its outages.
+        retry_after_s: seconds until a retry, if the server says so.
+        down: whether nothing listens there, or nothing answers.
+        not_begun: whether nothing of the request ran: it did not arrive, or the server is busy.
+        leaving: whether the server is shutting down and rejects new requests.
+        service: the server, for reports of its outages.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Unavailable(Exception):
 
 
 class NotSandboxFusion(Exception):
-    """What answers there is something else."""
+    """Something other than SandboxFusion answers at the address."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,18 +65,18 @@ class Endpoint:
 
     url: str
     limit: asyncio.Semaphore
-    """Bounds the requests that are at this server at once."""
+    """Limit of concurrent requests to this server."""
     known: bool = False
-    """Its start-up probe passed."""
+    """True once its start-up probe passed."""
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     rests_until: float = 0.0
-    """On the monotonic clock: not asked before, unless none is better."""
+    """Time on the monotonic clock before which it gets no requests, unless all servers rest."""
     in_flight: int = 0
     leaving: bool = False
-    """It said so: what comes back there may be another one."""
+    """True after it said that it shuts down; a server that comes back there may be another one."""
     left: bool = False
-    """It is not named any more: never asked again."""
+    """True once no source lists it any more: it gets no more requests."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     service: Service = field(init=False)
 
@@ -91,7 +91,7 @@ class Endpoint:
         self.service.worked()
 
     def failed(self, error: Unavailable) -> None:
-        """Take it out of use for a while, longer each time, unless that was the first failure."""
+        """Rest the server for a while, longer each time, unless this was its first failure."""
         if error.leaving:
             self.leaving, self.known = True, False
         if error.retry_after_s is not None:  # busy, not broken
@@ -103,11 +103,12 @@ class Endpoint:
             self.rests_until = time.monotonic() + min(pause_s, _LONGEST_COOLING_S)
 
     async def ping(self, client: httpx.AsyncClient) -> None:
-        """Ask whether it is there.
+        """Check that the server answers.
 
         Raises:
-            Unavailable: it is not, now.
-            NotSandboxFusion: something else is.
+            Unavailable: it does not answer now.
+            NotSandboxFusion: something else answers.
+            ConfigError: it rejects the token.
         """
         status, headers, data = await self._exchange(client, "GET", "/v1/ping", None, _PING_S)
         if status == 200 and data.strip() == b'"pong"':
@@ -124,16 +125,16 @@ class Endpoint:
         """Send a request to run code.
 
         Raises:
-            Unavailable: no answer, or none of a working SandboxFusion.
-            SandboxError: it refuses this request as malformed or too large.
-            ConfigError: it refuses this client.
+            Unavailable: no answer, or not that of a working SandboxFusion.
+            SandboxError: it rejects this request as malformed or too large.
+            ConfigError: it rejects the token.
         """
         content = json.dumps(body).encode()
         status, headers, data = await self._exchange(
             client, "POST", "/run_code", content, timeout_s
         )
         if status in _OUR_FAULT:
-            raise SandboxError(f"{self.url} refuses a request with HTTP {status}: {_tail(data)}")
+            raise SandboxError(f"{self.url} rejects a request with HTTP {status}: {_tail(data)}")
         if status in _NO_ENTRY:
             raise ConfigError(_no_entry(self.url, status))
         if status != 200:
@@ -169,7 +170,7 @@ class Endpoint:
                 async for chunk in response.aiter_bytes():
                     data += chunk
                     if len(data) > _MAX_BYTES:
-                        raise Unavailable(f"an answer of more than {_MAX_BYTES >> 20} MiB")
+                        raise Unavailable(f"the answer is larger than {_MAX_BYTES >> 20} MiB")
                 return response.status_code, response.headers, bytes(data)
         except TimeoutError:
             raise Unavailable(f"no answer within {timeout_s:.0f} s", down=True) from None
@@ -190,6 +191,6 @@ def _tail(data: bytes) -> str:
 
 
 def _retry_after_s(headers: httpx.Headers) -> float | None:
-    """When it wants to be asked again, at most so late as a broken one would be."""
-    wanted = retry_after_s(headers)
-    return None if wanted is None else min(wanted, _LONGEST_COOLING_S)
+    """Return the seconds of `Retry-After`, at most the longest rest of a broken server."""
+    seconds = retry_after_s(headers)
+    return None if seconds is None else min(seconds, _LONGEST_COOLING_S)

@@ -1,6 +1,6 @@
-"""Several servers as one: which is asked, how many requests at once, and trying again.
+"""Several servers as one: choice of a server, the limit of concurrent requests, and retries.
 
-The only limiter and the only retry policy of a client.
+It is the only limiter and the only retry policy of a client.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from coding_model_project.sandbox.fusion.members import Members
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _JITTER_S = 0.2, 10.0, 1.0
 _NEXT_SERVER_S = 0.05
 _WATCH_S, _MISSED_PINGS = 5.0, 3
-"""While a request is under way its server is pinged this often, and given up after so many misses."""
+"""Interval of pings to a server with a request in flight, and missed pings after which it is given up."""
 
 T = TypeVar("T")
 Accept = Callable[[wire.Response], T]
-"""Makes of an answer what was wanted; raises Unavailable for one that is the server's failure."""
+"""Converts an answer to the result; raises Unavailable if the answer is the server's failure."""
 
 Probe = Callable[[Callable[[wire.Body, float], Awaitable[wire.Response]]], Awaitable[None]]
-"""Looks at a server by the function it is given; raises ConfigError for an unusable one."""
+"""Probes a server through the given function; raises ConfigError for an unusable one."""
 
 
 class Fleet:
     """SandboxFusion servers that are used as one.
 
     Args:
-        discovery: which servers there are.
-        max_concurrency: requests at once, of this client to all servers.
-        timeout_s: how much longer than the programs may take an answer may take.
-        retry_s: a request that got no answer for so long fails.
-        refresh_s: seconds between looks for servers that come and go.
-        probe: run on each server before its first use.
-        transport: for tests.
+        discovery: the source of servers.
+        max_concurrency: maximum concurrent requests of this client to all servers.
+        timeout_s: seconds that an answer may take beyond the limits of the programs.
+        retry_s: seconds after which a request without an answer fails.
+        refresh_s: seconds between updates of the list of servers.
+        probe: called for each server before its first use.
+        transport: replaces the HTTP transport in tests.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Fleet:
         )
 
     async def open(self) -> None:
-        """See `Members.open`."""
+        """Open the fleet; raises as `Members.open` does."""
         await self._members.open()
 
     async def close(self) -> None:
@@ -90,26 +90,25 @@ class Fleet:
 
     @property
     def n_awake(self) -> int:
-        """Servers that do not rest; 1 if all do."""
+        """Number of servers that do not rest; 1 if all do."""
         return self._members.n_awake
 
     async def run(
         self, body: wire.Body, run_s: float, accept: Accept[T], *, once_begun: bool = False
     ) -> T:
-        """Have a server run code, another one if it fails.
+        """Run code on a server; retry on another one if it fails.
+
+        After an outage of all servers for `retry_s`, each further request is tried only once: an outage
+        costs that time once, not once per request in the queue.
 
         Args:
             run_s: wall seconds that the code itself may take.
-            once_begun: a server that may have begun it and failed is the end of it, not a reason to try
-                again.
-
-        Once no server has done any request for `retry_s`, a further one is tried once and not waited
-        for: an outage costs that time once, not once per request that waits for a place.
+            once_begun: fail, instead of retrying, if a server fails that may have started the request.
 
         Raises:
-            Unavailable: a server failed that may have begun it (`once_begun`).
-            SandboxError: no server did, for `retry_s`; or the request is refused.
-            ConfigError: a server is not what it was said to be.
+            Unavailable: a server failed that may have started the request (`once_begun`).
+            SandboxError: no server answered for `retry_s`, or one rejected the request.
+            ConfigError: a server is not a SandboxFusion server, or rejects the token.
         """
 
         def backoff(error: Exception) -> bool | float:
@@ -132,7 +131,7 @@ class Fleet:
             except Unavailable as error:
                 if once_begun and not error.not_begun:
                     raise
-                raise SandboxError(f"{error}; tried for {self._retry_s:.0f} s") from error
+                raise SandboxError(f"{error}; retried for {self._retry_s:.0f} s") from error
         raise AssertionError("unreachable: the loop ends by an answer or an exception")
 
     def _gave_up(self) -> bool:
@@ -141,7 +140,7 @@ class Fleet:
         return lasting and now - self._failed_at <= self._retry_s
 
     def _failed(self) -> None:
-        """Nothing has worked since the first of these failures, none far from the next."""
+        """Record a failure, and the start of its outage: failures less than `retry_s` apart are one."""
         now = time.monotonic()
         if self._failing_since is None or now - self._failed_at > self._retry_s:
             self._failing_since = now
@@ -170,7 +169,7 @@ class Fleet:
                 endpoint.in_flight -= 1
 
     async def _at(self, endpoint: Endpoint, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
-        """One request to one server, and what it says about that server's health."""
+        """Send one request to one server, and record that server's health."""
         sent = False
         try:
             await self._make_sure(endpoint)
@@ -194,10 +193,10 @@ class Fleet:
         return result
 
     async def _make_sure(self, endpoint: Endpoint) -> None:
-        """A server that failed is asked whether it is back, a new one what it is.
+        """Ping a server that failed, and examine a new one.
 
         Raises:
-            Unavailable: it cannot be used now; by now, another may.
+            Unavailable: it cannot be used now; another one may be.
         """
         if endpoint.known and endpoint.failures:
             await self._ping(endpoint)
@@ -216,23 +215,23 @@ class Fleet:
             raise Unavailable(str(error)) from error
 
     async def _send(self, endpoint: Endpoint, body: wire.Body, run_s: float) -> wire.Response:
-        """One request to one server; given up early if the server answers no ping meanwhile."""
-        asked = asyncio.ensure_future(
+        """Send one request to one server; give up early if the server answers no pings meanwhile."""
+        request = asyncio.ensure_future(
             endpoint.run_code(self._client, body, run_s + self._timeout_s)
         )
         missed = 0
         try:
-            while not (await asyncio.wait({asked}, timeout=_WATCH_S))[0]:
+            while not (await asyncio.wait({request}, timeout=_WATCH_S))[0]:
                 try:
                     await self._ping(endpoint)
                     missed = 0
                 except Unavailable as error:
                     missed += 1
                     if missed == _MISSED_PINGS:
-                        raise Unavailable(f"it hangs: {error} to a ping", down=True) from error
-            return asked.result()
+                        raise Unavailable(f"it hangs: a ping gets {error}", down=True) from error
+            return request.result()
         finally:
-            asked.cancel()
+            request.cancel()
 
     async def _examine(self, endpoint: Endpoint) -> None:
         try:

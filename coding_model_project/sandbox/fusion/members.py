@@ -1,4 +1,4 @@
-"""The servers of a fleet: those that are used, those that come, and those that leave."""
+"""The servers of a fleet: those in use, new ones, and those that leave."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from coding_model_project.sandbox.fusion.discovery import Discovery
 from coding_model_project.sandbox.fusion.endpoint import Endpoint, Unavailable
 
 _START_S = 20.0
-"""A server that is just starting is waited for this long at most."""
+"""Most seconds to wait for a server that is starting."""
 
 _REFUSED_S = 30.0
-"""A server that came and cannot be used is examined again after this time."""
+"""Seconds after which a new server that was refused is examined again."""
 
 _LOOK_S = 1.0
-"""Between looks for a first server."""
+"""Seconds between looks for a first server."""
 
 
 class Members:
-    """Knows which servers may be asked.
+    """The servers that may get requests.
 
-    Servers of the first look are used from the start, as soon as they can be. One that comes later gets
-    no program before it was examined; one that is not named any more gets none either, and what is
-    under way there ends as it may.
+    Servers of the first look are used as soon as they can be. A server that appears later gets no program
+    before it is examined. A server that is no longer listed gets no more programs, and those running
+    there end as they may.
 
     Args:
-        examine: passes if a server can be used; raises Unavailable for one that is down now, ConfigError
+        examine: returns if a server can be used; raises Unavailable for one that is down now, ConfigError
             for one that must not be used.
-        max_concurrency: requests at once, to all servers.
-        wait_s: how long servers that are just starting are waited for, at most 20 s.
-        refresh_s: seconds between looks for servers that come and go.
+        max_concurrency: maximum concurrent requests to all servers.
+        wait_s: seconds to wait for servers that are starting, at most 20.
+        refresh_s: seconds between updates of the list of servers.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Members:
         self._following: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Look for servers and examine all; those that are down now are examined before they are used.
+        """Look for servers and examine all; those that are down now are examined before their first use.
 
         Raises:
-            ConfigError: an address is not that of a SandboxFusion, or servers differ.
+            ConfigError: an address is not a SandboxFusion server's, or servers differ.
             SandboxError: no server can be reached.
         """
         urls = await self._first_urls()
@@ -79,7 +79,7 @@ class Members:
             self._following = asyncio.ensure_future(self._follow())
 
     async def close(self) -> None:
-        """Look for no more servers."""
+        """Stop looking for servers."""
         tasks = [*self._coming.values(), *([self._following] if self._following else [])]
         for task in tasks:
             task.cancel()
@@ -87,12 +87,12 @@ class Members:
 
     @property
     def n_awake(self) -> int:
-        """Servers that do not rest; 1 if all do."""
+        """Number of servers that do not rest; 1 if all do."""
         return sum(not endpoint.rests() for endpoint in self._used) or 1
 
     @property
     def several(self) -> bool:
-        """Whether a request that failed at one server can be sent to another."""
+        """Return whether there are several servers, so that a failed request can go to another."""
         return len(self._used) > 1
 
     def all_rest(self) -> bool:
@@ -112,17 +112,17 @@ class Members:
         return min(self._used, key=lambda endpoint: endpoint.rests_until)
 
     def should_change(self, endpoint: Endpoint) -> bool:
-        """Whether who waits for a place at this server had better choose again."""
+        """Return whether a request that waits for a place at this server should choose again."""
         return endpoint.left or (endpoint.leaving and endpoint.rests() and not self.all_rest())
 
     def _each(self, n: int) -> int:
-        """Requests at once at one of so many servers."""
+        """Return the limit of concurrent requests to each of `n` servers."""
         return math.ceil(self._max_concurrency / max(1, n))
 
     # ── the start ─────────────────────────────────────────────────────────────────────────────────
 
     async def _first_urls(self) -> tuple[str, ...]:
-        """Raises: SandboxError: no source names a server in time."""
+        """Return the first servers; raise SandboxError if no source names one in time."""
         until = time.monotonic() + self._wait_s
         while not (urls := await self._discovery.look()):
             if time.monotonic() > until:
@@ -132,7 +132,7 @@ class Members:
         return urls
 
     async def _first_look(self, endpoint: Endpoint) -> str | None:
-        """Why a server cannot be used now; None if it can."""
+        """Examine a server; return why it cannot be used now, or None if it can."""
         try:
             with announced(endpoint.service, retry_s=self._wait_s):
                 async for attempt in stamina.retry_context(
@@ -157,7 +157,7 @@ class Members:
         for endpoint in [one for one in self._used if one.url not in urls]:
             endpoint.left = True
             self._used.remove(endpoint)
-            endpoint.service.note(f"is not named any more; {len(self._used)} remain")
+            endpoint.service.note(f"is no longer listed; {len(self._used)} remain")
         for url in [url for url in self._coming if url not in urls]:
             self._coming.pop(url).cancel()
         known = {endpoint.url for endpoint in self._used} | set(self._coming)
@@ -168,7 +168,7 @@ class Members:
                 self._coming[url] = asyncio.ensure_future(self._admit(endpoint))
 
     async def _admit(self, endpoint: Endpoint) -> None:
-        """Use a server that came, once it can be used."""
+        """Examine a new server until it can be used, then use it."""
         refused = ""
         while True:
             try:
@@ -176,7 +176,7 @@ class Members:
                 break
             except Unavailable as error:
                 pause_s = self._refresh_s
-                endpoint.service.failed(error, f"it is tried every {pause_s:g} s")
+                endpoint.service.failed(error, f"it is retried every {pause_s:g} s")
             except (ConfigError, SandboxError) as error:
                 pause_s = _REFUSED_S
                 if str(error) != refused:

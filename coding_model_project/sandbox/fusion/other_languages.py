@@ -1,7 +1,7 @@
-"""Languages other than Python: by the servers' own runners, one request per input.
+"""Languages other than Python, run by the servers' own runners with one request per input.
 
-The server limits wall time only, and memory where that does not break the language, so CPU time is
-not measured and no status tells a memory kill from a crash.
+The server limits only wall time, and memory where that does not break the language. So CPU time is not
+measured, and no status distinguishes a memory kill from a crash.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coding_model_project.sandbox.fusion.endpoint import Unavailable
 from coding_model_project.types import Execution, Input, Limits, Program, Status, Stdin
 
 _CARRIED = 128 << 10
-"""Bytes of standard output that a server which cuts output carries whole."""
+"""Most bytes of standard output that a server that truncates output returns whole."""
 
 _STDERR_TAIL = 2000
 COMPILE_S = 30.0
@@ -24,13 +24,13 @@ COMPILE_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """How a server names it, and what shows that its toolchain is there."""
+    """A language's name on servers, and a program that tests its toolchain."""
 
     name: str
     hello: str
-    """Prints "hello"."""
+    """A program that prints "hello"."""
     native: bool = True
-    """Lives with a limit on stacks: its programs start few threads, if any."""
+    """True if programs work with a limit on stacks: they start few threads, if any."""
 
 
 _MAIN = 'public class Main { public static void main(String[] a) { System.out.println("hello"); } }'
@@ -56,10 +56,10 @@ _ALIASES = {"c++": "cpp", "javascript": "nodejs", "js": "nodejs", "golang": "go"
 
 
 def language(name: str) -> Language:
-    """The language of this name.
+    """Return the language of this name.
 
     Raises:
-        ConfigError: none of those that are known here.
+        ConfigError: it is unknown here.
     """
     found = _LANGUAGES.get(_ALIASES.get(name, name))
     if found is None:
@@ -69,19 +69,19 @@ def language(name: str) -> Language:
 
 
 def ask(
-    program: Program, spoken: Language, given: Input, limits: Limits, facts: Facts
+    program: Program, language: Language, given: Input, limits: Limits, facts: Facts
 ) -> wire.Body:
-    """The body to run a program on one input.
+    """Return the body of a request that runs a program on one input.
 
     Raises:
         DataError: the input is not standard input.
     """
     if not isinstance(given, Stdin):
         raise DataError(f"{type(given).__name__} inputs are for python, not {program.language!r}")
-    limited = spoken.native or not facts.memory_limits_stack
+    limited = language.native or not facts.memory_limits_stack
     return wire.run_code(
         program.source,
-        spoken.name,
+        language.name,
         stdin=given.text.encode("utf-8", "replace").decode(),
         run_s=limits.wall_s,
         compile_s=COMPILE_S,
@@ -91,13 +91,13 @@ def ask(
 
 
 def execution(response: wire.Response, limits: Limits, facts: Facts) -> Execution:
-    """What became of a program.
+    """Return a program's execution.
 
     Raises:
         Unavailable: the server failed, not the program.
     """
     compiled, ran = response.compiled, response.ran
-    if compiled is not None and not compiled.succeeded:  # Error: it could not even be compiled
+    if compiled is not None and not compiled.succeeded:  # status "Error" too
         return Execution(
             status=Status.compile_error,
             stderr_tail=(compiled.stderr or compiled.stdout or compiled.status)[-_STDERR_TAIL:],

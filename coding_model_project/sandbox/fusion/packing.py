@@ -1,9 +1,9 @@
-"""Programs that wait for a server, and how many of them go into one request.
+"""The queue of programs for servers, and their packing into requests.
 
-A request costs a server a new Python, ten times what a small test costs. So as many requests are under
-way as the servers have cores, and each takes a share of all that waits. No program costs another its
-answer: what a request did not get to waits again, in front, and a request that failed is taken apart
-into one for each program.
+A request costs a server a new Python, ten times the cost of a small test. So there are as many requests
+in flight as the servers have cores, and each takes a share of the waiting programs. No program costs
+another its answer: programs that a request did not reach go back to the front of the queue, and a failed
+request is split into one for each program.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from coding_model_project.sandbox.fusion.fleet import Fleet
 from coding_model_project.types import Asserts, Call, Execution, Files, Input, Program, Stdin
 
 BUDGET_S = 10.0
-"""Wall seconds after which a driver begins no further input of a program that has a request of its own:
-answers come while proxies still wait."""
+"""Wall seconds after which a driver starts no further input of a program in its own request: the answer
+must arrive before proxies time out."""
 
 SHARED_BUDGET_S = 5.0
-"""The same of several programs: one that is slow holds the others no longer than its current input."""
+"""The same for several programs: a slow one delays the others by no more than its current input."""
 
 _LEAST_INPUTS = 64
-"""A request with less work is not worth its start while more waits, unless a core would idle."""
+"""Inputs that make a request worth its start-up cost; fewer are sent only if a core would idle."""
 
 _MOST_INPUTS = 512
 _MOST_PROGRAMS = 128
@@ -39,18 +39,18 @@ _MOST_BYTES = 8 << 20
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A program and its next inputs, and who waits for their executions."""
+    """A program with its next inputs, and the future of their executions."""
 
     task: Task
     n_bytes: int
     done: asyncio.Future[tuple[Execution, ...]]
     alone: bool = False
-    """In a request of its own, which is tried again until it succeeds: another one has failed."""
+    """True if it needs its own request, with retries, since an earlier one failed."""
 
 
 @dataclass(slots=True, eq=False)
 class Packing:
-    """Has programs run on a fleet, several per request."""
+    """A queue that runs programs on a fleet, several per request."""
 
     fleet: Fleet
     facts: capabilities.Facts
@@ -58,22 +58,22 @@ class Packing:
     _waiting: deque[_Waiting] = field(default_factory=deque)
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _n_first: int = 0
-    """Of these, requests that are sent for the first time: those that are tried again hold no core."""
+    """Number of requests in flight that are sent for the first time: retried ones occupy no core."""
     _scheduled: bool = False
 
     async def run(self, task: Task) -> tuple[Execution, ...]:
-        """The executions of a program's first inputs, at least of one.
+        """Run a program and return the executions of its first inputs, at least of one.
 
         Raises:
-            SandboxError: the servers failed, for as long as a request is tried again.
-            DataError, ConfigError: the program cannot be run so.
+            SandboxError: the servers failed for as long as requests are retried.
+            DataError, ConfigError: the program cannot run there.
         """
         loop = asyncio.get_running_loop()
         waiting = _Waiting(task, _size(task), loop.create_future())
         self._waiting.append(waiting)
         if not self._scheduled:
             self._scheduled = True
-            loop.call_soon(self._send)  # once all have asked that are about to
+            loop.call_soon(self._send)  # after all callers that are ready have queued their tasks
         try:
             return await waiting.done
         finally:
@@ -81,13 +81,13 @@ class Packing:
                 self._waiting.remove(waiting)
 
     async def close(self) -> None:
-        """End what is under way; who still waits is cancelled."""
+        """Cancel requests in flight and the callers that still wait."""
         for request in self._under_way:
             request.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     def _send(self) -> None:
-        """Send requests while there is something to run and a core for it."""
+        """Send requests while programs wait and cores are free."""
         self._scheduled = False
         for one in [one for one in self._waiting if one.alone]:
             self._waiting.remove(one)
@@ -108,7 +108,7 @@ class Packing:
             self._send()
 
         def give_up(_: object) -> None:
-            if all(one.done.cancelled() for one in pack):  # nobody waits for it any more
+            if all(one.done.cancelled() for one in pack):  # no caller waits for it any more
                 request.cancel()
 
         request.add_done_callback(ended)
@@ -116,8 +116,8 @@ class Packing:
             one.done.add_done_callback(give_up)
 
     def _take(self, places: int, free: int) -> list[_Waiting]:
-        """The next programs: half of a core's share, so that all cores end together, or what makes a
-        request worth its start, if no free core gets less by it."""
+        """Take the next programs: half of a core's share, so that all cores end together, or enough to
+        make a request worth its start-up cost, if no free core gets less."""
         total = sum(len(one.task.inputs) for one in self._waiting)
         enough = min(max(total / (2 * places), min(total / free, _LEAST_INPUTS)), _MOST_INPUTS)
         pack = [self._waiting.popleft()]
@@ -131,7 +131,7 @@ class Packing:
         return pack
 
     async def _deliver(self, pack: list[_Waiting]) -> None:
-        """Have a request's programs run, and give each its executions."""
+        """Run the programs of a request, and give each its executions."""
         first = not pack[0].alone
         try:
             outcomes = await self._outcomes([one.task for one in pack], first=first)
@@ -143,7 +143,7 @@ class Packing:
             if isinstance(error, Unavailable) or (
                 len(pack) > 1 and isinstance(error, SandboxError)
             ):
-                self._wait_again(pack, alone=True)  # whose fault it was shows then
+                self._wait_again(pack, alone=True)  # this shows which program is at fault
                 return
             for one in pack:
                 if not one.done.done():
@@ -164,10 +164,10 @@ class Packing:
         """Return the outcomes of the first programs, at least of one.
 
         Args:
-            first: whether to send a request that a server may have begun only once.
+            first: do not retry a request that a server may have started.
 
         Raises:
-            Unavailable: such a request failed, maybe by the fault of one of its programs.
+            Unavailable: such a request failed, perhaps because of one of its programs.
         """
         budget_s = SHARED_BUDGET_S if len(tasks) > 1 else BUDGET_S
         request = capabilities.new_request(tasks, budget_s, _worth_importing(tasks))
@@ -191,10 +191,10 @@ class Packing:
 
 
 def _check(answer: Answer, identity: str) -> None:
-    """Refuse an answer that says nothing of the first program.
+    """Check that an answer has an outcome of the first program.
 
     Raises:
-        Unavailable: it is to be asked again, maybe elsewhere.
+        Unavailable: it has none; retry, perhaps on another server.
     """
     if answer.identity != identity:
         raise Unavailable(f"the server changed: {identity}, now {answer.identity}")
@@ -210,7 +210,7 @@ def _error(name: str, message: str) -> CodingModelError:
     return (ConfigError if name == ConfigError.__name__ else DataError)(message)
 
 
-# ── what a request holds ──────────────────────────────────────────────────────────────────────────
+# ── content of a request ──────────────────────────────────────────────────────────────────────────
 
 
 _PRELOADED = tuple(name for name in zygote.PRELOAD.split() if not name.startswith("encodings."))
@@ -218,9 +218,9 @@ _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([
 
 
 def _worth_importing(tasks: Sequence[Task]) -> list[str]:
-    """Modules that several of these executions import: done once, it saves each the time.
+    """Return modules that several of these executions import: importing them once saves time.
 
-    A guess by the look of lines; a wrong one costs time only.
+    This guesses from the text of lines; a wrong guess costs only time.
     """
     uses = Counter[str]()
     for task in tasks:
@@ -241,7 +241,7 @@ def _size(task: Task) -> int:
 
 
 def input_size(given: Input) -> int:
-    """Characters, or so."""
+    """Return the approximate number of characters of an input."""
     match given:
         case Stdin():
             return len(given.text)

@@ -1,4 +1,4 @@
-"""SandboxFusion's `/run_code`: what is asked, and what its answer must look like."""
+"""The wire format of SandboxFusion's `/run_code`: requests, and parsing of answers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Body = dict[str, Any]
 """A request's JSON."""
 
 LEAVING = "x-sandbox-leaving"
-"""Header of a 503 by which this project's server says that it is about to end and ran nothing."""
+"""Header with which this project's server marks a 503 during shutdown, when it ran nothing."""
 
 SANDBOX_ERROR = "SandboxError"
-"""The status by which a server says that it failed itself, with HTTP status 200."""
+"""Status with which a server reports its own failure, with HTTP status 200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """How compiling, or running, ended."""
+    """The outcome of compiling or running."""
 
     status: str
     """Finished, TimeLimitExceeded or Error."""
@@ -59,10 +59,10 @@ class Response:
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Read an answer.
+        """Parse an answer.
 
         Raises:
-            ValueError: it is not SandboxFusion's; says what it is instead.
+            ValueError: it is not SandboxFusion's; with a description of it.
         """
         try:
             content = json.loads(data)
@@ -92,7 +92,7 @@ def run_code(
     files: Mapping[str, str] | None = None,
     fetch_files: Sequence[str] = (),
 ) -> Body:
-    """A request's JSON. Without `memory_mb` the server sets no limits but time."""
+    """Return a request's JSON. Without `memory_mb` the server limits only time."""
     body: Body = {
         "code": code,
         "language": language,
@@ -106,7 +106,7 @@ def run_code(
 
 
 def describe(data: bytes) -> str:
-    """What came instead of an answer, in a few words."""
+    """Return a short description of something that came instead of an answer."""
     text = " ".join(data[:2000].decode("utf-8", "replace").split())
     if not text:
         return "an empty answer"

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 
 CUT = 219_264
-"""Where the real server cuts one write, and says Success."""
+"""Size at which the real server cuts one write, and says Success."""
 
 Handler = Callable[[httpx.Request], httpx.Response]
 

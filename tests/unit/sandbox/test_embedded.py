@@ -51,7 +51,7 @@ async def sandbox(tier, request):
 
 
 async def running(n: int) -> list[psutil.Process]:
-    """What runs below this process once it is `n` processes, parents first."""
+    """Wait until `n` processes run below this one, and return them, parents first."""
     while len(found := below(ZYGOTE)) != n:
         await asyncio.sleep(0.01)
     return found
@@ -258,7 +258,7 @@ async def test_many_files_are_laid_out():
         (["a\0b"], "does not name a file"),
         (["x" * 256], "too long"),
         (["/".join("x" * 600)], "too long"),
-        (["\ud800"], "no text"),
+        (["\ud800"], "not valid Unicode"),
         (["a", "a/b"], "both a file and the folder"),
     ],
 )
@@ -340,10 +340,10 @@ async def test_preloaded_modules_are_there_and_named():
             {"preload": ("nothing_of_this_name",)},
             "cannot import nothing_of_this_name: ModuleNotFound",
         ),
-        ({"preload": ("os; print(1)",)}, "is no name of a module"),
-        ({"python": "/no/python"}, "is no Python: .*No such file"),
-        ({"python": "/bin/true"}, "is no CPython: it says ''"),
-        ({"python": "/bin/false"}, "is no Python: exit code 1"),
+        ({"preload": ("os; print(1)",)}, "is not a module name"),
+        ({"python": "/no/python"}, "is not Python: .*No such file"),
+        ({"python": "/bin/true"}, "is not CPython: its version is ''"),
+        ({"python": "/bin/false"}, "is not Python: exit code 1"),
     ],
 )
 async def test_an_interpreter_that_cannot_be_used_is_refused_with_a_reason(options, says):

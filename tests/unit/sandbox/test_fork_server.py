@@ -133,7 +133,7 @@ if __name__ == "__main__":
 
 
 async def test_a_program_has_the_same_memory_whichever_loop_runs_it(both):
-    """What it can have in one piece, to a few pages of what the loop itself has taken."""
+    """The largest single allocation differs by a few pages at most, which the loop itself takes."""
     program, call = Program(source=MOST), Call(function="most", args=(0,))
     unhurried = replace(
         LIMITS, cpu_s=20, wall_s=60

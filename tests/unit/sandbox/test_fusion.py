@@ -58,7 +58,7 @@ def impatient(monkeypatch):
 
 
 def program_of_a_probe(source: str, given) -> Execution:
-    """What a working server says to the start-up probe; any other program prints its input."""
+    """Answer the start-up probe as a working server does; any other program prints its input."""
     text = given.text if isinstance(given, Stdin) else ""
     if "getrlimit" in source:
         return Execution(

@@ -15,7 +15,7 @@ from tests.unit.sandbox.test_kept import LIMITS, call
 
 @pytest.fixture
 def trusting(monkeypatch):
-    """As if every program were proven to keep nothing."""
+    """Treat every program as proven to keep no state."""
     begin = Slot._begin
 
     def trusting(self, *given, share, **named):

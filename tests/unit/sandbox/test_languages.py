@@ -60,7 +60,7 @@ async def test_a_bash_program_gets_nothing_of_the_host(sandbox):
 
 @pytest.mark.sandbox
 async def test_nothing_is_left_behind(sandbox, monkeypatch, tmp_path):
-    """Of a compilation, or of a shell's children."""
+    """Neither compilations nor a shell's children leave files or processes."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("cpp", "rust", "java", "bash"):
         if toolchains.why_not(toolchains.named(name), sandbox.tier) is None:

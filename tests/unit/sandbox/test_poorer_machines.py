@@ -1,4 +1,4 @@
-"""What the probe chooses, and says, where less is allowed than here."""
+"""The tier that the probe selects, and its messages, on machines that allow less than this one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import tiers
+from coding_model_project.types import Execution, Status
 from tests.unit.sandbox import poorer
 
 pytestmark = pytest.mark.sandbox
@@ -81,3 +82,13 @@ def test_on_another_architecture(monkeypatch):
     monkeypatch.setattr(linux, "_COLUMN", None)
     with pytest.raises(OSError, match=f"no system call table for {platform.machine()}"):
         linux.Filter.build()
+
+
+def test_actions_that_succeeded_are_named_whole(monkeypatch):
+    class Open(tiers.Slot):
+        def run(self, program, inputs, limits, executions, stop):
+            executions.append(Execution(status=Status.finished, stdout="network\nhost files\n"))
+
+    monkeypatch.setattr(tiers, "Slot", Open)
+    problem = tiers.why_not.__wrapped__(Tier.seccomp, sys.executable)
+    assert problem == "the self-test was not denied: network, host files"

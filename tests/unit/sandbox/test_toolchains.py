@@ -1,4 +1,4 @@
-"""What of a language is on a machine: half of a tool chain is none, and says what is missing."""
+"""Detection of toolchains: an incomplete one is refused, with a message that names what is missing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_half_a_java_is_none(bin_folder, tmp_path):
 def test_half_a_go_is_none(bin_folder, tmp_path):
     found = go.find.__wrapped__
     tool(bin_folder / "go", "exit 1")
-    assert found() == "go does not say its version"
+    assert found() == "the version of go cannot be read"
     tool(bin_folder / "go", GO, GOVERSION_HERE="go1.13.8")
     assert found() == "go1.13.8 is too old: 1.20 or later"
     tool(bin_folder / "go", GO, GOVERSION_HERE="go1.22.1")

@@ -1,4 +1,4 @@
-"""Names that a program may use and still be known to keep nothing between two inputs."""
+"""Names that a program may use while it provably keeps nothing between two inputs."""
 
 from __future__ import annotations
 import __future__
@@ -21,8 +21,8 @@ BUILTINS = frozenset(
     StopIteration TypeError UnboundLocalError UnicodeError ValueError ZeroDivisionError
     """.split()  # noqa: SIM905 - a list of names is read best as text
 )
-"""Built-in functions and classes. None of them changes what it does not get, and none reaches a name by a
-string (`getattr`, `eval`), a namespace (`vars`), a file, or an address (`id`)."""
+"""Built-in functions and classes. They change only their arguments, and none reaches a name by a string
+(`getattr`, `eval`), a namespace (`vars`), a file, or an address (`id`)."""
 
 CAUGHT = frozenset(
     """
@@ -31,8 +31,8 @@ CAUGHT = frozenset(
     ZeroDivisionError
     """.split()  # noqa: SIM905
 )
-"""Exceptions that a program may catch: not those of the recursion limit and of memory, nor what includes
-them."""
+"""Exceptions that a program may catch. Those of the recursion limit and of memory are excluded, and their
+base classes too."""
 
 MODULES: dict[str, frozenset[str]] = {
     module: frozenset(names.split())
@@ -57,11 +57,11 @@ MODULES: dict[str, frozenset[str]] = {
         "sys": "maxsize",
     }.items()
 }
-"""Values that may be imported of which module: functions and types of C, and constants. No function here
-has a state, and attributes of none can be set, but for those of `functools`, of which none is."""
+"""Values that may be imported from each module: functions and types of C, and constants. No function here
+has state. Attributes can be set only on those of `functools`, and the proof allows it on none."""
 
 CLASSES = {"collections": frozenset({"Counter"})}
-"""Classes of Python code, which may only be called and asked for, as a program's own."""
+"""Classes of Python code: like a program's own, they may only be called and used in type checks."""
 
 TYPES = {
     "typing": frozenset(
@@ -71,23 +71,23 @@ TYPES = {
         """.split()  # noqa: SIM905
     )
 }
-"""Names for annotations, and for nothing else."""
+"""Names for annotations only."""
 
 _KINDS = (
     *(str, bytes, bytearray, list, tuple, dict, set, frozenset, int, float, complex, range, slice),
     *(Counter, OrderedDict, defaultdict, deque),
 )
 _UNLISTED = {"format", "format_map"}
-"""Would read any attribute by its name; `format` of a literal is looked at."""
+"""Methods that would read any attribute by its name; `format` of a literal is checked instead."""
 
 METHODS = (
     frozenset(name for kind in _KINDS for name in dir(kind) if not name.startswith("_"))
     | {"from_iterable", "send", "args", "value"}
 ) - _UNLISTED
-"""Methods and attributes of values that are made and die within a call."""
+"""Methods and attributes of values that live only within a call."""
 
 _STREAMS = ("read", "readline", "readlines", "write", "writelines", "flush", "buffer")
-"""Attributes of its standard streams that a script may use."""
+"""Attributes of the standard streams that a script may use."""
 
 _CACHED = functools.lru_cache(abs)
 _INNER = (
@@ -114,11 +114,11 @@ REACHING = (frozenset(name for one in _INNER for name in dir(one)) - METHODS) | 
     *("close", "obj", "name", "path", "code", "object", "register", "eof"),
 }
 """Attributes that lead from a value to a frame, a function's parts, a namespace or a file, and `close`,
-which a generator calls when it is freed. A program may not give such a name to an attribute of its own,
-or it could use it on those."""
+which a generator calls when it is freed. A program may not give its own attributes such a name: the name
+would then be allowed on those values too."""
 
 SPECIAL_METHODS = frozenset({"__init__"})
-"""All that a class may define: others run where nothing is called, with values of anybody's."""
+"""Special methods that a class may define: others run without a visible call, with any values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +131,12 @@ class Allowed:
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Names that a program may not bind: each stands for one thing."""
+        """Names that a program may not bind: each has one fixed meaning."""
         return frozenset(dir(builtins)) - self.builtins | {"self", "isinstance"}
 
 
 CALLS = Allowed(builtins=BUILTINS, modules=MODULES, methods=METHODS)
-"""Of a program whose functions are called."""
+"""Names for a program whose functions are called."""
 
 SCRIPTS = Allowed(
     builtins=BUILTINS | {"input", "exit", "quit"},
@@ -146,4 +146,4 @@ SCRIPTS = Allowed(
     },
     methods=METHODS.union(_STREAMS),
 )
-"""Of a script: what it reads, prints and sets is made anew for each input."""
+"""Names for a script: its streams and settings are renewed for each input."""

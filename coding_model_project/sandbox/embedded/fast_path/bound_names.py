@@ -1,4 +1,4 @@
-"""Names that a program binds, and what each stands for: the first half of the proof (`stateless`)."""
+"""The names that a program binds, and their meanings: the first half of the proof (`stateless`)."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from coding_model_project.sandbox.embedded.fast_path.allowed import (
 
 
 class NotProven(Exception):
-    """Something was found that is not on the list."""
+    """The program uses something that is not on the allow-list."""
 
 
 class BoundNames(ast.NodeVisitor):
-    """All names that a program binds, whatever the scope.
+    """All names that a program binds in any scope.
 
     Raises:
-        NotProven: a name is bound that stands for something else here: `self`, a class, a module.
+        NotProven: a bound name already has another meaning here: `self`, a class, a module.
     """
 
     def __init__(self, body: Iterable[ast.stmt], allowed: Allowed) -> None:
         self._allowed = allowed
         self.modules: dict[str, str] = {}
-        """Of imported modules, by the name they have here."""
+        """Imported modules by their names in the program."""
         self.classes: set[str] = set()
-        """The program's own, and `CLASSES`."""
+        """Names of the program's own classes, and of `CLASSES`."""
         self.types: set[str] = set()
-        """Of `TYPES`."""
+        """Names of `TYPES`."""
         self.bound: set[str] = set()
-        """All others: functions, parameters, variables, imported names."""
+        """All other names: functions, parameters, variables, imported names."""
         self.attributes: set[str] = set()
-        """Of the program's own instances."""
+        """Attributes of the program's own instances."""
         self._unlisted: set[str] = set()
         """Names that `from module import *` brings besides the listed ones."""
         self._methods: set[str] = set()
-        """Names that a class's body finds in itself first."""
+        """Names of methods, which a class's body finds first."""
         self._selves: list[ast.arguments] = []
-        """Of methods, whose first parameter is `self`."""
+        """Parameters of methods whose first one is `self`."""
         for statement in body:
             self.visit(statement)
         every = [*self.bound, *self.classes, *self.types, *self.modules]
@@ -82,7 +82,7 @@ class BoundNames(ast.NodeVisitor):
                 raise NotProven
 
     def _all_of(self, module: str) -> None:
-        """`from module import *`, which must not give another meaning to a name that is used."""
+        """Record `from module import *`, which must not change the meaning of a used name."""
         imported = importlib.import_module(module)
         exported = getattr(imported, "__all__", None) or [
             name for name in dir(imported) if not name.startswith("_")
@@ -148,7 +148,7 @@ class BoundNames(ast.NodeVisitor):
 
 
 def _named_by(statement: ast.stmt) -> set[str]:
-    """The attributes that a statement of a class's body makes."""
+    """Return the attributes that a statement of a class's body defines."""
     match statement:
         case ast.FunctionDef(name=name):
             return set() if name in SPECIAL_METHODS else {name}
@@ -166,7 +166,7 @@ def all_parameters(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def _takes_self(method: ast.FunctionDef) -> bool:
-    """Return true if a method's first parameter is `self`, and always an instance."""
+    """Return whether a method's first parameter is `self`, and always an instance."""
     first = [*method.args.posonlyargs, *method.args.args][:1]
     is_static = any(getattr(one, "id", "") != "property" for one in method.decorator_list)
     return [one.arg for one in first] == ["self"] and not is_static

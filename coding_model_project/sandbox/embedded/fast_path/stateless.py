@@ -1,14 +1,14 @@
-"""A proof, from the source alone, that the inputs of a program leave nothing to one another.
+"""A proof, from the source alone, that the inputs of a program leave no state to one another.
 
-An allow-list: statements, names, attributes and imports that are not known to be harmless are refused,
-and each input gets a process of its own. Modules, classes, functions with their defaults, and the values
-of global names outlive a call; of a script, which runs in new global names each time, only modules. So:
+It is an allow-list: unless all statements, names, attributes and imports are known to be harmless, each
+input gets its own process. Modules, classes, functions with their defaults, and the values of global
+names outlive a call. A script runs in new global names each time, so only modules outlive it. So:
 
-- a module or class holds functions, classes and constants only, and no name of it is set again;
-- attributes are set of `self` only, which is the first parameter of a method and nothing else: a class
-  is never a value, so no method can be called on anything but an instance, which dies with its call;
+- a module or class holds only functions, classes and constants, and none of its names is set again;
+- attributes are set only on `self`, which is always the first parameter of a method: a class is never a
+  value, so methods can only be called on instances, which die with their call;
 - attributes that are read are methods of plain data, or names that the program gives its own instances;
-- modules are used for the listed names only.
+- modules are used only for the listed names.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from coding_model_project.sandbox.embedded.fast_path.bound_names import (
 )
 
 MOST_BYTES = 32 << 10
-"""Longest source that is looked at."""
+"""Most bytes of a source that is checked."""
 
 
 def is_stateless(source: bytes) -> bool:
-    """Return true if calls of the program's functions cannot leave anything to one another.
+    """Return whether calls of the program's functions provably leave no state to one another.
 
     Args:
         source: a program that compiles.
@@ -51,7 +51,7 @@ def is_stateless(source: bytes) -> bool:
 
 
 def is_stateless_script(source: bytes) -> bool:
-    """Return true if runs of the program as a script, each in new global names, leave nothing.
+    """Return whether runs of the program as a script, each in new global names, leave no state.
 
     Args:
         source: a program that compiles.
@@ -66,13 +66,13 @@ def is_stateless_script(source: bytes) -> bool:
 def _is_proven(holds: Callable[[], None]) -> bool:
     try:
         holds()
-    except (NotProven, RecursionError, MemoryError):  # or too deep to be looked at
+    except (NotProven, RecursionError, MemoryError):  # the latter two: nests too deep to check
         return False
     return True
 
 
 def _is_for_scripts(statement: ast.stmt) -> bool:
-    """`if __name__ == "__main__":`, which does not run in a module whose functions are called."""
+    """Return whether this is `if __name__ == "__main__":`, which does not run before function calls."""
     match statement:
         case ast.If(
             test=ast.Compare(
@@ -88,7 +88,7 @@ def _is_for_scripts(statement: ast.stmt) -> bool:
 
 
 _DECORATORS = ("property", "staticmethod")
-"""Of methods; with `classmethod`, a class would be a value."""
+"""Allowed decorators of methods; with `classmethod`, a class would be a value."""
 
 _YIELDS = (ast.Yield, ast.YieldFrom)
 
@@ -110,7 +110,7 @@ _PARTS = (
 
 
 class _Proof:
-    """Looks at each part of a program, and raises `NotProven` at what is not on the list."""
+    """A checker of each part of a program that raises `NotProven` for parts not on the list."""
 
     def __init__(self, body: Sequence[ast.stmt], allowed: Allowed) -> None:
         self._body, self._allowed = body, allowed
@@ -118,23 +118,23 @@ class _Proof:
         self._is_script = False
 
     def holds_for_module(self) -> None:
-        """The body runs once, and its names outlive a call."""
+        """Check a body that runs once, and whose names outlive a call."""
         for statement in self._body:
             self._held(statement, in_class=False)
 
     def holds_for_script(self) -> None:
-        """The body runs for each input, and its names die with the run, as a function's do."""
+        """Check a body that runs for each input, and whose names die with the run, as a function's do."""
         self._is_script = True
         for statement in self._body:
             self._any(statement)
 
     def _held(self, statement: ast.stmt, *, in_class: bool) -> None:
-        """A statement of a module's or a class's body."""
+        """Check a statement of a module's or a class's body."""
         match statement:
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 pass
             case ast.Import() | ast.ImportFrom() if not in_class:
-                pass  # `BoundNames` has looked at what is imported
+                pass  # `BoundNames` has checked the imported names
             case ast.FunctionDef(args=arguments, decorator_list=decorators):
                 allowed = _DECORATORS if in_class else ()
                 if not all(isinstance(d, ast.Name) and d.id in allowed for d in decorators):
@@ -171,7 +171,7 @@ class _Proof:
             self._held(statement, in_class=True)
 
     def _function(self, node: ast.FunctionDef) -> None:
-        """Look at a function's statements and annotations."""
+        """Check a function's statements and annotations."""
         if getattr(node, "type_params", ()):
             raise NotProven
         for parameter in all_parameters(node.args):
@@ -181,10 +181,10 @@ class _Proof:
             self._any(statement)
 
     def _constant(self, value: ast.expr, *, in_class: bool) -> None:
-        """A value that no call can change.
+        """Check a value that no call can change.
 
         Args:
-            in_class: names may be those of methods there, which must not become functions.
+            in_class: whether names may be those of methods, which must not become functions.
         """
         match value:
             case ast.Constant():
@@ -213,7 +213,7 @@ class _Proof:
                 raise NotProven
 
     def _annotation(self, node: ast.expr | None) -> None:
-        """A type: names of types only, so that nothing of the program's runs."""
+        """Check a type: only names of types, so that none of the program's code runs."""
         for one in ast.walk(node) if node is not None else ():
             match one:
                 case ast.Constant() | ast.expr_context() | ast.BitOr() | ast.BinOp():
@@ -230,7 +230,7 @@ class _Proof:
                     raise NotProven
 
     def _is_type(self, name: str) -> bool:
-        """A name may stand in an annotation."""
+        """Return whether an annotation may use a name."""
         names = self._names
         is_module = names.modules.get(name) in TYPES
         return is_module or name in names.classes | names.types or self._is_builtin(name)
@@ -238,10 +238,10 @@ class _Proof:
     def _is_builtin(self, name: str) -> bool:
         return name in self._allowed.builtins and name not in self._names.bound
 
-    # ── what a function does ──────────────────────────────────────────────────────────────────────
+    # ── bodies of functions ───────────────────────────────────────────────────────────────────────
 
     def _any(self, node: ast.AST) -> None:
-        """A part of a function, whose values die with the call."""
+        """Check a part of a function, whose values die with the call."""
         match node:
             case ast.Name(id=name):
                 if not self._is_known(name):
@@ -253,7 +253,7 @@ class _Proof:
             case ast.Compare(left=left, comparators=others):
                 self._comparison([left, *others])
             case ast.Subscript(ctx=ast.Store() | ast.Del(), slice=ast.Slice(step=ast.expr())):
-                raise NotProven  # CPython writes beyond a list that the values' iterator empties
+                raise NotProven  # CPython writes out of bounds if the values' iterator empties the list
             case ast.FunctionDef(args=arguments, decorator_list=decorators):
                 for one in (*_defaults(arguments), *decorators):
                     self._any(one)
@@ -285,12 +285,13 @@ class _Proof:
                 raise NotProven
 
     def _try(self, node: ast.Try) -> None:
-        """A handler names what it catches: how deep and how big a program may get shows what ran before.
+        """Check that handlers name the exceptions they catch.
 
-        An end by either limit ends the process, and the input runs on its own.
+        The depth and size at which a program hits the recursion or memory limit depend on earlier inputs.
+        Uncaught, either error ends the process, and the input runs on its own.
         """
         if node.finalbody or any(isinstance(one, _YIELDS) for one in ast.walk(node)):
-            raise NotProven  # an error there hides the limit's; a generator that is freed late still acts
+            raise NotProven  # an error in `finally` hides the limit's; a generator freed late still acts
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
             for kind in kinds:
@@ -304,7 +305,7 @@ class _Proof:
         return name in CAUGHT and self._is_builtin(name)
 
     def _is_known(self, name: str) -> bool:
-        """A name may be a value: not a module, a class, or what is not listed."""
+        """Return whether a name may be a value: not a module, a class, or an unlisted name."""
         names = self._names
         if name in names.modules or name in names.classes or name in names.types:
             return False
@@ -314,7 +315,7 @@ class _Proof:
         )
 
     def _attribute(self, node: ast.Attribute) -> None:
-        """An attribute of a module, of `self`, or of any other value."""
+        """Check an attribute of a module, of `self`, or of any other value."""
         match node:
             case ast.Attribute(value=ast.Name(id=name)) if name in self._names.modules:
                 self._module_attribute(node)
@@ -334,7 +335,7 @@ class _Proof:
             raise NotProven
 
     def _module_attribute(self, node: ast.Attribute) -> None:
-        """One of a module's listed values."""
+        """Check that an attribute is one of a module's listed values."""
         if not isinstance(node.ctx, ast.Load) or not self._is_of_module(
             node, self._allowed.modules
         ):
@@ -361,12 +362,12 @@ class _Proof:
             self._any(argument)
 
     def _comparison(self, sides: Sequence[ast.expr]) -> None:
-        """A comparison; one with `type(x)` compares with nothing but built-in types."""
-        asks = [_is_type_call(side) for side in sides]
-        for side, is_asked in zip(sides, asks, strict=True):
-            if is_asked and isinstance(side, ast.Call):
+        """Check a comparison; `type(x)` may only be compared with built-in types."""
+        type_calls = [_is_type_call(side) for side in sides]
+        for side, is_type_call in zip(sides, type_calls, strict=True):
+            if is_type_call and isinstance(side, ast.Call):
                 self._any(side.args[0])
-            elif any(asks):
+            elif any(type_calls):
                 items = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
                 if not all(isinstance(i, ast.Name) and self._is_builtin(i.id) for i in items):
                     raise NotProven
@@ -374,7 +375,7 @@ class _Proof:
                 self._any(side)
 
     def _class_or_any(self, node: ast.expr | None) -> None:
-        """A class of the program's, where it is only called, raised or asked for."""
+        """Check a place where a class of the program may stand: it is called, raised or type-checked."""
         match node:
             case None:
                 pass
@@ -402,10 +403,10 @@ def _is_type_call(node: ast.expr) -> bool:
 
 
 def _check_format(text: str) -> None:
-    """Refuse a format that reads attributes or items of what it is given."""
+    """Raise NotProven for a format that reads attributes or items of its arguments."""
     try:
         parts = list(string.Formatter().parse(text))
-    except ValueError:  # the program will find out
+    except ValueError:  # the program raises it too
         raise NotProven from None
     for _, name, specification, _ in parts:
         if name is not None and not (name == "" or name.isidentifier() or name.isdigit()):

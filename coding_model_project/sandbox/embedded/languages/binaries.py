@@ -1,4 +1,4 @@
-"""What compilers made, by the content it was made from: on disk, shared by all workers, bounded."""
+"""A bounded cache on disk of compilers' products, keyed by their inputs and shared by all workers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 class Binaries:
-    """Files by key. Each is written under another name and then renamed, and begins with a digest of
-    its content, so that a reader gets all of it or nothing; the least recently used go first.
+    """A cache of files by key that evicts the least recently used.
 
-    A full or read-only disk makes it forget, not fail.
+    Each file is written under another name and then renamed, and begins with a digest of its content, so
+    a reader gets all of it or nothing. On a full or read-only disk it stores nothing, but does not fail.
     """
 
     def __init__(self, folder: Path, max_bytes: int = _MAX_BYTES) -> None:
         self._folder, self._max_bytes = folder, max_bytes
 
     def get(self, key: str) -> bytes | None:
-        """What was put in under this key, if it is still there and undamaged."""
+        """Return the content of a key, if it is still there and undamaged."""
         path = self._folder / key
         try:
             data = path.read_bytes()
@@ -40,7 +40,7 @@ class Binaries:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep this, and drop what has not been used for longest beyond the bound."""
+        """Store content, and evict the least recently used files beyond the bound."""
         partial = None
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -57,9 +57,9 @@ class Binaries:
     def _drop_oldest(self) -> None:
         found: list[tuple[float, int, Path]] = []
         for path in self._folder.iterdir():
-            with contextlib.suppress(OSError):  # another worker dropped it
-                told = path.stat()
-                found.append((told.st_mtime, told.st_size, path))
+            with contextlib.suppress(OSError):  # another worker evicted it
+                info = path.stat()
+                found.append((info.st_mtime, info.st_size, path))
         size = sum(size for _, size, _ in found)
         for _, length, path in sorted(found):
             if size <= self._max_bytes:
@@ -69,16 +69,16 @@ class Binaries:
 
 
 def cache_folder() -> Path:
-    """This user's, and nobody else's: what lies there is executed, if only confined.
+    """Return a cache folder that only this user can write: its files are executed, even if confined.
 
-    A temporary one where the home is not writable or not ours.
+    It is a temporary one if the home is not writable or belongs to another user.
     """
     try:
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = root / "coding_model_project"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        told = folder.stat()
-        if told.st_uid == os.getuid() and not told.st_mode & 0o022 and os.access(folder, os.W_OK):
+        info = folder.stat()
+        if info.st_uid == os.getuid() and not info.st_mode & 0o022 and os.access(folder, os.W_OK):
             return folder
     except (OSError, RuntimeError):  # RuntimeError: a user without a home
         pass
@@ -87,5 +87,5 @@ def cache_folder() -> Path:
 
 @lru_cache
 def _of_this_process() -> tempfile.TemporaryDirectory[str]:
-    """Removed when the process ends."""
+    """Return a temporary folder that is removed when the process ends."""
     return tempfile.TemporaryDirectory(prefix="coding-cache-")

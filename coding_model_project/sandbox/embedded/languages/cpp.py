@@ -1,8 +1,8 @@
-"""g++: its stages as single commands, a precompiled header, and the cache of what it made.
+"""g++: its stages as single commands, a precompiled header, and a cache of its products.
 
-g++ itself only starts others: the compiler, the assembler and the linker. They are executed one by
-one instead, each confined without the right to start processes. Programs are linked statically, so
-that they need no file to run.
+g++ itself only starts the compiler, the assembler and the linker. They are executed one by one instead,
+each confined without the right to start processes. Programs are linked statically, so they need no files
+to run.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _HEADER_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpp:
-    """A g++ that links statically. `toolchains.Toolchain`."""
+    """The `toolchains.Toolchain` of a g++ that links statically."""
 
     version: str
     stages: list[list[str]]
     readable: list[str]
     headers: Path
-    """A folder of ours that is searched first: the precompiled header, and testlib.h."""
+    """A cache folder that is searched first, with the precompiled header and testlib.h."""
     maker: str
     """A digest of compiler, options and headers."""
     binaries: Binaries
     profile: Profile = Profile.native
 
     def prepare(self) -> None:
-        """Compile the header, once for all processes; without room for it, programs compile slower."""
+        """Precompile the header, once for all processes; if that fails, programs compile slower."""
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             make_once(self.headers, _HEADER, _forward)
             make_once(self.headers, f"{_HEADER}.gch", _precompile)
@@ -70,14 +70,14 @@ class Gpp:
 
 @lru_cache
 def find() -> Gpp | None:
-    """The g++ of this machine, if it is all there."""
+    """Return the g++ of this machine; None unless it is complete."""
     gpp = shutil.which("g++")
     try:
         if gpp is None or not all(map(_finds, ("libc.a", "libstdc++.a", "libm.a"))):
             return None
-        version = tools.said(gpp, "--version").splitlines()[0]
+        version = tools.output(gpp, "--version").splitlines()[0]
         folders = _include_folders(
-            tools.said(gpp, "-E", "-v", "-x", "c++", os.devnull, errors=True)
+            tools.output(gpp, "-E", "-v", "-x", "c++", os.devnull, errors=True)
         )
         testlib = os.environ.get(TESTLIB, "")
         content = Path(testlib).read_bytes() if testlib else b""
@@ -88,7 +88,7 @@ def find() -> Gpp | None:
         headers.mkdir(parents=True, exist_ok=True)
         if content:
             (headers / "testlib.h").write_bytes(content)
-        said = tools.said(
+        commands = tools.output(
             gpp,
             *_COMPILING,
             *_LINKING,
@@ -99,7 +99,7 @@ def find() -> Gpp | None:
             _PRODUCT,
             errors=True,
         )
-        stages = _stages(said)
+        stages = _stages(commands)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     return Gpp(
@@ -119,17 +119,17 @@ def find() -> Gpp | None:
 
 
 def has_testlib() -> bool:
-    """Whether checkers that include testlib.h can be compiled."""
+    """Return whether checkers that include testlib.h can be compiled."""
     return Path(os.environ.get(TESTLIB, "")).is_file()
 
 
-def _stages(said: str) -> list[list[str]]:
-    """The commands of `g++ -###`, with files of our names, and the linker without its wrapper.
+def _stages(printed: str) -> list[list[str]]:
+    """Return the commands of `g++ -###`, with our file names, and the linker without its wrapper.
 
     Raises:
-        ValueError: they are not the three that are known.
+        ValueError: they are not the three known commands.
     """
-    commands = [shlex.split(line) for line in said.splitlines() if line.startswith(" ")]
+    commands = [shlex.split(line) for line in printed.splitlines() if line.startswith(" ")]
     compile_, assemble, link = commands
     names = {
         compile_[compile_.index("-o") + 1]: _ASSEMBLY,
@@ -140,19 +140,19 @@ def _stages(said: str) -> list[list[str]]:
 
 
 def _tool(name: str) -> str:
-    """Raises ValueError if it is not there."""
-    found = shutil.which(tools.said("g++", f"-print-prog-name={name}").strip())
+    """Return the path of one of g++'s tools; raise ValueError if it is missing."""
+    found = shutil.which(tools.output("g++", f"-print-prog-name={name}").strip())
     if found is None:
         raise ValueError(f"no {name}")
     return str(Path(found).resolve())
 
 
 def _finds(library: str) -> bool:
-    return Path(tools.said("g++", f"-print-file-name={library}").strip()).is_absolute()
+    return Path(tools.output("g++", f"-print-file-name={library}").strip()).is_absolute()
 
 
-def _include_folders(said: str) -> list[str]:
-    _, _, rest = said.partition("#include <...> search starts here:")
+def _include_folders(printed: str) -> list[str]:
+    _, _, rest = printed.partition("#include <...> search starts here:")
     listed, _, _ = rest.partition("End of search list.")
     return list(
         dict.fromkeys(
@@ -162,14 +162,14 @@ def _include_folders(said: str) -> list[str]:
 
 
 def _forward(target: Path) -> None:
-    """Write what a program gets that includes the header again, for which none is precompiled."""
+    """Write a header that forwards to the system's, for a second include, which cannot be precompiled."""
     partial = target.with_name(f".{target.name}")
     partial.write_text(f"#include_next <{_HEADER}>\n")
     partial.replace(target)
 
 
 def _precompile(target: Path) -> None:
-    """Trusted work on the system's own header: not confined."""
+    """Precompile the system's own header: trusted work, not confined."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         source, made = Path(folder) / "all.h", Path(folder) / "made.gch"
         source.write_text(f"#include <{_HEADER}>\n")

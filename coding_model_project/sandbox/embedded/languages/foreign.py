@@ -16,11 +16,11 @@ from coding_model_project.sandbox.embedded.slot import COMPILE_S, Slot, ZygoteLo
 from coding_model_project.types import Execution, Limits, Program, Status, Stdin
 
 _STAGES_S = 3 * COMPILE_S
-"""Wall seconds for all stages, each of which has limits of its own."""
+"""Wall seconds for all stages together; each has its own limits."""
 
 
 _LOADERS = [str(path.resolve()) for path in map(Path, ("/lib", "/lib64")) if path.exists()]
-"""Where the kernel finds the loader of shared libraries, through links that may lead elsewhere."""
+"""Folders in which the kernel finds the dynamic loader, with links resolved."""
 
 
 _LIMITS = Limits(cpu_s=10.0, wall_s=30.0, memory_mb=512, output_kb=64)
@@ -31,40 +31,42 @@ def _never(_index: int, _execution: Execution) -> bool:
 
 
 class ForeignSlot(Slot):
-    """Runs programs of one language, one after another."""
+    """A runner of programs in one language, one after another."""
 
     _MODULE = "coding_model_project.sandbox.embedded.languages.native"
 
-    def __init__(self, tier: Tier, python: str, spoken: Language, toolchain: Toolchain) -> None:
+    def __init__(self, tier: Tier, python: str, language: Language, toolchain: Toolchain) -> None:
         super().__init__(tier, python)
-        self._language = spoken
+        self._language = language
         self._toolchain = toolchain
         self._folder: str | None = None
 
     def start(self) -> None:
-        """See `Slot.start`. Makes ready what the toolchain keeps on disk, too, and runs a program that
-        cannot fail: later, a failure is the program's own.
+        """Start the zygote, after preparing the toolchain's files on disk, and run a test program.
+
+        If that trusted program works, later failures are the programs' own.
 
         Raises:
-            ConfigError: this machine cannot end such programs for certain.
-            SandboxError: nothing starts, or that program fails.
+            ConfigError: this machine cannot reliably end such programs.
+            SandboxError: the zygote does not start, or the test program fails.
         """
         self._toolchain.prepare()
         if self._tier is not Tier.namespaces and self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="coding-stages-")
         super().start()
-        said: list[Execution] = []
+        executions: list[Execution] = []
         hello = self._language.hello
-        self._run(Program(source=hello), hello.encode(), [Stdin("")], _LIMITS, said, _never)
-        if said[0].status is not Status.finished or said[0].stdout.strip() != "hello":
+        self._run(Program(source=hello), hello.encode(), [Stdin("")], _LIMITS, executions, _never)
+        (tried,) = executions
+        if tried.status is not Status.finished or tried.stdout.strip() != "hello":
             self.stop()
             raise SandboxError(
-                f"{self._language} programs do not run at tier {self._tier}: {said[0].status} "
-                f"{said[0].stderr_tail.strip()[-300:]}"
+                f"{self._language} programs do not run at tier {self._tier}: {tried.status} "
+                f"{tried.stderr_tail.strip()[-300:]}"
             )
 
     def stop(self) -> None:
-        """See `Slot.stop`."""
+        """Stop as `Slot.stop` does, and remove the folder of the stages."""
         super().stop()
         folder, self._folder = self._folder, None
         if folder is not None:

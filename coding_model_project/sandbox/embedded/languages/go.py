@@ -1,6 +1,6 @@
-"""Go: its compiler and its linker as single commands, and the standard library compiled once.
+"""Go: its compiler and linker as single commands, and the standard library, compiled once.
 
-There are no modules but the standard library's, and no cgo.
+Programs can use only the standard library, without cgo.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _LIBRARY_S = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """A Go distribution. `toolchains.Toolchain`."""
+    """The `toolchains.Toolchain` of a Go distribution."""
 
     version: str
     go: str
     tools_folder: Path
     kept: Path
-    """A folder of ours: the compiled standard library, and its index."""
+    """A cache folder with the compiled standard library and its index."""
     maker: str
     """A digest of compiler and options."""
     binaries: Binaries
@@ -61,15 +61,15 @@ class Go:
         """Compile the standard library, once for all processes: a minute on two cores, 140 MB.
 
         Raises:
-            ConfigError: it cannot be.
+            ConfigError: it does not compile.
         """
         try:
             make_once(self.kept, _INDEX, self._compile_library)
         except (OSError, subprocess.SubprocessError) as error:
-            said = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]
+            last = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1:]
             raise ConfigError(
                 f"go programs do not run here: its standard library does not compile: "
-                f"{''.join(said)[-200:]}"
+                f"{''.join(last)[-200:]}"
             ) from error
 
     def recipe(self, limits: Limits, source: bytes) -> Recipe:
@@ -88,19 +88,19 @@ class Go:
         )
 
     def _compile_library(self, target: Path) -> None:
-        """Trusted work on the distribution's own sources: not confined.
+        """Compile the distribution's own sources: trusted work, not confined.
 
         Raises:
             OSError, subprocess.SubprocessError: it fails.
         """
         with tempfile.TemporaryDirectory(dir=target.parent) as cache:
-            told = tools.said(
+            packages = tools.output(
                 self.go, "list", "-export", "-trimpath", "-gcflags=all=-dwarf=false",
                 "-f={{if .Export}}{{.ImportPath}}={{.Export}}{{end}}", "std",
                 folder=Path(cache), timeout_s=_LIBRARY_S, variables={**_OFFLINE, "GOCACHE": cache},
             )  # fmt: skip
             index: list[str] = []
-            for number, line in enumerate(filter(None, told.splitlines())):
+            for number, line in enumerate(filter(None, packages.splitlines())):
                 package, _, made = line.partition("=")
                 kept = target.parent / f"{number}.a"
                 Path(made).replace(kept)
@@ -112,27 +112,27 @@ class Go:
 
 @lru_cache
 def find() -> Go | str:
-    """Return the Go of this machine, or what it lacks, and how to get it."""
+    """Return the Go of this machine, or what is missing and how to get it."""
     go = shutil.which("go")
     if go is None:
         return "go is not installed (https://go.dev/dl)"
-    root = tools.says(go, "env", "GOROOT", variables=_OFFLINE)
-    told = tools.says(go, "env", "GOVERSION", variables=_OFFLINE) or ""
-    version = re.search(r"go(\d+)\.(\d+)", told)
+    root = tools.output_or_none(go, "env", "GOROOT", variables=_OFFLINE)
+    printed = tools.output_or_none(go, "env", "GOVERSION", variables=_OFFLINE) or ""
+    version = re.search(r"go(\d+)\.(\d+)", printed)
     if not root or not version:
-        return "go does not say its version"
+        return "the version of go cannot be read"
     if (int(version[1]), int(version[2])) < _OLDEST:
-        return f"{told} is too old: 1.{_OLDEST[1]} or later"
-    folder = Path(tools.says(go, "env", "GOTOOLDIR", variables=_OFFLINE) or root)
+        return f"{printed} is too old: 1.{_OLDEST[1]} or later"
+    folder = Path(tools.output_or_none(go, "env", "GOTOOLDIR", variables=_OFFLINE) or root)
     if not (folder / "compile").is_file() or not (folder / "link").is_file():
         return f"go has no compile and link in {folder}: install the whole distribution"
     if not Path(root, "src/fmt").is_dir():
         return f"go has no standard library in {root}: install the whole distribution"
     stamps = [tools.stamp(str(folder / tool)) for tool in ("compile", "link")]
-    maker = hashlib.sha256(repr((told, stamps, _COMPILING, _LINKING)).encode()).hexdigest()
+    maker = hashlib.sha256(repr((printed, stamps, _COMPILING, _LINKING)).encode()).hexdigest()
     cache = cache_folder()
     return Go(
-        version=told.replace("go", "go ", 1),
+        version=printed.replace("go", "go ", 1),
         go=go,
         tools_folder=folder,
         kept=cache / f"go-{maker[:16]}",

@@ -1,4 +1,4 @@
-"""A folder of files as one file: an uncompressed zip archive, which a Java runtime reads."""
+"""Packing of a folder into an uncompressed zip archive, which a Java runtime reads."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 _MOST_BYTES = 64 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""The earliest that an archive can hold: equal content makes equal archives."""
+"""The earliest date in an archive, used for all files: equal content makes equal archives."""
 
 
 def pack(folder: Path) -> bytes:
-    """Return an archive of all regular files in a folder that an untrusted source was compiled into.
+    """Return an archive of all regular files in a folder with an untrusted source's compiled files.
 
-    Links are left out: what they lead to is not the program's.
+    Links are left out: their targets are not the program's.
 
     Raises:
         ValueError: the files are too large.
@@ -40,9 +40,9 @@ def _content(path: Path, most: int) -> bytes | None:
     except OSError:
         return None
     with open(descriptor, "rb") as file:
-        told = os.fstat(descriptor)
-        if not stat.S_ISREG(told.st_mode):
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
             return None
-        if told.st_size > most:
+        if info.st_size > most:
             raise ValueError(f"the program's classes are larger than {_MOST_BYTES >> 20} MB")
-        return file.read(told.st_size)
+        return file.read(info.st_size)

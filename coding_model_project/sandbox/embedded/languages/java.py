@@ -1,7 +1,7 @@
-"""javac and java: a compiler and a virtual machine, each one process with threads.
+"""javac and java: a compiler and a virtual machine (VM), each one process with threads.
 
-The product is an archive of the classes. The heap is limited by the machine itself, so that garbage is
-collected before the limit is reached; what the machine and deep recursion take comes on top.
+The product is an archive of the classes. The VM itself limits the heap, so that garbage is collected
+before the limit is reached; memory of the VM and of deep recursion comes on top.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from coding_model_project.types import Limits, Status
 _OLDEST = 17
 _CLASSES, _PRODUCT = ".classes", "program.jar"
 _STACK_MB = 64
-"""What judges give."""
+"""Stack of the main thread, as on common judges."""
 _UNWINDING_MB = 4 * _STACK_MB
-"""What the machine takes to unwind a stack of compiled frames that overflows, measured with OpenJDK 17:
-the program is to end with StackOverflowError, not by the memory limit."""
+"""Memory with which the VM unwinds an overflowing stack of compiled frames, measured with OpenJDK 17:
+the program must end with StackOverflowError, not at the memory limit."""
 _THREADS_STACK_KB = 1024
-"""For threads that the program starts without a size, as the machine would give them."""
+"""Stack of threads that the program starts without a size: the VM's default."""
 _LEAST_HEAP_MB = 8
-"""With less the machine does not start."""
+"""The VM does not start with a smaller heap."""
 _MACHINE_MB = 160
-"""Besides the heap: classes, compiled code, buffers, the machine's own memory."""
+"""Memory besides the heap: classes, compiled code, buffers, the VM's own memory."""
 
 _MACHINE = (
     "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto", "-XX:-UseContainerSupport",
     "-XX:+DisplayVMOutputToStderr",
 )  # fmt: skip
-"""One thread collects garbage; nothing is written to /tmp; classes of the machine's own are mapped ready
-to use; limits are ours; warnings do not mix with the program's output."""
+"""One thread collects garbage; nothing is written to /tmp; the VM's own classes are mapped ready to use;
+limits are ours; warnings do not mix with the program's output."""
 
 _RUNNING = (
     "-XX:+ExitOnOutOfMemoryError", "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null",
     f"-Xss{_STACK_MB}m", f"-XX:ThreadStackSize={_THREADS_STACK_KB}", "-Dfile.encoding=UTF-8",
     "-XX:MaxJavaStackTraceDepth=30",
 )  # fmt: skip
-"""-Xss is the launcher's, for the thread of `main`; the option after it is for all others. A stack trace
-is short enough that the message above it is in the end of standard error, which is kept."""
+"""-Xss is for the thread of `main`; ThreadStackSize is for all others. Stack traces are short enough that
+the kept end of standard error includes the message above them."""
 
 _COMPILING = (
     "-proc:none", "-nowarn", "-Xlint:none", "-XDuseUnsharedTable=true", "-encoding", "UTF-8", "-d",
@@ -77,21 +77,21 @@ public class Main {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A Java development kit. `toolchains.Toolchain`."""
+    """The `toolchains.Toolchain` of a Java development kit."""
 
     version: str
     java: list[str]
-    """Begins its commands, through the loader: where there is no /proc, it cannot tell where it lies."""
+    """Start of its commands, through the loader: without /proc, java cannot find its own path."""
     readable: list[str]
     kept: Path
-    """A folder of ours: the compiler's classes, ready to be mapped."""
+    """A cache folder with the compiler's classes, ready to be mapped."""
     maker: str
     """A digest of compiler and options."""
     binaries: Binaries
     profile: Profile = Profile.runtime
 
     def prepare(self) -> None:
-        """Archive the compiler's classes, once for all processes; without that it starts slower."""
+        """Archive the compiler's classes, once for all processes; if that fails, it starts slower."""
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             make_once(self.kept, _ARCHIVE, self._archive)
 
@@ -119,12 +119,12 @@ class Java:
         )
 
     def _javac(self, options: list[str]) -> list[str]:
-        # The quickest compiler of the machine: javac ends before the other one would have paid.
+        # The VM's quickest JIT compiler: javac ends before the other one would pay off.
         machine = [_COMPILER_HEAP, *_MACHINE, "-XX:TieredStopAtLevel=1", *options]
         return [*self.java, *machine, "-m", "jdk.compiler/com.sun.tools.javac.Main", *_COMPILING]
 
     def _archive(self, target: Path) -> None:
-        """Trusted work on a program of ours: not confined.
+        """Archive the classes that a trusted program needs; not confined.
 
         Raises:
             OSError, subprocess.SubprocessError: the compiler fails.
@@ -134,13 +134,13 @@ class Java:
             made = folder / _ARCHIVE
             (folder / "Main.java").write_text(_WARM_UP)
             command = self._javac([f"-XX:ArchiveClassesAtExit={made}"])
-            tools.said(*command, "Main.java", folder=folder, timeout_s=_ARCHIVE_S)
+            tools.output(*command, "Main.java", folder=folder, timeout_s=_ARCHIVE_S)
             made.replace(target)
 
 
 @lru_cache
 def find() -> Java | str:
-    """Return the Java of this machine, or what it lacks, and how to get it."""
+    """Return the Java of this machine, or what is missing and how to get it."""
     javac = tools.which("javac")
     if javac is None:
         has_java = " (there is a java without javac)" if shutil.which("java") else ""
@@ -149,13 +149,13 @@ def find() -> Java | str:
     java = home / "bin/java"
     if not java.is_file() or not (home / "lib/modules").is_file():
         return f"the Java development kit of {javac} is incomplete: no bin/java or lib/modules"
-    told = tools.says(str(java), "--version") or ""
-    version = re.search(r"(\d+)[\d._]*", told)
+    printed = tools.output_or_none(str(java), "--version") or ""
+    version = re.search(r"(\d+)[\d._]*", printed)
     if not version:
-        return f"{java} does not say its version"
+        return f"the version of {java} cannot be read"
     if int(version[1]) < _OLDEST:
         return f"Java {version[0]} is too old: {_OLDEST} or later"
-    maker = hashlib.sha256(repr((told, tools.stamp(javac), _COMPILING)).encode()).hexdigest()
+    maker = hashlib.sha256(repr((printed, tools.stamp(javac), _COMPILING)).encode()).hexdigest()
     cache = cache_folder()
     kept = cache / f"java-{maker[:16]}"
     return Java(
@@ -169,7 +169,7 @@ def find() -> Java | str:
 
 
 def _linked(home: Path) -> list[str]:
-    """Return the folders outside of a kit that its own files are links into: Debian's are in /etc."""
+    """Return the folders outside a kit into which its files link, such as Debian's in /etc."""
     found: dict[str, None] = {}
     for name in ("lib/jvm.cfg", "conf/security/java.security", "lib/security/default.policy"):
         real = (home / name).resolve()

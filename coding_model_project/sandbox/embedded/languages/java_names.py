@@ -1,4 +1,4 @@
-"""Which class a Java program is started from, and what its file must be called."""
+"""Detection of a Java program's main class, and of its source file's required name."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _HIDDEN = re.compile(
     r"|'(?:\\.|[^'\\\n])*(?:'|$)",
     re.S | re.M,
 )
-"""Comments and literals, whose words and braces are none. Each alternative always ends, so that an
-unclosed one is not looked for again from its middle."""
+"""Comments and literals, whose words and braces do not count. Each alternative also matches an unclosed
+one to its end, so that matching never restarts from the middle of it."""
 
 _TOKEN = re.compile(r"[{}();]|[\w.$]+")
 _KINDS = frozenset(["class", "interface", "enum", "record"])
@@ -19,22 +19,22 @@ _PACKAGE = re.compile(r"^[ \t]*package\s+([\w.]+)\s*;", re.M)
 _IDENTIFIER = re.compile(r"[^\W\d][\w$]*")
 _DEFAULT = "Main"
 _LONGEST = 200
-"""Bytes of a name that a file can have, too."""
+"""Most bytes of a name that can also be a file's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What a source's types ask for."""
+    """Names that follow from a source's types."""
 
     file: str
-    """javac insists that a public class is in a file of its name."""
+    """Name of the source file; javac requires that of a public class."""
     main: str
     """The class with `main`, with its package."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Type:
-    """A type that is in no other."""
+    """A top-level type."""
 
     name: str
     is_public: bool
@@ -42,7 +42,7 @@ class _Type:
 
 
 def names(source: str) -> Names:
-    """Return the names for a source: `Main` before the public class before others, if it has a `main`."""
+    """Return the names for a source; of classes with a `main`, prefer `Main`, then the public one."""
     text = _HIDDEN.sub(" ", source)
     types = _types(text)
     public = next((found.name for found in types if found.is_public), None)
@@ -56,7 +56,7 @@ def names(source: str) -> Names:
 def _types(text: str) -> list[_Type]:
     types: list[_Type] = []
     before: list[str] = []
-    """The words since the last type or statement that are in no block and no parentheses."""
+    """Words since the last type or statement, outside blocks and parentheses."""
     blocks = parentheses = 0
     last = ("", "")
     for token in _TOKEN.findall(text):
@@ -78,7 +78,7 @@ def _types(text: str) -> list[_Type]:
 
 
 def _named(words: list[str]) -> str | None:
-    """The word after the first that says what kind of type begins."""
+    """Return the word after the first `class`, `interface`, `enum` or `record`."""
     at = next((n for n, word in enumerate(words) if word in _KINDS), len(words))
     name = words[at + 1] if at + 1 < len(words) else ""
     is_name = _IDENTIFIER.fullmatch(name) and len(name.encode()) <= _LONGEST

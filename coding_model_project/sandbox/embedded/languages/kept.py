@@ -1,4 +1,4 @@
-"""What is made once for all processes and kept in a folder of ours: headers, a library, an archive."""
+"""Cached files that are made once for all processes: headers, a library, an archive."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _KEPT_S = 14 * 86400.0
 
 
 def make_once(folder: Path, name: str, make: Callable[[Path], None]) -> None:
-    """Have a file made, unless it is there; folders of older tools that nobody has used of late go.
+    """Make a file unless it exists, and remove folders of older tools unused for 14 days.
 
     Args:
-        folder: of the cache, called after what it is for and a digest: `headers-0123`.
-        name: of the file, which appears whole or not at all.
-        make: writes it.
+        folder: a cache folder named after its purpose and a digest: `headers-0123`.
+        name: the file's name; the file appears whole or not at all.
+        make: writes the file to the path that it gets.
 
     Raises:
-        OSError: the folder cannot be written to; and what `make` raises.
+        OSError: the folder cannot be written; exceptions of `make` also propagate.
     """
     target = folder / name
     with contextlib.suppress(OSError):

@@ -1,12 +1,12 @@
-"""The process that programs in other languages are started from, as `zygote` is for Python.
+"""The process that starts programs in other languages, as `zygote` does for Python.
 
     zygote (this module, single-threaded; knows no language)
-      └ P, one per program: has it compiled or checked, as its recipe says
-          ├ one process per stage of that: confined, becomes the compiler
-          └ T, one per input: confined, becomes the program
+      └ P, one per program: has it compiled or checked by its recipe
+          ├ one process per stage: confined, executes the compiler
+          └ T, one per input: confined, executes the program
 
-No process here starts another one but by this code, save at profile "shell": a compiler's stages are
-executed one by one. Started by `foreign` as `-m …native HOST_PID FD TIER SETUP`.
+Except at profile "shell", only this code starts processes: a compiler's stages are executed one by one.
+`foreign` starts it as `-m …native HOST_PID FD TIER SETUP`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from coding_model_project.sandbox.embedded.zygote import end_orphans, forget_the
 from coding_model_project.types import Limits
 
 _FEWEST_IDS = 301
-"""The lowest limit the kernel takes."""
+"""The lowest limit that the kernel accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Zygote:
-    """What all programs here share."""
+    """Settings shared by all programs here."""
 
     refusal: str
-    """Why no program may be run after all; empty if they may."""
+    """Reason why no program may run; empty if they may."""
     run: Place
     stage: Place
-    """Its folder is the host's, but at tier namespaces: /tmp, which each P mounts anew."""
+    """Place of the stages, in a folder of the host; at tier namespaces in /tmp, which each P mounts."""
 
 
 def main() -> None:
@@ -100,13 +100,13 @@ def _prepare(tier: Tier, setup: frames.Head) -> _Zygote:
     refusal = ""
     if profile is Profile.shell and not _bounds_processes(confinement.namespaces):
         refusal = (
-            "nothing here limits how many processes they start (it takes Linux 6.14 and /proc)"
+            "nothing here limits the number of their processes (this needs Linux 6.14 and /proc)"
         )
     return _Zygote(refusal=refusal, run=run, stage=stage)
 
 
 def _bounds_processes(namespaces: int) -> bool:
-    """Whether a process that forks is really stopped: proven by 300 that end at once."""
+    """Return whether the kernel stops a process that forks too often, by forking 301 times."""
     pid = linux.fork(namespaces)
     if pid == 0:
         with contextlib.suppress(BaseException):
@@ -117,7 +117,7 @@ def _bounds_processes(namespaces: int) -> bool:
 
 
 def _fork_often() -> None:
-    """Ends this process with 0 once a fork is refused."""
+    """End this process with code 0 once a fork is refused; return otherwise."""
     for _ in range(_FEWEST_IDS):  # unreaped, each keeps its id
         try:
             child = os.fork()
@@ -146,27 +146,27 @@ class _Ready:
 
     place: Place
     limits: Limits
-    """The program's, and what its runtime takes besides."""
+    """The program's limits, plus its runtime's overhead."""
     files: dict[str, bytes]
     confined: mmap.mmap
     executable: str | int
     arguments: list[str]
     source: tuple[str, bytes] | None
-    """The file that an interpreter or a virtual machine reads, named in the arguments; none of a
-    program that is executed itself."""
+    """Name and content of the file that an interpreter or VM reads, named in the arguments; None for a
+    program that is itself executed."""
 
 
 def _program(
     parent: int, channel: socket.socket, zygote: _Zygote, head: frames.Head, body: bytes
 ) -> None:
-    """Prepare one program and answer for its inputs; ends the process."""
+    """Prepare one program and run its inputs; ends the process."""
     code = 1
     try:
         linux.end_with(parent)
         linux.hide_memory()
         try:
             ready = _ready(channel, zygote, head, body)
-        except (OSError, RuntimeError) as error:  # the host tries again, and says it if that fails
+        except (OSError, RuntimeError) as error:  # the host retries once, then reports it
             frames.send(channel, {"broken": f"{type(error).__name__}: {error}"})
             raise
         while ready is not None:
@@ -187,7 +187,7 @@ def _program(
 def _ready(
     channel: socket.socket, zygote: _Zygote, head: frames.Head, body: bytes
 ) -> _Ready | None:
-    """Send whether the program can be run; None if not."""
+    """Prepare the program, and send whether it can run; return None if it cannot."""
     if zygote.refusal:
         frames.send(channel, {"refused": zygote.refusal})
         return None
@@ -229,7 +229,7 @@ def _ready(
 
 
 def _executable(content: bytes, proc: int | None) -> int:
-    """A file in memory that nobody can write to any more, as one that is executed must be."""
+    """Return a descriptor of an in-memory file without writers, as execution requires."""
     writable = argument_files.in_memory(content)
     fd = os.open(f"{os.getpid()}/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     os.close(writable)
@@ -240,7 +240,7 @@ def _executable(content: bytes, proc: int | None) -> int:
 
 
 def _run(channel: socket.socket, ready: _Ready, head: frames.Head, data: bytes) -> None:
-    """Run the program on one input, and send what became of it."""
+    """Run the program on one input, and send the outcome."""
     started = time.monotonic()
     tier, limits = ready.place.confinement.tier, ready.limits
     words, files = list(ready.arguments), dict(ready.files)

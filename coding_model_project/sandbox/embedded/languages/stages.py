@@ -1,4 +1,4 @@
-"""The stages that make a program: each a confined command, executed one by one in one folder."""
+"""The stages that build a program: confined commands, executed one by one in one folder."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from coding_model_project.sandbox.embedded.launch import Command, Place
 from coding_model_project.types import Limits
 
 _STAGE_LIMITS = Limits(cpu_s=30.0, wall_s=50.0, memory_mb=3072, output_kb=256 << 10)
-"""For compilers, which a source can make work hard."""
+"""Limits of compilers, for which some sources are hard work."""
 
 _STAGE_FOLDER = 512 << 20
 _SPARE = 64 << 20
-"""Bytes of disk below which a compiler's failure may be for want of them."""
+"""Free bytes of disk below which lack of space may be the reason of a compiler's failure."""
 
-_SAID = 4000
-"""Bytes of what a stage said that are kept: the first, since they are what the rest follows from."""
+_OUTPUT_HEAD = 4000
+"""Bytes of a stage's output that are kept: the first ones, since the first error causes others."""
 
 
 def make(
@@ -35,10 +35,10 @@ def make(
     files: dict[str, bytes],
     confined: mmap.mmap,
 ) -> bytes | None:
-    """Run the stages; what they made, which is sent to the host too. None after one that failed.
+    """Run the stages, and return their product, which is also sent to the host; None if one failed.
 
     Raises:
-        RuntimeError: a stage was not confined, or had not enough of the machine.
+        RuntimeError: a stage was not confined, or the machine was too busy or full.
     """
     assert place.folder is not None
     with _folder(place) as folder:
@@ -57,9 +57,9 @@ def make(
                 failure = str(error), 1
         elif failure is None and head["product"]:
             product = (folder / head["product"]).read_bytes()
-    if failure is not None:  # told once the folder is empty again
-        said, code = failure
-        frames.send(channel, {"failed": said, "exit": code})
+    if failure is not None:  # sent after the folder is emptied
+        text, code = failure
+        frames.send(channel, {"failed": text, "exit": code})
         return None
     frames.send(channel, {"compiled": True}, product)
     return product
@@ -67,7 +67,7 @@ def make(
 
 @contextlib.contextmanager
 def _folder(place: Place):
-    """An empty folder for the stages of one program."""
+    """Provide an empty folder for the stages of one program."""
     assert place.folder is not None
     folder = Path(place.folder)
     if place.confinement.tier is Tier.namespaces:
@@ -96,17 +96,17 @@ def _empty(folder: Path) -> None:
 
 
 def _stage(place: Place, words: list[str], confined: mmap.mmap) -> tuple[str, int] | None:
-    """Run a command of a recipe; what it said and its exit code if it failed."""
+    """Run a command of a recipe; return its output and exit code if it failed, else None."""
     confined[0] = 0
     null = os.open("/dev/null", os.O_RDWR)
-    said = os.memfd_create("said")
+    output = os.memfd_create("output")
     command = Command(executable=words[0], arguments=words)
     started = time.monotonic()
-    pid = launch.start(place, command, _STAGE_LIMITS, [null, said, said], confined, 0)
+    pid = launch.start(place, command, _STAGE_LIMITS, [null, output, output], confined, 0)
     killed = launch.watch(pid, place, _STAGE_LIMITS, started)
     _, status, usage = os.wait4(pid, 0)
-    text = os.pread(said, _SAID, 0).decode("utf-8", "replace").strip()
-    os.close(said)
+    text = os.pread(output, _OUTPUT_HEAD, 0).decode("utf-8", "replace").strip()
+    os.close(output)
     os.close(null)
     tool, code = _tool(words), os.waitstatus_to_exitcode(status)
     if code == 0:
@@ -115,7 +115,7 @@ def _stage(place: Place, words: list[str], confined: mmap.mmap) -> tuple[str, in
         raise RuntimeError(f"{tool} was not started confined: {text}")
     if killed == "wall" and usage.ru_utime + usage.ru_stime < _STAGE_LIMITS.cpu_s / 2:
         raise RuntimeError(
-            f"{tool} did not end within {_STAGE_LIMITS.wall_s} s: too busy a machine"
+            f"{tool} did not end within {_STAGE_LIMITS.wall_s} s: the machine is too busy"
         )
     if place.confinement.tier is not Tier.namespaces and _is_full(place.folder):
         raise RuntimeError(f"{tool} ended with {code}, and the disk of {place.folder} is full")
@@ -125,11 +125,11 @@ def _stage(place: Place, words: list[str], confined: mmap.mmap) -> tuple[str, in
 
 
 def _tool(words: list[str]) -> str:
-    """The name of the tool that a command runs, if need be through the loader of shared libraries."""
+    """Return the name of the tool that a command runs, directly or through the dynamic loader."""
     at = words.index("--library-path") + 2 if "--library-path" in words else 0
     return Path(words[at]).name
 
 
 def _is_full(folder: str | None) -> bool:
-    told = os.statvfs(folder or "/")
-    return told.f_bavail * told.f_frsize < _SPARE or (told.f_files > 0 and told.f_favail == 0)
+    disk = os.statvfs(folder or "/")
+    return disk.f_bavail * disk.f_frsize < _SPARE or (disk.f_files > 0 and disk.f_favail == 0)

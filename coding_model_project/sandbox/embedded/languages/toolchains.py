@@ -1,14 +1,14 @@
-"""Languages other than Python: what of each is on this machine, and how its programs are run.
+"""Toolchains of languages other than Python on this machine.
 
     cpp         g++, static; compiled stage by stage in confined processes    every tier
     javascript  node                                                          every tier
-    java        javac and java, 17 or later                               every tier
-    go          its compiler and linker, one by one; no modules           every tier
-    rust        rustc, then ld; static, no crates                         every tier
-    bash        bash and common text tools                        tier namespaces, Linux 6.14
+    java        javac and java, 17 or later                                   every tier
+    go          its compiler and linker, one by one; no modules               every tier
+    rust        rustc, then ld; static, no crates                             every tier
+    bash        bash and common text tools                            tier namespaces, Linux 6.14
 
-A bash program is little without processes, and only a PID namespace ends all of them for certain. That
-they are few is certain only where the namespace has a limit of its own.
+Bash programs need processes. Only a PID namespace reliably ends all of them, and only a namespace with
+its own limit bounds their number.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _ALIASES = {
 
 
 class Toolchain(Protocol):
-    """What runs a language here."""
+    """The tools that build and run programs in a language."""
 
     @property
     def version(self) -> str: ...
@@ -76,83 +76,83 @@ class Toolchain(Protocol):
     def profile(self) -> Profile: ...
     @property
     def readable(self) -> list[str]:
-        """Files and folders of the host that it needs besides `confine.READABLE`."""
+        """Host files and folders that it needs besides `confine.READABLE`."""
         ...
 
     @property
     def binaries(self) -> Binaries: ...
     def prepare(self) -> None:
-        """Make what it keeps on disk, if it is not there yet."""
+        """Make its files on disk, unless they exist."""
         ...
 
     def recipe(self, limits: Limits, source: bytes) -> Recipe: ...
 
 
 def named(name: str) -> Language:
-    """The language of this name.
+    """Return the language of this name.
 
     Raises:
-        ConfigError: none that is run here.
+        ConfigError: the embedded sandbox does not run it.
     """
-    spoken = _ALIASES.get(name, name)
-    if spoken not in list(Language):
+    language = _ALIASES.get(name, name)
+    if language not in list(Language):
         known = ", ".join(["python", *Language])
         if name.lower() in ("python", *Language, *_ALIASES):
-            raise ConfigError(f"language={name}: names are in lower case: write {name.lower()}")
+            raise ConfigError(f"language={name}: language names are lower case; use {name.lower()}")
         raise ConfigError(f"the embedded sandbox runs {known}, not {name!r}{_ELSEWHERE}")
-    return Language(spoken)
+    return Language(language)
 
 
 def toolchain(name: str, tier: Tier) -> Toolchain:
-    """What runs a language at a tier.
+    """Return a language's toolchain for a tier.
 
     Raises:
-        ConfigError: nothing does; says why, and the way out.
+        ConfigError: the language does not run; with the reason and a remedy.
     """
-    spoken = named(name)
-    if problem := why_not(spoken, tier):
-        raise ConfigError(refusal(spoken, problem))
-    found = _found(spoken)
+    language = named(name)
+    if problem := why_not(language, tier):
+        raise ConfigError(refusal(language, problem))
+    found = _found(language)
     assert not isinstance(found, str)
     return found
 
 
-def refusal(spoken: Language, problem: str) -> str:
-    """What the user is told, and the way out."""
-    return f"{spoken} programs do not run here: {problem}{_ELSEWHERE}"
+def refusal(language: Language, problem: str) -> str:
+    """Return the error message for a language that does not run, with a remedy."""
+    return f"{language} programs do not run here: {problem}{_ELSEWHERE}"
 
 
-def why_not(spoken: Language, tier: Tier) -> str | None:
-    """What keeps a language from being run at a tier; None if it is."""
-    if spoken is Language.bash and tier is not Tier.namespaces:
-        return f"they start processes, which tier {tier} cannot end for certain (namespaces can)"
-    if spoken is Language.bash and not can_bound_processes():
-        return "nothing limits how many processes they start before Linux 6.14"
-    found = _found(spoken)
+def why_not(language: Language, tier: Tier) -> str | None:
+    """Return why a language does not run at a tier, or None if it runs."""
+    if language is Language.bash and tier is not Tier.namespaces:
+        return f"they start processes, which tier {tier} cannot reliably end (namespaces can)"
+    if language is Language.bash and not can_bound_processes():
+        return "nothing limits the number of their processes before Linux 6.14"
+    found = _found(language)
     return found if isinstance(found, str) else None
 
 
 def available(tier: Tier) -> list[Language]:
-    """Those that are run at a tier."""
-    return [spoken for spoken in Language if why_not(spoken, tier) is None]
+    """Return the languages that run at a tier."""
+    return [language for language in Language if why_not(language, tier) is None]
 
 
 def summary(tier: Tier) -> str:
-    """One line: what is run at a tier and by what, and why the rest is not."""
+    """Return one line with the languages that run at a tier, their versions, and why others do not."""
     parts = ["python"]
-    for spoken in Language:
-        problem, chain = why_not(spoken, tier), _found(spoken)
+    for language in Language:
+        problem, chain = why_not(language, tier), _found(language)
         if problem or isinstance(chain, str):
-            parts.append(f"not {spoken} ({problem})")
+            parts.append(f"not {language} ({problem})")
         else:
-            parts.append(f"{spoken} ({chain.version})")
+            parts.append(f"{language} ({chain.version})")
     return ", ".join(parts)
 
 
 @lru_cache
-def _found(spoken: Language) -> Toolchain | str:
-    """What runs a language; else what is missing for it."""
-    match spoken:
+def _found(language: Language) -> Toolchain | str:
+    """Return a language's toolchain, or what is missing for it."""
+    match language:
         case Language.cpp:
             return cpp.find() or "g++ with static libraries, as and ld are not installed"
         case Language.javascript:
@@ -178,12 +178,12 @@ cp ln touch mktemp basename dirname date sleep env split csplit md5sum sha1sum s
 diff column numfmt readlink realpath stat pwd timeout yes expand unexpand tsort chmod id uname
 hostname dd truncate mkfifo getopt hexdump xxd cal ps kill sum cksum wait
 """
-"""What a bash program finds in its path: tools for text and files, nothing for networks."""
+"""Commands in a bash program's path: tools for text and files, nothing for networks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Interpreter:
-    """A program that checks sources and runs them."""
+    """An interpreter that checks sources and runs them."""
 
     version: str
     profile: Profile
@@ -192,14 +192,14 @@ class _Interpreter:
     check: list[str]
     command: list[str]
     heap_option: str = ""
-    """Followed by megabytes: a heap of its own that is limited too."""
+    """Option that limits the interpreter's own heap; megabytes are appended."""
 
     @property
     def binaries(self) -> Binaries:
         raise AssertionError("an interpreted program has no binary")
 
     def prepare(self) -> None:
-        """Nothing is kept on disk."""
+        """Do nothing: an interpreter keeps no files on disk."""
 
     def recipe(self, limits: Limits, source: bytes) -> Recipe:
         heap = [f"{self.heap_option}{limits.memory_mb}"] if self.heap_option else []
@@ -213,7 +213,7 @@ class _Interpreter:
 
 def _find_node() -> _Interpreter | None:
     path = tools.which("node")
-    version = tools.says(path, "--version") if path else None
+    version = tools.output_or_none(path, "--version") if path else None
     if not path or not version or int(version.lstrip("v").split(".")[0]) < _OLDEST_NODE:
         return None
     return _Interpreter(
@@ -222,7 +222,7 @@ def _find_node() -> _Interpreter | None:
         readable=[path],
         source="main.js",
         check=[path, "--check"],
-        # Recursion as deep as other languages have it; a file in memory has no path to resolve.
+        # Recursion as deep as in other languages; an in-memory file has no path to resolve.
         command=[path, "--stack-size=60000", "--preserve-symlinks-main"],
         heap_option="--max-old-space-size=",
     )
@@ -230,7 +230,7 @@ def _find_node() -> _Interpreter | None:
 
 def _find_bash() -> _Interpreter | None:
     path = tools.which("bash")
-    version = tools.says(path, "-c", "echo $BASH_VERSION") if path else None
+    version = tools.output_or_none(path, "-c", "echo $BASH_VERSION") if path else None
     if not path or not version:
         return None
     commands = [found for name in _TOOLS.split() if (found := shutil.which(name))]

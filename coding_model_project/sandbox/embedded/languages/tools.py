@@ -1,4 +1,4 @@
-"""What is learned of a machine's compilers and interpreters by asking them."""
+"""Queries of a machine's compilers and interpreters."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ def which(name: str) -> str | None:
     return str(Path(found).resolve()) if found else None
 
 
-def says(*command: str, variables: Mapping[str, str] | None = None) -> str | None:
-    """Return what a tool prints; None if it cannot be run, or fails."""
+def output_or_none(*command: str, variables: Mapping[str, str] | None = None) -> str | None:
+    """Return a tool's output; None if it cannot be run, or fails."""
     try:
-        return said(*command, variables=variables).strip()
+        return output(*command, variables=variables).strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def said(
+def output(
     *command: str,
     errors: bool = False,
     timeout_s: float = 30.0,
     folder: Path | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> str:
-    """Return what a tool prints on standard output, or on standard error.
+    """Return a tool's standard output, or with `errors` its standard error.
 
     Raises:
         OSError, subprocess.SubprocessError: it cannot be run, or failed.
@@ -49,13 +49,13 @@ def said(
 
 
 def stamp(path: str) -> list[object]:
-    """Return what changes when a tool is replaced: its path, size and time."""
-    told = Path(path).resolve().stat()
-    return [path, told.st_size, told.st_mtime_ns]
+    """Return values that change when a tool is replaced: its path, size and time."""
+    info = Path(path).resolve().stat()
+    return [path, info.st_size, info.st_mtime_ns]
 
 
 def library_folders(linker: Sequence[str]) -> list[str]:
-    """Return the folders of what a linker is told to link."""
+    """Return the folders of the files in a linker's command."""
     paths: list[Path] = []
     for word in linker:
         if word.startswith("-L"):
@@ -66,8 +66,8 @@ def library_folders(linker: Sequence[str]) -> list[str]:
 
 
 def through_loader(program: Path, libraries: Path) -> list[str]:
-    """Return how to begin a command that runs a program through the loader of shared libraries that it
-    names, with a folder of libraries that it would otherwise find by where it lies itself."""
+    """Return the start of a command that runs a program through its dynamic loader, with a folder of
+    libraries that the program would otherwise find by its own path."""
     with program.open("rb") as file:
         named = re.search(rb"/[\w./-]*/ld-[\w.-]+\.so[.\d]*\0", file.read(1 << 14))
     if named is None:

@@ -1,6 +1,7 @@
-"""Compiles the driver, once per server: its file is then sent along with each request.
+"""A script that compiles the driver once per server; each request then carries the result.
 
-Sent as it is, with all that it needs in one file (`bundle`), so it imports nothing of this package.
+It is sent as source, with everything that it needs in one file (`bundle`), so it imports nothing of this
+package.
 """
 
 # ruff: noqa: UP036, T201 - it runs on what the server has, and prints for `bundle`.
@@ -49,13 +50,15 @@ def main() -> None:
 
 def _compiled(name: str, source: str) -> bytes:
     path = f"/{name.replace('.', '/')}.py"
-    source = source.replace(_FUTURE, "", 1)  # as a flag it is not imported in the driver
+    source = source.replace(
+        _FUTURE, "", 1
+    )  # the flag replaces it, which saves the driver the import
     flags = annotations.compiler_flag
     return marshal.dumps(compile(source, path, "exec", flags, dont_inherit=True, optimize=2))
 
 
 def _has_loop(source: str, flags: list[str]) -> bool:
-    """Compile the loop that forks tests, where there is a C compiler."""
+    """Compile the loop that forks tests; return false without a C compiler or if that fails."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return False

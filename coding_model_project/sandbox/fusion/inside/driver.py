@@ -1,12 +1,12 @@
-"""Runs inside a SandboxFusion server, as root or not: programs on their inputs, one after another.
+"""The driver, which runs programs inside a SandboxFusion server, as root or not, one after another.
 
     D, this process: reads the request, holds its secret, keeps the clock, leaves the signed answer
       └ the embedded sandbox's zygote, forked before D knows anything
           └ a process per program ── a confined process per input
 
-A server confines nothing, so the driver does, as strongly as it is told to. A program has neither
-D's memory, nor its descriptors, nor the inputs to come. D only passes frames on: what they mean is the
-host's to say (`messages`), and what D need not know costs no request its time.
+A server confines nothing, so the driver does, at the tier in its arguments. A program has access to
+neither D's memory, nor its descriptors, nor later inputs. D only passes frames on: the host interprets
+them (`driver_messages`), so requests spend no time on that.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from lean import load  # of this package's modules
+from lean import load  # loads modules of this package
 
 from coding_model_project.isolation import linux
 from coding_model_project.sandbox.embedded import frames, zygote
 from coding_model_project.sandbox.fusion.inside import tier_rlimit
 
 ANSWER_FILE = "coding_model_project.answer"
-"""Where the answer is left, to be fetched."""
+"""File in which the answer is left, to be fetched."""
 
 _START_S = 20.0
 _COMPILE_S = 60.0
 _MARGIN_S = 15.0
-"""As of `Slot`."""
+"""The same as in `slot`."""
 
 _LONGEST_ALONE = 1 << 16
 _LONGEST_HEAD = 450
-"""As of `Slot`: a program that comes with its only input in one frame."""
+"""The same as in `slot`: limits of a program that comes with its only input in one frame."""
 
 _MOST_BYTES = 8 << 20
-"""Of an answer after which no further input is begun."""
+"""Size of an answer after which no further input is started."""
 
 _WORTH_COMPRESSING = 32 << 10
 
@@ -51,19 +51,19 @@ _OURS = (
     ("sandbox.embedded.asserts", "asserts"),
     ("sandbox.embedded.argument_files", "files"),
 )
-"""Modules that processes of tests use, and for which kind of input."""
+"""Modules that processes of tests use, and the kind of input that needs them."""
 
 Frame = tuple[bytes, bytes]
 
 
 def main(library: str) -> NoReturn:
-    """Answer the request on standard input, each program confined at the tier that is named there.
+    """Answer the request on standard input, with each program confined at the tier in the arguments.
 
     Args:
         library: path of the compiled loop; empty for none.
     """
     tier = sys.argv[1]
-    load("coding_model_project.isolation.linux")  # once for both
+    load("coding_model_project.isolation.linux")  # once for both processes
     load("coding_model_project.sandbox.embedded.frames")
     ours, theirs = socket.socketpair()
     host = os.getpid()
@@ -83,7 +83,7 @@ def main(library: str) -> NoReturn:
 
 
 def _become_zygote(host: int, channel: Any, tier: str, library: str) -> NoReturn:
-    """Start as a zygote does, once the modules to import first are known."""
+    """Become a zygote after the modules to import first are known."""
     try:
         linux.end_with(host)
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -97,7 +97,7 @@ def _become_zygote(host: int, channel: Any, tier: str, library: str) -> NoReturn
         if tier == "rlimit":
             tier_rlimit.strengthen()
         head, _ = frames.receive(channel)
-        for name in head["ours"]:  # here, or every test's process would
+        for name in head["ours"]:  # once here, instead of in every test's process
             load(f"coding_model_project.{name}")
         zygote.serve(channel, tier, head["preload"], library)
     except BaseException as error:  # noqa: BLE001 - no exception may return into D's frames
@@ -108,7 +108,7 @@ def _become_zygote(host: int, channel: Any, tier: str, library: str) -> NoReturn
 
 
 class _Quitter:
-    """`exit` and `quit`, which programs expect and `site` makes (5 ms with all that it imports)."""
+    """`exit` and `quit`, which programs expect; `site`, which makes them, takes 5 ms to import."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -127,7 +127,7 @@ class _Lost(Exception):
 
 
 class _Driver:
-    """A request on its way to the zygote, and the frames that come back."""
+    """The exchange of a request's frames with the zygote."""
 
     def __init__(self, channel: Any, request: dict[str, Any], tier: str) -> None:
         self._channel, self._request, self._tier = channel, request, tier
@@ -138,25 +138,25 @@ class _Driver:
 
     def answer(self) -> bytes:
         """Return the signed outcomes of the first programs."""
-        said: list[dict[str, Any]] = []
+        reports: list[dict[str, Any]] = []
         bodies: list[bytes] = []
         error = None
         try:
             self._start()
             for program in self._request["programs"]:
-                if said and self._is_over():
+                if reports and self._is_over():
                     break
-                said.append({"frames": [], "alone": False})
-                self._run(program, said[-1])
+                reports.append({"frames": [], "alone": False})
+                self._run(program, reports[-1])
         except (_Lost, OSError, EOFError) as lost:
             error = f"{type(lost).__name__} {lost}"
-        for one in said:
+        for one in reports:
             bodies += [part for frame in one["frames"] for part in frame]
             one["frames"] = [[len(head), len(body)] for head, body in one["frames"]]
-        if error and said:
-            said[-1]["lost"] = error
+        if error and reports:
+            reports[-1]["lost"] = error
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        head = {"identity": f"{self._tier}/cpython-{version}", "programs": said, "error": error}
+        head = {"identity": f"{self._tier}/cpython-{version}", "programs": reports, "error": error}
         return _signed(json.dumps(head).encode(), bodies, bytes.fromhex(self._request["secret"]))
 
     def _start(self) -> None:
@@ -172,9 +172,9 @@ class _Driver:
     def _is_over(self) -> bool:
         return time.monotonic() > self._until or self._bytes > _MOST_BYTES
 
-    def _run(self, program: dict[str, Any], said: dict[str, Any]) -> None:
-        """Append the frame of each input that was begun; one that says so if it does not compile."""
-        got: list[Frame] = said["frames"]
+    def _run(self, program: dict[str, Any], report: dict[str, Any]) -> None:
+        """Append the frame of each started input, or one frame if the program does not compile."""
+        got: list[Frame] = report["frames"]
         limits, wall_s = program["limits"], program["limits"]["wall_s"]
         inputs, source = program["inputs"], program["source"].encode()
         files = {name: _decoded(data) for name, data in program["files"].items()}
@@ -186,7 +186,7 @@ class _Driver:
                 self._send({"limits": limits})
                 self._limits = limits
             ((head, data),) = _frames_of(inputs[0], limits)
-            said["alone"] = True
+            report["alone"] = True
             self._send({"single": len(source), **head}, source + data)
             got.append(self._receive(_COMPILE_S + wall_s + _MARGIN_S))
             return
@@ -241,14 +241,14 @@ class _Driver:
 
 
 def _continues(*following: list[Any]) -> bool:
-    """Return true if an input follows that needs the state which the one before it left."""
+    """Return whether the following input, if any, needs the state that the one before it left."""
     return any(given[0] == "asserts" and given[3] for given in following)
 
 
 def _frames_of(
     given: list[Any], limits: dict[str, Any], *, keep: bool = False
 ) -> list[tuple[dict[str, Any], bytes]]:
-    """As `outcomes.requests`."""
+    """Return the frames of one input, as `outcomes.requests` does."""
     match given:
         case ["stdin", text, _]:
             return [({}, text.encode("utf-8", "surrogatepass"))]
@@ -276,7 +276,7 @@ def _decoded(data: str) -> bytes:
 
 
 def _signed(head: bytes, bodies: list[bytes], secret: bytes) -> bytes:
-    """As `messages.encode_answer`."""
+    """Return a signed answer, in the format of `driver_messages.encode_answer`."""
     import _blake2
 
     content = b"".join([len(head).to_bytes(4, "little"), head, *bodies])

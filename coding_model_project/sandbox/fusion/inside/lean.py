@@ -1,16 +1,16 @@
-"""Loads this package's modules in a server without the standard modules that cost more than a test.
+"""A loader of this package's modules in a server, without standard modules that cost more than a test.
 
-A server starts a new Python for every request, so what the driver imports is paid per request. CPU
+A server starts a new Python for every request, so each request pays for the driver's imports. CPU
 milliseconds, Python 3.10: the interpreter alone 8; dataclasses 21, socket 12, typing 11, traceback 11,
 json 10, pathlib 14, ctypes 6, os 3; the C modules below them (`_json`, `_ctypes`, `_socket`) less
-than 1. So the package's modules get stand-ins for those here, which do what these modules use of them
-and no more. Programs never see them: they are handed out by an `__import__` that only our modules
-have, and what is not listed here is the real module, imported when it is first used.
+than 1. So the package's modules get stand-ins from here that do only what these modules use. Programs
+never see them: an `__import__` that only our modules have returns them. Modules that are not listed here
+are the real ones, imported on first use.
 
-This file may import built-in and C modules only (`compile_driver` makes the driver of it).
+This file may import only built-in and C modules (`compile_driver` makes the driver from it).
 """
 
-# Stand-ins have the names of what they stand in for, and C modules have no stubs.
+# Stand-ins have the names of the originals, and C modules have no stubs.
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # pyright: reportArgumentType=false
 
@@ -41,7 +41,7 @@ Module = type(sys)
 
 
 def make(name: str, **content: Any) -> Any:
-    """A module with this content."""
+    """Return a module with this content."""
     module = Module(name)
     module.__dict__.update(content)
     return module
@@ -51,7 +51,7 @@ def make(name: str, **content: Any) -> Any:
 
 
 class Lazy:
-    """A module that is imported when something of it is first used."""
+    """A module that is imported on first use."""
 
     def __init__(self, name: str, load: Callable[[str], Any]) -> None:
         self.__dict__.update(_name=name, _load=load)
@@ -72,7 +72,7 @@ class Lazy:
 
 
 def real(name: str) -> Any:
-    """A module of the interpreter."""
+    """Return a module of the interpreter."""
     __import__(name)
     return sys.modules[name]
 
@@ -81,7 +81,7 @@ _loaded: dict[str, Any] = {}
 
 
 def load(name: str) -> Any:
-    """A module of this package, or a stand-in."""
+    """Return a module of this package, or a stand-in."""
     if name not in _loaded:
         module = _loaded[name] = Module(name)
         code = marshal.loads(CODES[name])
@@ -91,7 +91,7 @@ def load(name: str) -> Any:
 
 
 class _Package:
-    """The package, or a module of it of which something is imported by name."""
+    """The package, or one of its modules from which a name is imported."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -124,7 +124,7 @@ class _Field:
 
 
 def dataclass(cls: Any = None, *, eq: bool = True, **_: Any) -> Any:
-    """As the real one, of classes that inherit no fields; slots and freezing are for checkers."""
+    """Do what the real one does for classes that inherit no fields; ignore slots and freezing."""
     if cls is None:
         return lambda cls: dataclass(cls, eq=eq)
     names = [name for name in cls.__annotations__ if name != "_"]
@@ -179,7 +179,7 @@ class _EnumType(type):
 
 
 class StrEnum(str, metaclass=_EnumType):
-    """Members are texts, unique by identity."""
+    """An enum whose members are strings, unique by identity."""
 
     __str__ = str.__str__
     __hash__ = str.__hash__
@@ -198,7 +198,7 @@ class _Names:
 
 
 def lru_cache(function: Any = None, maxsize: int | None = None) -> Any:
-    """Remembers everything: a driver ends soon."""
+    """Cache everything: a driver ends soon."""
     if not callable(function):
         return lru_cache
     known: dict[Any, Any] = {}
@@ -292,7 +292,7 @@ def dumps(value: Any) -> str:
 
 
 class _Environment:
-    """The environment of programs, for an `os` that is imported already or later."""
+    """The environment of programs, whether `os` is already imported or will be later."""
 
     def get(self, name: str) -> None: ...
 
@@ -308,7 +308,7 @@ class _Environment:
 
 
 class _Os:
-    """`posix`, or the real module for what that has not."""
+    """`posix`, with the real `os` for all that it lacks."""
 
     devnull = "/dev/null"
 
@@ -322,7 +322,7 @@ class _Os:
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """For the interpreter, too: modules that programs import look there."""
+        """Set it in the real modules too: modules that programs import use those."""
         self.__dict__[name] = value
         for module in (posix, sys.modules.get("os")):
             if module is not None:
@@ -330,7 +330,7 @@ class _Os:
 
 
 class Path(str):
-    """The few things that confining does with paths."""
+    """The few path operations that confining needs."""
 
     def __truediv__(self, other: str) -> Path:
         return Path(other if other.startswith("/") else f"{self.rstrip('/')}/{other}")
@@ -452,11 +452,11 @@ def _ctypes_module(_: str) -> Any:
     )  # fmt: skip
 
 
-# ── what our modules are given ────────────────────────────────────────────────────────────────────
+# ── stand-ins for our modules ─────────────────────────────────────────────────────────────────────
 
 
 def _simplefilter(action: str) -> None:
-    """Until `warnings` itself is imported the filters are `_warnings`'s, where C code looks."""
+    """Add a filter to `_warnings`, where C code looks until `warnings` itself is imported."""
     import _warnings
 
     _warnings.filters.insert(0, (action, None, Warning, None, 0))
@@ -464,7 +464,7 @@ def _simplefilter(action: str) -> None:
 
 
 def _format_exception(kind: Any, error: Any, trace: Any, limit: int) -> list[str]:
-    """As the interpreter prints it, which needs no module."""
+    """Format an error with the interpreter's own hook, which needs no module."""
     kept, sys.stderr = sys.stderr, _Written()
     sys.tracebacklimit = abs(limit)
     try:
@@ -492,7 +492,7 @@ def _print_exc() -> None:
 
 
 def _freeze() -> None:
-    """All is young and needed: nothing to collect."""
+    """Freeze without collecting: all objects are young and needed."""
     gc.freeze()
     gc.enable()
 
@@ -538,14 +538,14 @@ def start(
     """Run the driver; never returns.
 
     Args:
-        codes: as `CODES`.
-        path: where programs find modules.
-        prefix: of the Python environment, which programs may read.
-        filter_program: of `isolation.seccomp`, worked out before.
-        own_pid: what stands in it for the process's own id.
+        codes: the content of `CODES`.
+        path: the `sys.path` of programs.
+        prefix: prefix of the Python environment, which programs may read.
+        filter_program: program of `isolation.seccomp`, computed in advance.
+        own_pid: placeholder in it for the process's own id.
         library: path of the compiled loop; empty for none.
     """
-    gc.disable()  # until the zygote is ready: it would look at all that is loaded, and find nothing
+    gc.disable()  # until the zygote is ready: a collection would scan all modules and find nothing
     CODES.update(codes)
     sys.path[:] = path
     sys.prefix = sys.exec_prefix = prefix

@@ -1,4 +1,4 @@
-"""The driver's additions to the embedded sandbox's tier rlimit, its last resort."""
+"""The driver's hardening of the embedded sandbox's tier rlimit, its last resort."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _EXECUTE_BY_OTHERS = 0o001
 
 
 def strengthen() -> None:
-    """Keep programs from the driver and from each other, though no file is closed at that tier.
+    """Isolate programs from the driver and from each other, although that tier closes no files.
 
-    They have no capabilities, and cannot signal, trace or start processes. Where the server gave
-    them root they lose that too, unless only root may read this Python.
+    They have no capabilities, and cannot signal, trace or start processes. If the server runs as root,
+    they become nobody, unless only root may read this Python.
     """
     linux.hide_memory()
     plain = zygote.prepare
@@ -36,7 +36,7 @@ def strengthen() -> None:
 
 
 def _is_open_to_others(folder: str) -> bool:
-    """Return true for a folder from which every user may import, or that does not exist."""
+    """Return whether every user may import from a folder, or it does not exist."""
     path = Path(folder)
     if not path.exists():
         return True
