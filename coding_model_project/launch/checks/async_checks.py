@@ -1,4 +1,4 @@
-"""Refusals of what does not go together with `coding.mode`."""
+"""Checks of keys that conflict with `coding.mode`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_values(config: DictConfig, coding: CodingConfig) -> None:
     """Check the keys that depend on the mode.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: a key conflicts; the message names it and the fix.
     """
     problems = _asynchronous if coding.mode.asynchronous else _synchronous
     for message in (*_renamed(config, coding), *problems(config, coding)):
@@ -26,7 +26,7 @@ def check_values(config: DictConfig, coding: CodingConfig) -> None:
 
 
 def _renamed(config: DictConfig, coding: CodingConfig) -> Iterator[str]:
-    """Refuse verl's keys of which ours are the home."""
+    """Refuse verl keys that follow from keys under `coding:`."""
     v1 = config.trainer.v1
     if v1.trainer_mode != f"coding_{coding.mode}":
         yield f"trainer.v1.trainer_mode={v1.trainer_mode}: it follows from coding.mode: set that one"
@@ -85,7 +85,7 @@ def _asynchronous(config: DictConfig, coding: CodingConfig) -> Iterator[str]:
 
 
 def _uncorrected(config: DictConfig, allowed: int) -> Iterator[str]:
-    """Refuse to train on older weights' samples as if they were the newest's."""
+    """Refuse to train on samples of older weights without a correction."""
     correction = config.algorithm.rollout_correction
     why = f"with coding.max_staleness={allowed} the loss is corrected for older weights"
     if correction.bypass_mode:

@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a DPO run before verl is imported."""
+"""Checks of a DPO run before verl is imported."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TOKENIZER = "tokenizer.json"
 
 
 def check_dpo(config: DictConfig) -> None:
-    """What verl's SFT trainer would find out late, or never say.
+    """Check for errors that verl's SFT trainer reports late or never.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: a check failed; the message names the key and the fix.
     """
     check_values(config)
     for key in ("data.train_files", "data.val_files"):
@@ -39,9 +39,7 @@ def check_dpo(config: DictConfig) -> None:
 
 
 def _check_validation(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: there are not enough pairs to validate on.
-    """
+    """Raise ConfigError if there are fewer validation pairs than ranks."""
     paths = files(config, "data.val_files")
     n_pairs = sum(pq.read_metadata(path).num_rows for path in paths)
     ranks = config.trainer.n_gpus_per_node
@@ -50,9 +48,7 @@ def _check_validation(config: DictConfig) -> None:
 
 
 def _check_pairs(key: str, path: str) -> None:
-    """Raises:
-    ConfigError: it is no file of pairs, or no pair in it says anything.
-    """
+    """Raise ConfigError unless a file has pairs, at least one with different answers."""
     try:
         names = set(pq.read_schema(path).names)
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
@@ -68,11 +64,9 @@ def _check_pairs(key: str, path: str) -> None:
 
 
 def _check_checkpoint(saved: Path, model: Path) -> None:
-    """Raises:
-    ConfigError: it is of another architecture than the starting model, or of another tokenizer.
-    """
+    """Raise ConfigError if a checkpoint's architecture or tokenizer differs from the starting model's."""
     if not (saved / "config.json").is_file() or not (model / "config.json").is_file():
-        return  # verl says what is missing; a model of the hub is not here yet
+        return  # verl reports what is missing; a hub model may not be downloaded yet
     one, other = (_json(folder / "config.json") for folder in (saved, model))
     for key in _SHAPE:
         if one.get(key) != other.get(key):

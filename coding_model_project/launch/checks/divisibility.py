@@ -1,4 +1,4 @@
-"""Sizes that must divide each other: verl and vLLM assert them once their workers are up."""
+"""Sizes that must divide each other; verl and vLLM assert them only once their workers are up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def heads_over_tensor_parallel(config: DictConfig) -> str | None:
-    """vLLM splits heads evenly, and those of keys or copies of them."""
+    """Check that vLLM can split the heads evenly, and split or replicate the key heads."""
     size, shape = _get(config, f"{_ROLLOUT}.tensor_model_parallel_size"), _shape(config)
     if size is None or shape is None:
         return None
@@ -27,7 +27,7 @@ def heads_over_tensor_parallel(config: DictConfig) -> str | None:
 
 
 def heads_over_ulysses(config: DictConfig) -> str | None:
-    """verl's `apply_monkey_patch` asserts both; an engine's ranks are groups of this size."""
+    """Check that the size divides the ranks and the heads (verl's `apply_monkey_patch` asserts both)."""
     key, size = _ulysses(config)
     if size == 1:
         return None
@@ -45,7 +45,7 @@ def heads_over_ulysses(config: DictConfig) -> str | None:
 
 
 def samples_over_ranks(config: DictConfig) -> str | None:
-    """Each mini-batch's samples are split evenly (`TrainingWorker.train_mini_batch` asserts it)."""
+    """Check that ranks split a mini-batch evenly (`TrainingWorker.train_mini_batch` asserts it)."""
     mini, n = _get(config, f"{_ACTOR}.ppo_mini_batch_size"), _get(config, f"{_ROLLOUT}.n")
     parts = _ranks(config) // _ulysses(config)[1]
     if not (mini and n and parts) or mini * n % parts == 0:
@@ -58,7 +58,7 @@ def samples_over_ranks(config: DictConfig) -> str | None:
 
 
 def rows_over_ranks(config: DictConfig) -> str | None:
-    """verl's SFT trainer rounds a rank's share down: the batch would be smaller than it says."""
+    """Check that ranks split an SFT batch evenly: verl rounds a rank's share down silently."""
     if "engine" not in config:
         return None
     batch, parts = config.data.train_batch_size, _ranks(config) // _ulysses(config)[1]
@@ -93,7 +93,7 @@ def _shape(config: DictConfig) -> Shape | None:
 
 
 def _fitting(shape: Shape, size: int) -> int:
-    """Return the greatest size below that both kinds of heads allow."""
+    """Return the largest smaller size that both kinds of heads allow."""
     return next(
         one
         for one in range(size - 1, 0, -1)

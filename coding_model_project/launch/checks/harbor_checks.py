@@ -1,4 +1,4 @@
-"""`coding.harbor` in a run's configuration: environments that are there, and rewards that may be used."""
+"""Checks of `coding.harbor`: environments must be available, and rewards must be usable."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from coding_model_project.types import GradedBy, Problem
 
 
 def check_values(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: nothing has the name of the environments, or a number makes no sense.
+    """Check the values of `coding.harbor`.
+
+    Raises:
+        ConfigError: the environment's name is unknown, or a number is out of range.
     """
     harbor = config.coding.harbor
     environments_of(TaskEnvironment(name=harbor.environment))
@@ -34,11 +36,11 @@ def check_values(config: DictConfig) -> None:
 
 
 def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
-    """Make sure that tasks can run where they are to run, and that their rewards may be trained on.
+    """Check that tasks can run in their environment, and that their rewards may be trained on.
 
     Raises:
-        ConfigError: a problem has no task for who works on tasks only, no engine answers, or no task's
-            reward would be used.
+        ConfigError: an agent that needs tasks gets a problem without one, no engine answers, or no
+            task's reward would be used.
     """
     _check_named(config, problems)
     where, accepted = config.coding.harbor.environment, config.coding.harbor.integrity
@@ -66,9 +68,7 @@ def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
 
 
 def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
-    """Raises:
-    ConfigError: samples are work on tasks, and a problem names none.
-    """
+    """Raise ConfigError if an agent makes the samples and a problem names no task."""
     if has_agent(config):
         worker = "the agents of coding.agent work"
     elif has_bash(config):
@@ -84,9 +84,7 @@ def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
 
 
 def _check_engine(program: str) -> None:
-    """Raises:
-    ConfigError: it is not there, or does not answer.
-    """
+    """Raise ConfigError if a container engine is not installed or does not answer."""
     from coding_model_project.harbor.containers.container_engine import Engine
 
     try:
@@ -96,10 +94,10 @@ def _check_engine(program: str) -> None:
 
 
 def _is_separate(problem: Problem) -> bool:
-    """Return true if every verifier of the task has an environment of its own.
+    """Return whether every verifier of the task has its own environment.
 
     Raises:
-        ConfigError: there is no such task.
+        ConfigError: the task does not exist.
     """
     assert problem.task is not None
     try:

@@ -1,4 +1,4 @@
-"""Keys that must fit each other: a function per relation, which gives a message where they do not."""
+"""Relations between keys: one function each, which returns a message if the keys conflict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUP_ESTIMATORS = (
     "rloo_vectorized",
     "tir_optimal_token_baseline",
 )
-"""Advantage estimators that compare the samples of a prompt with each other."""
+"""Advantage estimators that compare a prompt's samples with each other."""
 OTHER_ESTIMATORS = ("gae", "reinforce_plus_plus", "remax")
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -38,7 +38,7 @@ _MODEL_KEYS = ("actor_rollout_ref.model", "model")
 _LOGGER_PACKAGES = {
     name: name for name in ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
 }
-"""The package that each logger imports once Ray is up."""
+"""The package that each logger imports, only once Ray is up."""
 
 
 def group_of_one(config: DictConfig) -> str | None:
@@ -64,7 +64,7 @@ def too_short_a_rollout(config: DictConfig) -> str | None:
 
 
 def too_long_for_the_model(config: DictConfig) -> str | None:
-    """Checked where the model is at hand: in a folder, in the hub's cache, or about to be made."""
+    """Check lengths against the model's context if the model is local, cached, or about to be made."""
     sums = [("data.max_prompt_length", "data.max_response_length")]
     sums += [(f"{_ROLLOUT}.max_model_len",), ("data.max_length",)]
     for keys in sums:
@@ -82,7 +82,7 @@ def too_long_for_the_model(config: DictConfig) -> str | None:
 
 
 def too_small_a_token_budget(config: DictConfig) -> str | None:
-    """Dynamic batches: the longest sample must fit into one, or verl's assertion ends the run."""
+    """Check that the longest sample fits into a dynamic batch; otherwise a verl assertion fails."""
     parts = {
         f"{_ACTOR}.ppo_max_token_len_per_gpu": f"{_ACTOR}.use_dynamic_bsz",
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": f"{_ROLLOUT}.log_prob_use_dynamic_bsz",
@@ -119,7 +119,7 @@ def smoothing_without_cdpo(config: DictConfig) -> str | None:
     if "dpo" not in config.coding:
         return None
     dpo = config.coding.dpo
-    kind = getattr(dpo.loss, "name", dpo.loss)  # of a recorded configuration it is text
+    kind = getattr(dpo.loss, "name", dpo.loss)  # a string in a recorded configuration
     if (dpo.label_smoothing > 0) == (kind == DPOLoss.cdpo.name):
         return None
     return (
@@ -136,7 +136,7 @@ def pairs_over_several_ranks(config: DictConfig) -> str | None:
 
 
 def sampler_against_an_order(config: DictConfig) -> str | None:
-    """Online sampling draws rows itself, so that a file's order would be lost."""
+    """Check that the sampler fits the keys for row order and measured rates."""
     sampler, rates = _get(config, "coding.training.sampler"), _get(config, "coding.training.rates")
     if sampler == TrainingSampler.online and _get(config, "data.shuffle") is False:
         return (
@@ -159,7 +159,7 @@ def nothing_to_validate_on(config: DictConfig) -> str | None:
 
 def devices_that_do_not_divide(config: DictConfig) -> str | None:
     if "actor_rollout_ref" not in config or _get(config, f"{_ROLLOUT}.nnodes"):
-        return None  # with nodes of its own the rollout does not share the trainer's devices
+        return None  # a rollout with its own nodes does not share the trainer's devices
     kinds = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
     sizes = {kind: _get(config, f"{_ROLLOUT}.{kind}") or 1 for kind in kinds}
     devices = config.trainer.nnodes * config.trainer.n_gpus_per_node
@@ -176,7 +176,7 @@ def devices_that_do_not_divide(config: DictConfig) -> str | None:
 
 
 def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
-    """verl asserts it in the middle of the first step, on the ranks."""
+    """Check micro-batch sizes, which verl's ranks assert only in the middle of the first step."""
     if "actor_rollout_ref" not in config or _get(config, f"{_ACTOR}.use_dynamic_bsz"):
         return None
     mini, n = _get(config, f"{_ACTOR}.ppo_mini_batch_size"), _get(config, f"{_ROLLOUT}.n")
@@ -227,13 +227,13 @@ def _get(config: DictConfig, key: str) -> Any:
 
 
 def _sample_tokens(config: DictConfig) -> int | None:
-    """Tokens of the longest prompt with the longest response; None where nothing is generated."""
+    """Return the maximum tokens of prompt plus response; None if the recipe does not generate."""
     lengths = [_get(config, f"data.max_{part}_length") for part in ("prompt", "response")]
     return sum(lengths) if all(length is not None for length in lengths) else None
 
 
 def _positions(config: DictConfig) -> tuple[str | None, int | None]:
-    """The starting model and its context in tokens, as verl reads it; None if it is not known here."""
+    """Return the starting model and its context in tokens, as verl reads it; None if unknown here."""
     for key in _MODEL_KEYS:
         path = _get(config, f"{key}.path")
         if path is None:
@@ -251,7 +251,7 @@ def _positions(config: DictConfig) -> tuple[str | None, int | None]:
 
 
 def is_embedded_model(config: DictConfig, path: str) -> bool:
-    """Return true if a starting model is the tiny one, which a recipe makes if it is missing."""
+    """Return whether a starting model is the tiny one, which recipes make if it is missing."""
     coding = config.coding
     own = Path(coding.data_dir).expanduser().absolute() / "base"
     return coding.dataset is not None and Path(path).expanduser().absolute() == own
@@ -260,9 +260,9 @@ def is_embedded_model(config: DictConfig, path: str) -> bool:
 def _positions_of(file: Path) -> int | None:
     try:
         found = json.loads(file.read_text())
-    except ValueError:  # transformers says what is wrong with it
+    except ValueError:  # transformers reports the fault
         return None
-    # A model of several modalities has its text model's shape one level below.
+    # Multimodal models nest the text model's shape one level deeper.
     value = found.get("max_position_embeddings") or found.get("text_config", {}).get(
         "max_position_embeddings"
     )
@@ -270,7 +270,7 @@ def _positions_of(file: Path) -> int | None:
 
 
 def _cached(name: str) -> Path | None:
-    """The config.json of a model on the hub, if it has been downloaded."""
+    """Return the cached config.json of a hub model; None if it is not downloaded."""
     if len(Path(name).parts) != 2 or name.startswith((".", "~", "/")):
         return None
     from huggingface_hub import try_to_load_from_cache

@@ -1,4 +1,4 @@
-"""`coding.repair` in a run's configuration: whether it has episodes, and how long they may be."""
+"""Checks of `coding.repair` in a run's configuration."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from coding_model_project.grading.observation import MIN_BYTES, can_repair
 
 
 def has_episodes(config: DictConfig) -> bool:
-    """Whether samples are episodes of `repair_loop`, and not verl's own of a single turn."""
+    """Return whether samples are episodes of `repair_loop` instead of verl's single-turn samples."""
     repair = config.coding.repair
     return repair.rounds > 0 or repair.attempt_tokens is not None
 
 
 def attempt_tokens(config: DictConfig) -> int:
-    """The longest attempt of an episode."""
+    """Return the maximum number of tokens of an episode's attempt."""
     repair = config.coding.repair
     return repair.attempt_tokens or config.data.max_response_length // (repair.rounds + 1)
 
 
 def check_values(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: names the key that makes no sense.
+    """Check the values of `coding.repair`.
+
+    Raises:
+        ConfigError: a value is invalid; the message names the key.
     """
     repair, data = config.coding.repair, config.data
     if repair.observation_bytes < MIN_BYTES:
@@ -41,9 +43,7 @@ def check_values(config: DictConfig) -> None:
 
 
 def check_problems(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: no problem can be repaired.
-    """
+    """Raise ConfigError if repair is on but no problem can be repaired."""
     repair = config.coding.repair
     problems = (problem for path in config.coding.problems for problem in read_problems(path))
     if repair.rounds and not any(map(can_repair, problems)):
