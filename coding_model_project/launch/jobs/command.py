@@ -1,4 +1,4 @@
-"""What runs on the other machine, as words and as a shell script for machines that share our disk."""
+"""A job's command, as words and as a shell script for machines that share this machine's disk."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _SCRIPT = """\
 #!/bin/bash
 {directives}cd {cwd} || exit 3
 export PYTHONPATH={source}${{PYTHONPATH:+:$PYTHONPATH}} PYTHONSAFEPATH=1  # the code as it was submitted
-{setup}# TERM: the run saves a checkpoint and ends with 130. USR1: the same, asked for by `jobs stop`.
-# Once: a second TERM would end the run without a checkpoint.
+{setup}# On TERM the run saves a checkpoint and ends with 130. `jobs stop` sends USR1 for the same.
+# Forward TERM once only: a second TERM would end the run without a checkpoint.
 ask() {{ [ -n "$asked" ] && return; asked=1; [ -z "$run" ] || kill -TERM $run; }}
 trap ask TERM
 trap 'stopped=1; ask' USR1
 {command} &
 run=$!
-[ -z "$asked" ] || kill -TERM $run  # asked before there was anything to ask
+[ -z "$asked" ] || kill -TERM $run  # the signal came before the run started
 while kill -0 $run 2>/dev/null; do wait $run; done
 wait $run; code=$?
 {finish}exit $code
@@ -47,8 +47,8 @@ def script(
     Args:
         directives: comment lines for a scheduler.
         setup: lines before the command.
-        finish: lines after it, in which `$code` is its exit code, and `$stopped` is set if `jobs stop`
-            ended it.
+        finish: lines after the command; they can use its exit code `$code`, and `$stopped`, which is
+            set if `jobs stop` ended it.
     """
     return _SCRIPT.format(
         directives="".join(f"{line}\n" for line in directives),

@@ -1,4 +1,4 @@
-"""Jobs on GPUs of this machine: detached processes."""
+"""Jobs on this machine's GPUs, as detached processes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _START_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LocalBackend:
-    """Each job is a process group that outlives `submit`, and holds a lock on each of its GPUs.
+    """A back end that runs each job as a detached process group with a lock on each of its GPUs.
 
-    The locks are files in the temporary folder, so they hold for all job logs of this machine and end
-    with the job, whatever ends it.
+    The locks are on files in the temporary folder, so they apply across all job logs of this machine.
+    The kernel releases them when the job ends, however it ends.
     """
 
     def check(self, job: Job) -> None:
@@ -111,7 +111,7 @@ def _gpus(job: Job) -> list[str]:
 
 
 def _process(job: Job) -> psutil.Process | None:
-    """Return the job's process while it lives; process ids come again, start times do not."""
+    """Return the job's process while it lives. Its start time guards against a reused process id."""
     if not job.handle:
         return None
     try:
@@ -126,13 +126,13 @@ def _lock(job: Job) -> list[int]:
     """Lock the job's GPUs.
 
     Raises:
-        ConfigError: another job has one; names it.
+        ConfigError: another job holds a lock; the message names it.
     """
     locks: list[int] = []
     for gpu in _gpus(job):
         path = Path(tempfile.gettempdir(), f"coding-model-gpu-{gpu}.lock")
         flags = os.O_RDWR | os.O_CLOEXEC
-        # Without O_CREAT where it exists: the kernel refuses that for another user's file in /tmp.
+        # No O_CREAT if it exists: the kernel refuses that for another user's file in /tmp.
         lock = os.open(path, flags if path.exists() else flags | os.O_CREAT, 0o666)
         locks.append(lock)
         try:

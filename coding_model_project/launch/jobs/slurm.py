@@ -1,4 +1,4 @@
-"""Jobs under Slurm, by its commands on a login node that shares the repository's disk with the nodes."""
+"""Jobs under Slurm, by its commands on a login node that shares a disk with the compute nodes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _ENDED = {
 }
 
 _REQUEUE = """\
-# At the end of its time: back into the queue, where the same command resumes the run. Not after `jobs
-# stop`, nor after scancel, whose SIGTERM reaches the run, too.
+# At the time limit, requeue the job: the same command resumes the run. Do not requeue after `jobs stop`
+# or scancel, whose SIGTERM reaches the run too.
 if [ $code = 130 ] && [ -z "$stopped" ] &&
     scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING && scontrol requeue $SLURM_JOB_ID; then
     exit 0
@@ -44,12 +44,12 @@ fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmBackend:
-    """`sbatch`, `scontrol`, `squeue` and `scancel`."""
+    """A back end that calls `sbatch`, `scontrol`, `squeue` and `scancel`."""
 
     options: tuple[str, ...] = ()
-    """Of `sbatch`, such as `--gres=gpu:8`."""
+    """Options of `sbatch`, such as `--gres=gpu:8`."""
     signal_s: int = 900
-    """Seconds before the end of its time at which a job is told to save a checkpoint."""
+    """Seconds before the time limit at which Slurm signals a job to save a checkpoint."""
 
     def check(self, job: Job) -> None:
         require_hardware(job)
@@ -82,7 +82,7 @@ class SlurmBackend:
         except ConfigError as error:
             if "Invalid job id" not in str(error):
                 raise
-            return _written_state(job)  # Slurm forgets a job some minutes after its end (MinJobAge)
+            return _written_state(job)  # Slurm forgets ended jobs after some minutes (MinJobAge)
         state = _field(shown, "JobState")
         if state in _PENDING:
             return JobState.pending
@@ -129,7 +129,7 @@ class SlurmBackend:
 
 
 def _id(job: Job) -> str | None:
-    """Return a job's number; one without a handle, whose `submit` was cut off, is found by its name."""
+    """Return a job's id; look it up by name if an interrupted `submit` left no handle."""
     return job.handle.get("id") or _by_name(job)
 
 
@@ -155,12 +155,12 @@ def _field(shown: str, name: str) -> str:
 
 
 def _run(*command: str) -> str:
-    """Return what a command of Slurm's prints.
+    """Run a Slurm command and return its output.
 
     Raises:
-        ConfigError: it is not installed, or refuses.
+        ConfigError: the command is not installed, or rejects the request.
         JobError: the controller does not answer.
-        TimeoutError: it may have done what it was asked to do.
+        TimeoutError: no reply in time; the request may have taken effect.
     """
     try:
         done = subprocess.run(
