@@ -1,7 +1,7 @@
-"""What the phases came to: a table, summary.json and report.html.
+"""The results of the phases: a table, summary.json and report.html.
 
-Each phase is held against the one before it, problem by problem; p-values are corrected for there being
-several such comparisons.
+Each phase is compared with the previous one, paired by problem. The p-values are corrected for multiple
+comparisons.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from coding_model_project.reports.page import write_page
 from coding_model_project.runs.folder import RunFolder, write_json
 
 EVALUATED = ("evaluation", "rounds")
-"""Steps that measure a model; the others make it."""
+"""Steps that measure a model; all other steps make it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What some steps took."""
+    """The cost of some steps."""
 
     generated: int
     """Tokens sampled from a model."""
     trained: int
-    """Tokens trained on, each as often as it was seen."""
+    """Tokens trained on, counted once per pass."""
     judge_s: float
-    """Wall seconds of programs in the sandbox."""
+    """Wall seconds that programs ran in the sandbox."""
     seconds: float
-    """Wall time, starting processes included."""
+    """Wall seconds, including process start-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Row:
     errors: Mapping[str, float]
     """Shares of all samples, by kind."""
     gain: Pair | None
-    """Over the phase before; None for the first."""
+    """Gain over the previous phase; None for the first."""
     making: Cost
     measuring: Cost
 
@@ -65,7 +65,7 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
     """Print the table and write summary.json and report.html.
 
     Args:
-        peak_gb: memory of all processes of this start.
+        peak_gb: peak memory in GiB of all processes since this start.
     """
     rows = table_rows(phases)
     runs = [run for phase in phases for done in phase.steps if (run := _run(done)) is not None]
@@ -83,10 +83,10 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
 
 
 def table_rows(phases: Sequence[Phase]) -> list[Row]:
-    """A row per phase, in their order.
+    """Return a row per phase, in order.
 
     Raises:
-        ConfigError: there is but one phase, which is no comparison.
+        ConfigError: there is only one phase, so nothing to compare.
     """
     sides = [Side(name=phase.name, seeds=(read_evaluation(phase.evaluation),)) for phase in phases]
     if len(sides) < 2:
@@ -114,7 +114,7 @@ def _verb(done: Done) -> str:
 
 
 def _run(done: Done) -> RunFolder | None:
-    """The step's folder, if it is a run's."""
+    """Return the step's folder if it is a run's, else None."""
     run = RunFolder(Path(done.folder))
     return run if run.run_json.exists() else None
 
@@ -143,7 +143,7 @@ COST_COLUMNS = ("phase", "tokens sampled", "tokens trained", "judge s", "minutes
 
 
 def result_cells(row: Row) -> tuple[str, ...]:
-    """What a phase's model can do, by RESULT_COLUMNS."""
+    """Return the cells of RESULT_COLUMNS for a phase."""
     gain = row.gain
     return (
         row.phase,
@@ -156,7 +156,7 @@ def result_cells(row: Row) -> tuple[str, ...]:
 
 
 def cost_cells(row: Row) -> tuple[str, ...]:
-    """What it took to make that model, by COST_COLUMNS."""
+    """Return the cells of COST_COLUMNS for a phase: the cost of making its model."""
     cost = row.making
     return (
         row.phase,
@@ -168,7 +168,7 @@ def cost_cells(row: Row) -> tuple[str, ...]:
 
 
 def closing_lines(rows: Sequence[Row], peak_gb: float) -> list[str]:
-    """What the table says in words, and how to read it."""
+    """Return sentences that summarise the table and explain how to read it."""
     lines = [_verdict(row) for row in rows if row.gain is not None]
     n = rows[-1].gain.n_problems if rows[-1].gain else 0
     made, measured = (
@@ -185,7 +185,7 @@ def closing_lines(rows: Sequence[Row], peak_gb: float) -> list[str]:
 
 
 def rounds_line(single: Path, rounds: Path) -> str:
-    """What repair rounds solve against independent samples that cost as many tokens."""
+    """Compare repair rounds with independent samples of the same token budget."""
     points = at_budgets(read_evaluation(single), read_evaluation(rounds))
     most = [point for point in points if point.kind == "tokens"][-1]
     return (

@@ -1,4 +1,4 @@
-"""The pipeline's own keys, checked."""
+"""The pipeline's own keys, validated."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ PHASES = ("baseline", "sft", "dpo", "grpo", "repair")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the phases run with."""
+    """The settings of the phases."""
 
     root: Path
     phases: tuple[str, ...]
     model: str
     data_dir: Path
     problems: Path
-    """The file that training problems are looked up in."""
+    """The file of the training problems."""
     common: tuple[str, ...]
-    """Overrides for every recipe: hardware, and what was said of `coding:`."""
+    """Overrides for every recipe: hardware, and the user's overrides under `coding:`."""
     tree: Any
     """All keys, resolved."""
 
     @classmethod
     def of(cls, config: DictConfig, said: Sequence[str], hardware: str) -> Settings:
-        """
+        """Read and check the settings.
+
         Args:
-            said: overrides as given on the command line.
+            said: overrides from the command line.
 
         Raises:
-            ConfigError: phases that are none, or not in order.
+            ConfigError: a phase is unknown, or the phases are not in order.
         """
         phases = tuple(config.phases)
         unknown = [phase for phase in phases if phase not in PHASES]
