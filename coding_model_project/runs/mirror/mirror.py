@@ -1,4 +1,4 @@
-"""A run's folder copied to a URL while it is written: what changed, every N seconds, no checkpoints."""
+"""Upload of a run's folder during the run: changed files, every N seconds, without checkpoints."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import explained
 
 _NOT_MIRRORED = ("checkpoints", "exports", "wandb", ".hydra", INDEX)
-"""At the top of a run's folder. W&B has an upload of its own."""
+"""Excluded names at the top of a run's folder. W&B uploads its own."""
 _UNWANTED = (".partial", ".safetensors", ".pt", ".bin")
-"""What is half written, and weights."""
+"""Suffixes of incomplete files and weights."""
 _GROWS = (".jsonl", ".log")
-"""Files that are only appended to while an attempt runs. They end at a line, unless the run has ended."""
+"""Suffixes of append-only files. Copies end at a complete line, unless the run has ended."""
 _LAST_ROUND_S = 600.0
 _LAST_TRY_S = 60.0
 _PAUSE_S = 5.0
@@ -43,16 +43,17 @@ class TakenOverError(ConfigError):
 
 
 class Mirror:
-    """Copies of a run's files below a URL, made in rounds.
+    """Copies of a run's files below a URL, uploaded in rounds.
 
-    In a round each file that changed is uploaded from its first changed part on, then the index. Of a
-    file that grows, the parts before its last one are not even read again.
+    A round uploads each changed file from its first changed part on, and then the index. Earlier parts of
+    an append-only file are not even read again.
     """
 
     def __init__(self, folder: Path, url: str, every_s: float, secrets: tuple[bytes, ...]) -> None:
-        """
+        """Open the mirror.
+
         Args:
-            secrets: what is masked in every file.
+            secrets: values to mask in every file.
 
         Raises:
             ConfigError: the URL cannot be used, or another run is mirrored there.
@@ -71,11 +72,11 @@ class Mirror:
         self._stale: set[str] = set()
         self.url = self._store.url
         self._index = self._opened(every_s)
-        self._store.attempts = 1  # the next round tries again
+        self._store.attempts = 1  # the next round retries
         self.every_s = every_s
 
     def _opened(self, every_s: float) -> MirrorIndex:
-        """The index to go on with. Writes to the store, so that what is not allowed is known at once."""
+        """Return the index to continue; write it to the store, so that missing permissions fail early."""
         own = self._folder / INDEX
         try:
             there = self._store.read(INDEX)
@@ -85,12 +86,12 @@ class Mirror:
                 raise ConfigError(
                     f"{_KEY}={self.url}: another run is mirrored there; give each run a URL of its own"
                 )
-            if index is None:  # of what a mirror had that was deleted, nothing is there
+            if index is None:  # a new mirror, or one that was deleted: no file is uploaded
                 index = MirrorIndex(
                     id=mine.id if mine else uuid.uuid4().hex, writer="", round=0, every_s=every_s
                 )
             index = replace(index, writer=uuid.uuid4().hex, every_s=every_s, round=index.round + 1)
-            write_text(own, index.text())  # first: a kill in between must not lose its id
+            write_text(own, index.text())  # before the store, so that a kill does not lose the id
             self._store.write(INDEX, index.text().encode())
         except CodingModelError:
             raise
@@ -99,18 +100,18 @@ class Mirror:
         return index
 
     def sync(self, *, final: bool = False) -> None:
-        """Upload what has changed since the last round.
+        """Upload all changes since the last round.
 
         Args:
-            final: nothing is being written any more, so that files are taken to their last byte.
+            final: no more writes will come, so upload files to their last byte.
 
         Raises:
-            TakenOverError: another process mirrors this run by now.
-            Exception: whatever the protocol's library raises.
+            TakenOverError: another process mirrors this run now.
+            Exception: any error of the protocol's library.
         """
         self._check_there()
         files: dict[str, MirroredFile] = {}
-        stamps: dict[str, Stamp] = {}  # noted with the index: a round counts as a whole
+        stamps: dict[str, Stamp] = {}  # kept only with the index: a round counts as a whole
         for path in self._mirrored():
             name = path.relative_to(self._folder).as_posix()
             known = self._index.files.get(name)
@@ -124,7 +125,7 @@ class Mirror:
                 stamps[name] = stamp
             except FileNotFoundError:
                 if path.exists():
-                    raise  # the store's, not this folder's
+                    raise  # the file is missing in the store, not here
                 continue
             if known is not None:
                 before = object_names(name, len(known.parts))
@@ -138,15 +139,15 @@ class Mirror:
         needed = {
             name for path, file in files.items() for name in object_names(path, len(file.parts))
         }
-        for name in sorted(self._stale - needed):  # after the index that no longer names them
+        for name in sorted(self._stale - needed):  # the new index no longer names them
             self._store.remove(name)
         self._stale.clear()
 
     def _check_there(self) -> None:
-        """Refuse to write what is another's by now; begin anew if somebody has deleted it.
+        """Check that this process still owns the mirror; start over if it was deleted.
 
         Raises:
-            TakenOverError: another process mirrors this run by now.
+            TakenOverError: another process mirrors this run now.
         """
         there = self._store.read(INDEX)
         if there is None:
@@ -177,7 +178,7 @@ class Mirror:
         size = stat.st_size if whole or not grows else _to_line_end(path, stat.st_size)
         old = known.parts if known else ()
         n = -(-size // PART_BYTES)
-        # What this process has already uploaded of a file that grew is still there.
+        # Keep the complete parts that this process has already uploaded of an append-only file.
         kept = 0
         if known and grows and name in self._stamps and size >= known.bytes:
             kept = known.bytes // PART_BYTES
@@ -193,7 +194,7 @@ class Mirror:
         return MirroredFile(bytes=size, modified=stat.st_mtime, parts=tuple(parts))
 
     def _part(self, path: Path, number: int, size: int) -> bytes:
-        """A part without secrets, also not half of one at either end."""
+        """Return a masked part; also mask secrets that cross either end."""
         start = number * PART_BYTES
         end = min(start + PART_BYTES, size)
         before = min(self._overlap, start)
@@ -204,7 +205,7 @@ class Mirror:
 
 
 def _to_line_end(path: Path, size: int) -> int:
-    """The size of a file up to its last complete line."""
+    """Return the size of a file up to its last complete line."""
     with path.open("rb") as file:
         end = size
         while end:
@@ -218,7 +219,7 @@ def _to_line_end(path: Path, size: int) -> int:
 
 
 class BackgroundMirror:
-    """A mirror that a thread keeps up to date, and whose outages are announced once each."""
+    """A thread that keeps a mirror up to date, and prints each outage once."""
 
     def __init__(self, mirror: Mirror, say: Say) -> None:
         self._mirror = mirror
@@ -230,7 +231,7 @@ class BackgroundMirror:
         self._thread.start()
 
     def close(self) -> None:
-        """Upload what is left; if that fails for a minute, it is said and the run is none the worse."""
+        """Upload the remaining changes; if that fails for a minute, print a warning."""
         self._stop.set()
         self._thread.join(_LAST_ROUND_S)
         give_up = time.monotonic() + _LAST_TRY_S
@@ -256,7 +257,7 @@ class BackgroundMirror:
             self._is_lost = True
             self._say(str(error))
             return False
-        except Exception as error:  # noqa: BLE001 - a run goes on, whatever its mirror does
+        except Exception as error:  # noqa: BLE001 - a failed mirror must not end the run
             why = str(explained(error, self._mirror.url))
             if not self._down:
                 self._say(f"mirror {why}; training goes on, the next round tries again")
