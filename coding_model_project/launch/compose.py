@@ -56,7 +56,9 @@ def search_path(name: str) -> str:
     spec = find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
         way = how_to_install(gpu=count_gpus() > 0)
-        raise ConfigError(f"verl is not installed, which recipes.{name} trains with: run `{way}`")
+        raise ConfigError(
+            f"recipes.{name}: verl is not installed, which it trains with; run `{way}`"
+        )
     tree = Path(spec.submodule_search_locations[0]) / "trainer" / "config"
     base = f",file://{config_dir(_BASES[name])}" if name in _BASES else ""
     return f"hydra.searchpath=[file://{tree},{ours}{base}]"
@@ -191,7 +193,7 @@ def recorded_config(path: Path, run_dir: str) -> DictConfig:
         ConfigError: the file does not exist.
     """
     if not path.is_file():
-        raise ConfigError(f"--config={path}: no such file; name the config.yaml of a run's folder")
+        raise ConfigError(f"--config={path}: no such file; give the config.yaml of a run's folder")
     text = path.read_text()
     # Redirect resolved paths, such as the checkpoints', from the old folder to the new one.
     before = OmegaConf.create(text).coding.run_dir

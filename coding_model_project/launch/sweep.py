@@ -79,9 +79,9 @@ def run_member(name: str) -> None:
         raise KeyboardInterrupt
     if code:
         how = f"was killed (signal {-code})" if code < 0 else f"failed with exit code {code}"
-        said = f"{folder.name} {how}; the same command goes on with it"
-        print(f"error: {said}", file=sys.stderr, flush=True)
-        raise TrainingError(said)
+        message = f"{folder.name} {how}; run the same command again to resume"
+        print(f"error: {message}", file=sys.stderr, flush=True)
+        raise TrainingError(message)
 
 
 def _run(command: Sequence[str]) -> int:

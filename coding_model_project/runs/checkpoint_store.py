@@ -187,9 +187,7 @@ class CheckpointStore:
                 self._store.get(f"{folder.name}/{path}", partial / path)
         if problems := verify(partial):
             shutil.rmtree(partial)
-            self._say(
-                f"checkpoint {folder.name} at {self.url} is damaged ({problems[0]}): passed over"
-            )
+            self._say(f"checkpoint {folder.name} at {self.url} is damaged ({problems[0]}): skipped")
             return None
         if folder.exists():
             move_aside(folder)
@@ -290,7 +288,7 @@ class BackgroundUploader:
                 )
                 return True
             self._error = error
-            self._say(f"{error}; tried again with the next checkpoint")
+            self._say(f"{error}; retrying with the next checkpoint")
             return False
         self._uploaded = max(self._uploaded, step_of(folder))
         self._error = None

@@ -119,8 +119,8 @@ class Heartbeat:
 
     def _why(self) -> str:
         return (
-            f"{self._log_dir}: a later attempt has taken this run over, since this one gave no sign of "
-            f"life for {LEASE_S:.0f} s"
+            f"{self._log_dir}: a later attempt has taken this run over, after {LEASE_S:.0f} s without a "
+            "heartbeat of this one"
         )
 
 
@@ -185,8 +185,8 @@ class Observer:
                 self.sleep(1.0)
         except OSError as error:
             raise StorageError(
-                f"{log_dir / HEARTBEAT}: cannot be read ({error.strerror}), so that nobody can tell here "
-                "whether the run still runs; make it readable"
+                f"{log_dir / HEARTBEAT}: cannot be read ({error.strerror}), so it is unknown whether the "
+                "run is still running; make it readable"
             ) from error
         return pulse
 

@@ -69,13 +69,13 @@ def refuse_changes(run: RunFolder, config: DictConfig, inputs: Inputs) -> None:
     if changed := settings_changed(run, config):
         raise ConfigError(
             f"{run.path} was started with another configuration ({'; '.join(changed)}): set "
-            "coding.run_dir to a new folder, or coding.force=true to go on with the new one (of eval "
+            "coding.run_dir to a new folder, or coding.force=true to continue with the new one (for eval "
             "run: --out and --force)"
         )
     if changed := _changed_inputs(run, inputs):
         raise ConfigError(
-            f"{run.path} was started with other data or another model ({'; '.join(changed)}): put "
-            "them back, set coding.run_dir to a new folder, or coding.force=true to go on with the new"
+            f"{run.path} was started with other data or another model ({'; '.join(changed)}): restore "
+            "them, set coding.run_dir to a new folder, or coding.force=true to continue with the new ones"
         )
 
 
@@ -88,7 +88,7 @@ def refuse_other_inputs(recorded: RunFolder, inputs: Inputs) -> None:
     if changed := _changed_inputs(recorded, inputs):
         raise ConfigError(
             f"{recorded.path} cannot be repeated: its data or model has changed "
-            f"({'; '.join(changed)}): put them back, or start a new run of the recipe"
+            f"({'; '.join(changed)}): restore them, or start a new run of the recipe"
         )
 
 

@@ -71,9 +71,7 @@ def start_attempt(
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
     anew = _starts_anew(run, attempts, config, inputs)
     if anew:
-        say(
-            f"{path}: the last attempt {_how(attempts[-1])} and made nothing; starting anew ({anew})"
-        )
+        say(f"{path}: the last attempt {_how(attempts[-1])} without results; restarting ({anew})")
         forget(run)
         shutil.rmtree(run.path / "patches", ignore_errors=True)
     for folder in (run.path, run.checkpoints, run.traces):
@@ -117,7 +115,7 @@ def _refuse_running(
     assert last.log_dir is not None
     say(
         f"{path}: attempt {last.number} on {last.host} has not ended; watching its heartbeat for "
-        f"{LEASE_S:.0f} s, to take over if there is none"
+        f"{LEASE_S:.0f} s, and taking over if there is none"
     )
     pulse = observer.watch(last.log_dir)
     if pulse is Pulse.beating:

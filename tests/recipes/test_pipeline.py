@@ -88,7 +88,7 @@ def test_what_was_not_finished_is_done_again(kitchen):
 def test_a_changed_result_is_refused(kitchen):
     (bread,) = kitchen.bake().files()
     bread.write_text("stone")
-    with pytest.raises(ConfigError, match=r"sft/rows left other files.*bread\.txt.*or delete"):
+    with pytest.raises(ConfigError, match=r"sft/rows: its output files.*bread\.txt.*or delete"):
         kitchen.bake()
     assert bread.read_text() == "stone"
 
@@ -98,8 +98,8 @@ def test_a_changed_result_is_refused(kitchen):
     [
         ("[baseline,sft,sft]", "each once"),
         ("[baseline,grpo,sft]", "in this order"),
-        ("[sft,grpo]", "from baseline on"),
-        ("[baseline,spo]", "phases=spo: choose of baseline, sft, dpo, grpo, repair"),
+        ("[sft,grpo]", "starting with baseline"),
+        ("[baseline,spo]", "phases=spo: choose from baseline, sft, dpo, grpo, repair"),
     ],
 )
 def test_phases_that_make_no_sense(phases, says):

@@ -44,7 +44,9 @@ def _check_validation(config: DictConfig) -> None:
     n_pairs = sum(pq.read_metadata(path).num_rows for path in paths)
     ranks = config.trainer.n_gpus_per_node
     if paths and n_pairs < ranks:
-        raise ConfigError(f"data.val_files: {n_pairs} pairs for {ranks} ranks: add some")
+        raise ConfigError(
+            f"data.val_files: {n_pairs} pairs for {ranks} ranks: add pairs, at least one per rank"
+        )
 
 
 def _check_pairs(key: str, path: str) -> None:
@@ -52,14 +54,16 @@ def _check_pairs(key: str, path: str) -> None:
     try:
         names = set(pq.read_schema(path).names)
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
-        raise ConfigError(f"{key}: {path} is no parquet file; {MAKE_PAIRS.format(path)}") from error
+        raise ConfigError(
+            f"{key}: {path} is not a parquet file; {MAKE_PAIRS.format(path)}"
+        ) from error
     if missing := COLUMNS - names:
         raise ConfigError(
             f"{key}: {path} has no column {min(missing)}: not pairs; {MAKE_PAIRS.format(path)}"
         )
     table = pq.read_table(path, columns=["chosen", "rejected"])
     if all(row["chosen"] == row["rejected"] for row in table.to_pylist()):
-        what = "holds no pair" if not table.num_rows else "chosen equals rejected in every pair"
+        what = "contains no pairs" if not table.num_rows else "chosen equals rejected in every pair"
         raise ConfigError(f"{key}: {path}: {what}; {MAKE_PAIRS.format(path)}")
 
 

@@ -52,19 +52,19 @@ def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
     unwatched = [problem for problem in tasks if not _is_separate(problem)]
     if not unwatched:
         return
-    said = (
-        f"coding.harbor.environment={where}: nothing watches what runs there, so that the rewards of "
-        f"{len(unwatched)} of {len(tasks)} tasks, such as {unwatched[0].id}, may be forged by the "
-        "agent's code (integrity=in_process)"
+    warning = (
+        f"coding.harbor.environment={where}: nothing watches what runs there, so the agent's code may "
+        f"forge the rewards of {len(unwatched)} of {len(tasks)} tasks, such as {unwatched[0].id} "
+        "(integrity=in_process)"
     )
     if accepted == Accepted.isolated and where in ENGINES:
         raise ConfigError(
-            f"{said}, and coding.harbor.integrity=isolated leaves them out: set "
+            f"{warning}, and coding.harbor.integrity=isolated drops them: set "
             "coding.harbor.integrity=any, give their verifiers environments of their own "
             f'(environment_mode = "separate"), or set coding.harbor.environment={ROOMS}'
         )
     if accepted == Accepted.any:
-        print(f"note: {said}; coding.harbor.integrity=any trains on them", flush=True)
+        print(f"note: {warning}; coding.harbor.integrity=any trains on them", flush=True)
 
 
 def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:

@@ -128,7 +128,7 @@ def too_few_cpus(need: CpuNeed, counted: int) -> str:
         way = f"{UNITS}={min(need.units, counted - need.others)}, or {way}"
     return (
         f"{UNITS}={need.units}: with {need.others} for the trainer Ray must reserve {need.total} CPUs, "
-        f"and it counts {counted} here; the run would wait for ever: set {way}"
+        f"and it counts {counted} here; the run would wait forever: set {way}"
     )
 
 

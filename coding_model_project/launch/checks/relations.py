@@ -140,8 +140,8 @@ def sampler_against_an_order(config: DictConfig) -> str | None:
     sampler, rates = _get(config, "coding.training.sampler"), _get(config, "coding.training.rates")
     if sampler == TrainingSampler.online and _get(config, "data.shuffle") is False:
         return (
-            "coding.training.sampler=online: data.shuffle=false asks for the rows in their order, and an "
-            "online sampler draws them itself: set one of the two back"
+            "coding.training.sampler=online: data.shuffle=false keeps the rows in order, but an online "
+            "sampler chooses them itself: reset one of the two"
         )
     if sampler == TrainingSampler.uniform and rates is not None:
         return (

@@ -31,7 +31,7 @@ def check_values(config: DictConfig) -> None:
     if repair.observation_bytes < MIN_BYTES:
         raise ConfigError(
             f"coding.repair.observation_bytes={repair.observation_bytes}: set it to at least "
-            f"{MIN_BYTES}, or the model can be shown nothing"
+            f"{MIN_BYTES}, or no observation fits"
         )
     if not has_episodes(config):
         return
@@ -48,6 +48,6 @@ def check_problems(config: DictConfig) -> None:
     problems = (problem for path in config.coding.problems for problem in read_problems(path))
     if repair.rounds and not any(map(can_repair, problems)):
         raise ConfigError(
-            "coding.repair.rounds: no problem of coding.problems has a public test, so the model can be "
-            "told nothing; use data with public tests, or set coding.repair.rounds=0"
+            "coding.repair.rounds: no problem of coding.problems has a public test, so there is no "
+            "feedback for the model; use data with public tests, or set coding.repair.rounds=0"
         )

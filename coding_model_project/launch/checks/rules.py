@@ -40,8 +40,8 @@ class Range:
             if value is _ABSENT or (value is None and key.endswith("?")):
                 continue
             if isinstance(value, bool) or not self.holds(value):
-                said = "null" if value is None else value
-                yield f"{key.rstrip('?')}={said}: set it to {self.expected}"
+                shown = "null" if value is None else value
+                yield f"{key.rstrip('?')}={shown}: set it to {self.expected}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Choice:
             if word not in self.words:
                 close = difflib.get_close_matches(str(word), self.words, n=1, cutoff=0.5)
                 near = f"did you mean {close[0]}? " if close else ""
-                yield f"{self.key}={word}: {near}choose of {', '.join(self.words)}"
+                yield f"{self.key}={word}: {near}choose from {', '.join(self.words)}"
 
 
 def _has_own_modules(config: DictConfig) -> bool:

@@ -97,7 +97,7 @@ def stop(
         say(f"{job.name}: has ended ({state})")
         return state
     if wait_s is not None and state is JobState.running and backend.ask_to_stop(job):
-        say(f"{job.name}: asked to save a checkpoint and end; waiting up to {wait_s:.0f} s")
+        say(f"{job.name}: saving a checkpoint before it ends; waiting up to {wait_s:.0f} s")
         state = _wait(entry, backend, log, wait_s)
         if state.ended:
             return state

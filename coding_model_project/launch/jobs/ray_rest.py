@@ -192,7 +192,7 @@ class RayBackend:
                 info = self._info(name)
             except JobError as error:
                 raise SubmissionUnknown(
-                    f"{self._where}: went away while {name} was submitted ({fault}); `jobs list` says "
+                    f"{self._where}: no answer while {name} was submitted ({fault}); `jobs list` shows "
                     "whether it runs once the head is back"
                 ) from error
             if info is not None:
@@ -213,7 +213,7 @@ class RayBackend:
             if not answer.is_success:
                 size = f"{len(content) / 1e6:.1f} MB"
                 raise JobError(
-                    f"{self._where}: refuses the package of {size} ({_last_line(answer)})"
+                    f"{self._where}: rejects the package of {size} ({_last_line(answer)})"
                 )
         return f"gcs://{name}"
 
@@ -283,8 +283,8 @@ class RayBackend:
 
     def _no_ray(self) -> ConfigError:
         return ConfigError(
-            f"{self._where}: answers, but not as a Ray dashboard; give the head's, port 8265 by default, "
-            "and install ray[default] on the head"
+            f"{self._where}: answers, but is not a Ray dashboard; give the URL of the head's dashboard "
+            "(port 8265 by default), and install ray[default] on the head"
         )
 
     @property

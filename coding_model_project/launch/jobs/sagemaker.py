@@ -85,7 +85,7 @@ class SageMakerBackend:
                 found = self._describe(job)
             except JobError:
                 raise SubmissionUnknown(
-                    f"{error}; `jobs list` says later whether it runs"
+                    f"{error}; run `jobs list` later to see whether it runs"
                 ) from error
             if found is None:
                 raise

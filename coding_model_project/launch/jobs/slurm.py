@@ -138,7 +138,7 @@ def _by_name(job: Job, unanswered: type[JobError] = JobError) -> str | None:
         printed = _run("squeue", "--noheader", "--me", f"--name={job.name}", "--format=%i")
     except (TimeoutError, JobError) as error:
         raise unanswered(
-            f"{job.name}: Slurm does not answer; `jobs list` finds it later"
+            f"{job.name}: Slurm does not answer; run `jobs list` later to find the job"
         ) from error
     return next(iter(printed.split()), None)
 

@@ -176,10 +176,10 @@ def closing_lines(rows: Sequence[Row], peak_gb: float) -> list[str]:
     )
     return [
         *lines,
-        f"{n} held-out problems. Gain: over the phase before, paired by problem; p: permutation test, "
-        "corrected by Holm. One seed: nothing here says what another would give. Costs are of making "
-        "a phase's model.",
-        f"{made:.1f} minutes, and {measured:.1f} of measuring"
+        f"{n} held-out problems. Gain is over the previous phase, paired by problem; p is from a "
+        "permutation test, corrected by Holm. With one seed, this does not show the variation between "
+        "seeds. Costs are those of making a phase's model.",
+        f"{made:.1f} minutes of making models, and {measured:.1f} of measuring them"
         + (f"; peak memory {peak_gb:.1f} GB" if peak_gb else ""),
     ]
 

@@ -42,10 +42,10 @@ class Settings:
         phases = tuple(config.phases)
         unknown = [phase for phase in phases if phase not in PHASES]
         if unknown:
-            raise ConfigError(f"phases={unknown[0]}: choose of {', '.join(PHASES)}")
+            raise ConfigError(f"phases={unknown[0]}: choose from {', '.join(PHASES)}")
         if list(phases) != sorted(set(phases), key=PHASES.index) or "baseline" not in phases:
             raise ConfigError(
-                f"phases=[{','.join(phases)}]: each once, in this order, from baseline on: "
+                f"phases=[{','.join(phases)}]: list each once, in this order, starting with baseline: "
                 f"{', '.join(PHASES)}"
             )
         passed_on = [

@@ -99,7 +99,7 @@ def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) ->
     for other in sorted((root / step.phase).glob(f"{step.verb}-*/{DONE}")):
         changed = "; ".join(changes(read_done(other.parent).inputs, inputs))
         console.print(
-            f"{step.name}: not as in {other.parent}, which stays ({changed})", style="dim"
+            f"{step.name}: differs from {other.parent}, which is kept ({changed})", style="dim"
         )
     console.print(f"[bold]{step.name}[/] in {folder}")
     started = time.monotonic()
@@ -125,8 +125,8 @@ def _untouched(done: Done) -> Done:
     now = {path: fingerprint(Path(path)) for path in done.outputs}
     if changed := changes(done.outputs, now):
         raise ConfigError(
-            f"{done.name} left other files than there are now ({'; '.join(changed)}): put them back, "
-            f"or delete {done.folder} to have them made again"
+            f"{done.name}: its output files have changed ({'; '.join(changed)}): restore them, or "
+            f"delete {done.folder} to run the step again"
         )
     return done
 

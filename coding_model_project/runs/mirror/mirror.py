@@ -61,8 +61,8 @@ class Mirror:
         """
         if not 1 <= every_s <= 60:
             raise ConfigError(
-                f"coding.mirror.every_s={every_s:g}: set it to 1 to 60 seconds; readers hold a run for "
-                "dead that gives no sign of life for longer"
+                f"coding.mirror.every_s={every_s:g}: set it to 1 to 60 seconds; readers consider a run "
+                "dead after a longer silence"
             )
         self._folder = folder
         self._store = ObjectStore(url, "mirror", attempts=3)
@@ -84,7 +84,7 @@ class Mirror:
             index = None if there is None else MirrorIndex.parse(there, self.url)
             if index is not None and (mine is None or mine.id != index.id):
                 raise ConfigError(
-                    f"{_KEY}={self.url}: another run is mirrored there; give each run a URL of its own"
+                    f"{_KEY}={self.url}: another run is mirrored there; give each run its own URL"
                 )
             if index is None:  # a new mirror, or one that was deleted: no file is uploaded
                 index = MirrorIndex(
@@ -154,8 +154,7 @@ class Mirror:
             self._index, self._stamps = replace(self._index, files={}), {}
         elif MirrorIndex.parse(there, self.url).writer != self._index.writer:
             raise TakenOverError(
-                f"{self.url}: another process mirrors this run by now, since it was resumed elsewhere; "
-                "end this one"
+                f"{self.url}: another process has resumed this run, and mirrors it now; end this one"
             )
 
     def _mirrored(self) -> Iterator[Path]:
@@ -241,8 +240,8 @@ class BackgroundMirror:
             time.sleep(_PAUSE_S)
         if self._down or self._thread.is_alive():
             self._say(
-                f"the mirror {self._mirror.url} lacks the end of this run ({self._down or 'it hangs'}); "
-                "all of it is in the run's folder; the same command brings the mirror up to date"
+                f"the mirror {self._mirror.url} lacks the end of this run ({self._down or 'it hangs'}), "
+                "which is in the run's folder; run the same command again to complete the mirror"
             )
 
     def _run(self) -> None:

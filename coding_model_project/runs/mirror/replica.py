@@ -64,8 +64,8 @@ class Replica:
         url = f"{self._store.url}/{self._below}".rstrip("/")
         if content is None:
             raise ConfigError(
-                f"{url}: no run is mirrored there (it has no {INDEX}); runs with "
-                "coding.mirror.url=URL are"
+                f"{url}: no run is mirrored there (it has no {INDEX}); set coding.mirror.url=URL to "
+                "mirror a run"
             )
         index = MirrorIndex.parse(content, url)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -179,8 +179,8 @@ class Followed:
         found = [path for path in self._store.entries() if path.endswith(f"/{INDEX}")]
         if not found:
             raise ConfigError(
-                f"{self.url}: no run is mirrored at this URL or below it; runs with "
-                "coding.mirror.url=URL are"
+                f"{self.url}: no run is mirrored at this URL or below it; set coding.mirror.url=URL to "
+                "mirror a run"
             )
         return [path.removesuffix(f"/{INDEX}") for path in found]
 

@@ -23,7 +23,7 @@ from coding_model_project.storage.store_errors import explained
 _ROUNDS_OF_A_DEAD_ONE = 3
 _SLOWEST_ROUND_S = 30.0
 _KILLED = 137
-_DIED = "ended without a word; its mirror gave no sign of life"
+_DIED = "ended without a record; its mirror stopped changing"
 
 Say = Callable[[str], None]
 
@@ -73,7 +73,7 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
     except Exception as error:
         raise explained(error, f"coding.mirror.url={url}") from error
     say(
-        f"{folder}: restored from {store.url}, without checkpoints; a new run takes another "
+        f"{folder}: restored from {store.url}, without checkpoints; for a new run, set another "
         "coding.mirror.url"
     )
     return True
@@ -89,8 +89,8 @@ def _refuse_live(store: ObjectStore, index: MirrorIndex, who: str, say: Say) -> 
     age_s = _age_s(store)
     if age_s < lease_s:
         say(
-            f"{store.url}: {who} has not ended; watching its mirror for {lease_s - age_s:.0f} s, to go "
-            "on in its place if there is no sign of life"
+            f"{store.url}: {who} has not ended; watching its mirror for {lease_s - age_s:.0f} s, and "
+            "taking over if it does not change"
         )
     while True:
         if store.read(INDEX) != index.text().encode():

@@ -33,7 +33,7 @@ def test_what_can_start(given):
     ("override", "says"),
     [
         ("data.train_files={}/sft.parquet", "no column chosen: not pairs; make it with"),
-        ("data.train_files={}/text.parquet", "is no parquet file; make it with"),
+        ("data.train_files={}/text.parquet", "is not a parquet file; make it with"),
         ("data.train_files={}/equal.parquet", "chosen equals rejected in every pair"),
         ("data.train_files={}/few.parquet", "9 rows do not fill one batch"),
         ("data.train_batch_size=33", "set data.train_batch_size=32"),
