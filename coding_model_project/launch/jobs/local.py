@@ -17,13 +17,11 @@ from pathlib import Path
 import psutil
 
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs.base import Job, JobState, state_of_exit
+from coding_model_project.launch.jobs.base import Job, JobState
 from coding_model_project.launch.jobs.beside import split
-from coding_model_project.launch.jobs.command import script
+from coding_model_project.launch.jobs.command import LOG, read_log, script, written_state
 from coding_model_project.launch.jobs.source import unpack
 
-LOG = "log.txt"
-_EXIT = "exit_code"
 _START_S = 10.0
 
 
@@ -48,10 +46,7 @@ class LocalBackend:
         try:
             unpack(package, folder / "source")
             exported = f"export CUDA_VISIBLE_DEVICES={job.target}\n" if job.target else ""
-            text = script(
-                job, sys.executable, setup=exported, finish=f"echo $code > {_quoted(job)}\n"
-            )
-            (folder / "script.sh").write_text(text)
+            (folder / "script.sh").write_text(script(job, sys.executable, setup=exported))
             with (folder / LOG).open("ab") as log:
                 process = subprocess.Popen(
                     ["bash", str(folder / "script.sh")],
@@ -72,14 +67,11 @@ class LocalBackend:
     def state(self, job: Job) -> JobState:
         if _process(job) is not None:
             return JobState.running
-        written = Path(job.folder, _EXIT)
-        if written.exists() and (code := written.read_text().strip()):
-            return state_of_exit(int(code))
-        return JobState.stopped if job.handle else JobState.unknown
+        ended = JobState.stopped if job.handle else JobState.unknown
+        return written_state(job) or ended
 
     def log(self, job: Job) -> bytes:
-        file = Path(job.folder, LOG)
-        return file.read_bytes() if file.exists() else b""
+        return read_log(job)
 
     def ask_to_stop(self, job: Job) -> bool:
         if (process := _process(job)) is None:
@@ -100,10 +92,6 @@ class LocalBackend:
                     f"{job.name}: process {job.handle['pid']} does not end after SIGKILL"
                 )
             time.sleep(0.1)
-
-
-def _quoted(job: Job) -> str:
-    return f"'{job.folder}/{_EXIT}'"
 
 
 def _gpus(job: Job) -> list[str]:

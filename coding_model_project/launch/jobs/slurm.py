@@ -17,11 +17,9 @@ from coding_model_project.launch.jobs.base import (
     require_hardware,
     state_of_exit,
 )
-from coding_model_project.launch.jobs.command import script
+from coding_model_project.launch.jobs.command import LOG, read_log, script, written_state
 from coding_model_project.launch.jobs.source import unpack
 
-LOG = "log.txt"
-_EXIT = "exit_code"
 _TIMEOUT_S = 60.0
 _PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD")
 _RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
@@ -82,7 +80,8 @@ class SlurmBackend:
         except ConfigError as error:
             if "Invalid job id" not in str(error):
                 raise
-            return _written_state(job)  # Slurm forgets ended jobs after some minutes (MinJobAge)
+            # Slurm forgets ended jobs after some minutes (MinJobAge).
+            return written_state(job) or JobState.stopped
         state = _field(shown, "JobState")
         if state in _PENDING:
             return JobState.pending
@@ -93,8 +92,7 @@ class SlurmBackend:
         return _ENDED.get(state, JobState.failed)
 
     def log(self, job: Job) -> bytes:
-        file = Path(job.folder, LOG)
-        return file.read_bytes() if file.exists() else b""
+        return read_log(job)
 
     def ask_to_stop(self, job: Job) -> bool:
         return self._cancel(job, "--batch", "--signal=USR1")
@@ -117,14 +115,11 @@ class SlurmBackend:
             f"--signal=B:TERM@{self.signal_s}",
             "--requeue",
         )
-        written = f"'{job.folder}/{_EXIT}'"
-        finish = _REQUEUE + f"echo $code > {written}\n"
         return script(
             job,
             sys.executable,
             directives=[f"#SBATCH {one}" for one in (*ours, *self.options)],
-            setup=f"rm -f {written}\n",
-            finish=finish,
+            finish=_REQUEUE,
         )
 
 
@@ -141,12 +136,6 @@ def _by_name(job: Job, unanswered: type[JobError] = JobError) -> str | None:
             f"{job.name}: Slurm does not answer; run `jobs list` later to find the job"
         ) from error
     return next(iter(printed.split()), None)
-
-
-def _written_state(job: Job) -> JobState:
-    file = Path(job.folder, _EXIT)
-    code = file.read_text().strip() if file.exists() else ""
-    return state_of_exit(int(code)) if code else JobState.stopped
 
 
 def _field(shown: str, name: str) -> str:
