@@ -6,6 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.launch.checks.machine_checks import ulysses
 from coding_model_project.launch.sizing.shapes import Shape, of_model
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -28,7 +29,7 @@ def heads_over_tensor_parallel(config: DictConfig) -> str | None:
 
 def heads_over_ulysses(config: DictConfig) -> str | None:
     """Check that the size divides the ranks and the heads (verl's `apply_monkey_patch` asserts both)."""
-    key, size = _ulysses(config)
+    key, size = ulysses(config)
     if size == 1:
         return None
     ranks, shape = _ranks(config), _shape(config)
@@ -47,7 +48,7 @@ def heads_over_ulysses(config: DictConfig) -> str | None:
 def samples_over_ranks(config: DictConfig) -> str | None:
     """Check that ranks split a mini-batch evenly (`TrainingWorker.train_mini_batch` asserts it)."""
     mini, n = _get(config, f"{_ACTOR}.ppo_mini_batch_size"), _get(config, f"{_ROLLOUT}.n")
-    parts = _ranks(config) // _ulysses(config)[1]
+    parts = _ranks(config) // ulysses(config)[1]
     if not (mini and n and parts) or mini * n % parts == 0:
         return None
     near = next(one for one in range(mini, mini + parts + 1) if one * n % parts == 0)
@@ -61,7 +62,7 @@ def rows_over_ranks(config: DictConfig) -> str | None:
     """Check that ranks split an SFT batch evenly: verl rounds a rank's share down silently."""
     if "engine" not in config:
         return None
-    batch, parts = config.data.train_batch_size, _ranks(config) // _ulysses(config)[1]
+    batch, parts = config.data.train_batch_size, _ranks(config) // ulysses(config)[1]
     if parts == 0 or batch % parts == 0:
         return None
     return (
@@ -80,11 +81,6 @@ def _get(config: DictConfig, key: str) -> Any:
 def _ranks(config: DictConfig) -> int:
     trainer = _get(config, "trainer")
     return trainer.nnodes * trainer.n_gpus_per_node if trainer else 0
-
-
-def _ulysses(config: DictConfig) -> tuple[str, int]:
-    key = f"{'engine' if 'engine' in config else _ACTOR}.ulysses_sequence_parallel_size"
-    return key, _get(config, key) or 1
 
 
 def _shape(config: DictConfig) -> Shape | None:

@@ -154,7 +154,7 @@ def choose_attention(config: DictConfig, model_key: str) -> str:
     key, installed = f"{model_key}.{_ATTENTION}", importlib.util.find_spec("flash_attn") is not None
     chosen = OmegaConf.select(config, key)
     build = "build flash-attn as requirements/gpu.txt says"
-    size_key, size = _ulysses(config)
+    size_key, size = ulysses(config)
     if size > 1 and not (installed and chosen in (None, FLASH)):
         # verl gathers the other ranks' tokens only in flash attention; any other sees its own rank's.
         raise ConfigError(
@@ -170,7 +170,7 @@ def choose_attention(config: DictConfig, model_key: str) -> str:
     return f"{key}=sdpa (flash-attn is not installed; {build} for speed)"
 
 
-def _ulysses(config: DictConfig) -> tuple[str, int]:
+def ulysses(config: DictConfig) -> tuple[str, int]:
     """Return the key of the sequence-parallel size, and the size."""
     actor = "actor_rollout_ref.actor"
     keys = [

@@ -14,6 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.configs.training import TrainingSampler
 from coding_model_project.launch.checks.divisibility import DIVISIBILITY
+from coding_model_project.launch.checks.machine_checks import ulysses
+from coding_model_project.launch.sizing.shapes import cached_config
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
@@ -87,12 +89,11 @@ def too_small_a_token_budget(config: DictConfig) -> str | None:
         f"{_ACTOR}.ppo_max_token_len_per_gpu": f"{_ACTOR}.use_dynamic_bsz",
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": f"{_ROLLOUT}.log_prob_use_dynamic_bsz",
     }
-    ranks = _get(config, f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
     needed, what = _sample_tokens(config), _SAMPLE
     if "engine" in config:
         parts = {"data.max_token_len_per_gpu": "data.use_dynamic_bsz"}
-        ranks = _get(config, "engine.ulysses_sequence_parallel_size") or 1
         needed, what = _get(config, "data.max_length"), "data.max_length"
+    ranks = ulysses(config)[1]
     for key, switch in parts.items():
         budget = _get(config, key)
         if _get(config, switch) and budget and needed and budget * ranks < needed:
@@ -245,7 +246,7 @@ def _positions(config: DictConfig) -> tuple[str | None, int | None]:
             return path, _positions_of(file)
         if is_embedded_model(config, path):
             return path, TinyModelConfig().max_positions
-        if (cached := _cached(path)) is not None:
+        if (cached := cached_config(path)) is not None:
             return path, _positions_of(cached)
     return None, None
 
@@ -267,13 +268,3 @@ def _positions_of(file: Path) -> int | None:
         "max_position_embeddings"
     )
     return value if isinstance(value, int) else None
-
-
-def _cached(name: str) -> Path | None:
-    """Return the cached config.json of a hub model; None if it is not downloaded."""
-    if len(Path(name).parts) != 2 or name.startswith((".", "~", "/")):
-        return None
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(name, "config.json")
-    return Path(found) if isinstance(found, str) else None

@@ -157,7 +157,7 @@ def of_model(path: str) -> Shape | None:
     if not file.is_file():
         if path in PUBLISHED:
             return of_config(PUBLISHED[path])
-        cached = _cached(path)
+        cached = cached_config(path)
         if cached is None:
             return None
         file = cached
@@ -167,7 +167,7 @@ def of_model(path: str) -> Shape | None:
         return None  # transformers reports the fault
 
 
-def _cached(name: str) -> Path | None:
+def cached_config(name: str) -> Path | None:
     """Return the cached config.json of a hub model; None if it is not downloaded."""
     if len(Path(name).parts) != 2 or name.startswith((".", "~", "/")):
         return None
