@@ -19,7 +19,7 @@ class TrainingMode(StrEnum):
 
     @property
     def asynchronous(self) -> bool:
-        """Whether samples may be older than the weights that train on them."""
+        """True if samples may be older than the weights that train on them."""
         return self is not TrainingMode.sync
 
 

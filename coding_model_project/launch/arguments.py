@@ -28,9 +28,9 @@ class Arguments:
     """Hydra's own flags with their values."""
     sweeps: bool
     shows: bool
-    """Whether to print the configuration, or something about it, instead of starting a run."""
+    """True to print the configuration, or something about it, instead of starting a run."""
     elsewhere: bool
-    """Whether the configuration is composed from files other than the recipe's."""
+    """True if the configuration is composed from files other than the recipe's."""
     debug: bool
     recorded: str | None
     """Path to the recorded configuration of a run to repeat."""

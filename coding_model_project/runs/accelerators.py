@@ -42,7 +42,7 @@ class Gpu:
     """Memory in GiB; None if unknown."""
     amd: bool = False
     mig: bool = False
-    """Whether it is a MIG instance. CUDA gives a process only one of them, and NCCL supports none."""
+    """True for a MIG instance. CUDA gives a process only one of them, and NCCL supports none."""
 
 
 def find(root: Path = ROOT) -> list[Gpu]:

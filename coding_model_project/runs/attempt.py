@@ -61,14 +61,14 @@ class Attempt:
 
     @property
     def is_here(self) -> bool:
-        """Whether its process would be visible on this machine."""
+        """True if its process would be visible on this machine."""
         if self.machine is None:
             return self.host == socket.gethostname()
         return self.machine == machine()
 
     @property
     def is_process(self) -> bool:
-        """Whether its process is running on this machine."""
+        """True if its process is running on this machine."""
         if self.pid_ticks is not None:
             return start_ticks(self.pid) == self.pid_ticks
         return _is_process(self.pid, self.pid_started)

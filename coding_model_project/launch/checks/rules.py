@@ -51,7 +51,7 @@ class Choice:
     key: str
     words: tuple[str, ...]
     extensible: bool = False
-    """Whether the user's own modules may register more words with verl."""
+    """True if the user's own modules may register more words with verl."""
 
     def broken(self, config: DictConfig) -> Iterator[str]:
         """Yield a message for each unknown word; the value may be one word or a list."""

@@ -37,7 +37,7 @@ class Plan:
     checkpoints_activations: bool
     flash: bool
     scales_logits: bool
-    """Whether the sampling temperature differs from 1."""
+    """True if the sampling temperature differs from 1."""
     with_entropy: bool
     param_offload: bool
     optimizer_offload: bool

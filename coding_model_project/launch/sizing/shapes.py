@@ -24,7 +24,7 @@ class Shape:
     head_dim: int
     vocabulary: int
     tied: bool
-    """Whether the output layer is the embedding."""
+    """True if the output layer is the embedding."""
     qkv_bias: bool
     qk_norm: bool
 
