@@ -1,4 +1,4 @@
-"""Which keys go together with `coding.mode`: what it chooses, and what it refuses in one line."""
+"""The keys that `coding.mode` sets, and those that it refuses, each in one line."""
 
 from __future__ import annotations
 
