@@ -82,13 +82,13 @@ class Manifest:
 def missing_shards(paths: Iterable[str]) -> list[str]:
     """Return the shards that are missing from ranks 0 to N-1 of each `world_size_N`."""
     found = [match for match in map(_SHARD.fullmatch, paths) if match]
-    there = {match[0] for match in found}
-    wanted = {
+    existing = {match[0] for match in found}
+    expected = {
         f"{match['kind']}{rank}{match['ending']}"
         for match in found
         for rank in range(int(match["ranks"]))
     }
-    return sorted(wanted - there)
+    return sorted(expected - existing)
 
 
 def step_of(folder: Path) -> int:

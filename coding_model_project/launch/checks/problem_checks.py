@@ -118,8 +118,8 @@ def _check_prompts(paths: Sequence[str], key: str, problems: Mapping[str, Proble
         batches = pq.ParquetFile(path).iter_batches(_FIRST_ROWS, columns=[key, "reward_model"])
         for row in next(batches, pa.RecordBatch.from_pylist([])).to_pylist():
             problem = problems[str(row["reward_model"]["ground_truth"])]
-            asked = row[key][-1]["content"] if row[key] else ""
-            if (end := request(problem)) and isinstance(asked, str) and asked.endswith(end):
+            prompt = row[key][-1]["content"] if row[key] else ""
+            if (end := request(problem)) and isinstance(prompt, str) and prompt.endswith(end):
                 raise ConfigError(
                     f"coding.prompt=bare: the prompts of {path} ask for a fenced block, and nearly every "
                     "reward would be 0: make the rows by `data rows --prompt bare`, or set "
@@ -136,8 +136,8 @@ def _check_rates(path: str, named: AbstractSet[str]) -> None:
     try:
         known = read_samples(path)
     except ConfigError as error:
-        said = str(error).removeprefix("--rates: ")
-        raise ConfigError(f"coding.training.rates: {said}") from error
+        message = str(error).removeprefix("--rates: ")
+        raise ConfigError(f"coding.training.rates: {message}") from error
     if not known.keys() & named:
         raise ConfigError(
             f"coding.training.rates={path}: a file of another data set: it has "

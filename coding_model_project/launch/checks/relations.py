@@ -75,9 +75,9 @@ def too_long_for_the_model(config: DictConfig) -> str | None:
             continue
         model, positions = _positions(config)
         if positions is not None and sum(values) > positions:
-            said = " + ".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
+            shown = " + ".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
             return (
-                f"{said}: the model {model} has a context of {positions} tokens "
+                f"{shown}: the model {model} has a context of {positions} tokens "
                 f"(max_position_embeddings): stay within {positions}, or choose another model"
             )
     return None

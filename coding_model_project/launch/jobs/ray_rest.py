@@ -150,10 +150,10 @@ class RayBackend:
         }
         self._post_once(request, asking)
         code = self._exit_code(asking)
-        said = self._json("GET", f"/api/jobs/{asking}/logs").get("logs", "").strip()
+        output = self._json("GET", f"/api/jobs/{asking}/logs").get("logs", "").strip()
         self._request("DELETE", f"/api/jobs/{asking}")
         if code not in (0, 1):
-            last = said.splitlines()[-1] if said else f"exit code {code}"
+            last = output.splitlines()[-1] if output else f"exit code {code}"
             raise JobError(
                 f"{job.name}: the run could not be asked to stop ({last}); it still runs. `jobs stop "
                 "--now` ends it without a checkpoint"

@@ -164,9 +164,9 @@ def _run(*command: str) -> str:
         raise TimeoutError(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
     if done.returncode == 0:
         return done.stdout
-    said = " ".join(done.stderr.removeprefix(f"{command[0]}: ").removeprefix("error: ").split())
-    if "timed out" in said:  # the request may have arrived
-        raise TimeoutError(f"{command[0]}: {said}")
-    if "contact" in said:
-        raise JobError(f"--backend=slurm: {said}; is slurmctld running? (`scontrol ping`)")
-    raise ConfigError(f"{command[0]}: {said or f'exit code {done.returncode}'}")
+    message = " ".join(done.stderr.removeprefix(f"{command[0]}: ").removeprefix("error: ").split())
+    if "timed out" in message:  # the request may have arrived
+        raise TimeoutError(f"{command[0]}: {message}")
+    if "contact" in message:
+        raise JobError(f"--backend=slurm: {message}; is slurmctld running? (`scontrol ping`)")
+    raise ConfigError(f"{command[0]}: {message or f'exit code {done.returncode}'}")

@@ -152,6 +152,6 @@ def _git(cwd: Path, *arguments: str, environment: dict[str, str] | None = None) 
     except OSError as error:
         raise ConfigError(f"--repo={cwd}: git cannot run there ({error.strerror})") from error
     if done.returncode and arguments[0] != "rev-parse":
-        said = done.stderr.decode(errors="replace").strip()
-        raise ConfigError(f"--repo={cwd}: git {arguments[0]} failed ({said})")
+        message = done.stderr.decode(errors="replace").strip()
+        raise ConfigError(f"--repo={cwd}: git {arguments[0]} failed ({message})")
     return done.stdout if done.returncode == 0 else b""

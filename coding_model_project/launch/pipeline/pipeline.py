@@ -117,7 +117,7 @@ class Work:
             f"coding.evaluation.model={model}",
             f"coding.evaluation.datasets=['{data}']",
             f"coding.evaluation.n={tree[about]['n']}",
-            f"coding.evaluation.limit={_said(tree[about]['limit'])}",
+            f"coding.evaluation.limit={_hydra_value(tree[about]['limit'])}",
             *tree[about]["overrides"],
             *overrides,
         ]
@@ -200,7 +200,7 @@ class Work:
         return self.done[-1]
 
 
-def _said(value: object) -> str:
+def _hydra_value(value: object) -> str:
     """Format a value as Hydra reads it."""
     return "null" if value is None else str(value)
 

@@ -30,11 +30,11 @@ class Settings:
     """All keys, resolved."""
 
     @classmethod
-    def of(cls, config: DictConfig, said: Sequence[str], hardware: str) -> Settings:
+    def of(cls, config: DictConfig, overrides: Sequence[str], hardware: str) -> Settings:
         """Read and check the settings.
 
         Args:
-            said: overrides from the command line.
+            overrides: from the command line.
 
         Raises:
             ConfigError: a phase is unknown, or the phases are not in order.
@@ -50,7 +50,7 @@ class Settings:
             )
         passed_on = [
             word
-            for word in said
+            for word in overrides
             if word.lstrip("+~").startswith("coding.")
             and not word.startswith(("coding.run_dir", "coding.data_dir"))
         ]

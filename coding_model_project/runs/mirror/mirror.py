@@ -79,9 +79,9 @@ class Mirror:
         """Return the index to continue; write it to the store, so that missing permissions fail early."""
         own = self._folder / INDEX
         try:
-            there = self._store.read(INDEX)
+            stored = self._store.read(INDEX)
             mine = MirrorIndex.parse(own.read_bytes(), str(self._folder)) if own.exists() else None
-            index = None if there is None else MirrorIndex.parse(there, self.url)
+            index = None if stored is None else MirrorIndex.parse(stored, self.url)
             if index is not None and (mine is None or mine.id != index.id):
                 raise ConfigError(
                     f"{_KEY}={self.url}: another run is mirrored there; give each run its own URL"
@@ -109,7 +109,7 @@ class Mirror:
             TakenOverError: another process mirrors this run now.
             Exception: any error of the protocol's library.
         """
-        self._check_there()
+        self._check_owner()
         files: dict[str, MirroredFile] = {}
         stamps: dict[str, Stamp] = {}  # kept only with the index: a round counts as a whole
         for path in self._mirrored():
@@ -143,16 +143,16 @@ class Mirror:
             self._store.remove(name)
         self._stale.clear()
 
-    def _check_there(self) -> None:
+    def _check_owner(self) -> None:
         """Check that this process still owns the mirror; start over if it was deleted.
 
         Raises:
             TakenOverError: another process mirrors this run now.
         """
-        there = self._store.read(INDEX)
-        if there is None:
+        stored = self._store.read(INDEX)
+        if stored is None:
             self._index, self._stamps = replace(self._index, files={}), {}
-        elif MirrorIndex.parse(there, self.url).writer != self._index.writer:
+        elif MirrorIndex.parse(stored, self.url).writer != self._index.writer:
             raise TakenOverError(
                 f"{self.url}: another process has resumed this run, and mirrors it now; end this one"
             )
