@@ -69,8 +69,8 @@ def refuse_changes(run: RunFolder, config: DictConfig, inputs: Inputs) -> None:
     if changed := settings_changed(run, config):
         raise ConfigError(
             f"{run.path} was started with another configuration ({'; '.join(changed)}): set "
-            "coding.run_dir to a new folder, or coding.force=true to continue with the new one (for eval "
-            "run: --out and --force)"
+            "coding.run_dir to a new folder, or coding.force=true to continue with the new one (for "
+            "`eval run`: --out and --force)"
         )
     if changed := _changed_inputs(run, inputs):
         raise ConfigError(

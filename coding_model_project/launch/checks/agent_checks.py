@@ -66,12 +66,12 @@ def check_values(config: DictConfig) -> None:
         )
     if repair_checks.has_episodes(config):
         raise ConfigError(
-            "coding.agent and coding.repair: a sample is the one or the other; set "
+            "coding.agent and coding.repair: a sample uses only one of them; set "
             "coding.repair.rounds=0 and coding.repair.attempt_tokens=null"
         )
     if config.coding.reward.shaping.format_weight:
         raise ConfigError(
-            "coding.reward.shaping.format_weight: an agent's work has no one right form; set it to 0"
+            "coding.reward.shaping.format_weight: an agent's work has no required form; set it to 0"
         )
     estimator = config.algorithm.adv_estimator
     if agent.train == Trained.all and agent.conversations > 1 and estimator != "grpo":

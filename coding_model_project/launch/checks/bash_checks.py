@@ -38,13 +38,13 @@ def check_values(config: DictConfig) -> None:
             raise ConfigError(f"coding.bash.{key}={value}: set it to a number above 0")
     if repair_checks.has_episodes(config):
         raise ConfigError(
-            "coding.bash.turns and coding.repair: a sample is an episode of one or of the other; set "
+            "coding.bash.turns and coding.repair: a sample uses only one of them; set "
             "coding.repair.rounds=0 and coding.repair.attempt_tokens=null"
         )
     if config.coding.reward.shaping.format_weight:
         raise ConfigError(
-            "coding.reward.shaping.format_weight: an episode of the bash agent has no one right form; "
-            "set it to 0"
+            "coding.reward.shaping.format_weight: an episode of the bash agent has no required form; set "
+            "it to 0"
         )
     if not 1 <= reply_tokens(config) <= data.max_response_length:
         raise ConfigError(

@@ -68,8 +68,8 @@ def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
         )
     if config.actor_rollout_ref.actor.checkpoint.async_save:
         raise ConfigError(
-            "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint is recorded once it is "
-            "written: set it to false"
+            "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint must be complete before "
+            "it is recorded: set it to false"
         )
 
 
@@ -209,7 +209,7 @@ def check_memory(needed_gb: float) -> None:
     available_gb = psutil.virtual_memory().available / 2**30
     if available_gb < needed_gb:
         raise ConfigError(
-            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free and this profile needs "
+            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free, but this profile needs "
             f"{needed_gb:g}; free some, or lower the batch and set coding.min_memory_gb"
         )
 

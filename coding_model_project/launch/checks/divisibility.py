@@ -23,7 +23,7 @@ def heads_over_tensor_parallel(config: DictConfig) -> str | None:
         return None
     return (
         f"{_ROLLOUT}.tensor_model_parallel_size={size}: the model has {heads} attention heads and "
-        f"{kv_heads} of keys, which it must divide: set it to {_fitting(shape, size)}"
+        f"{kv_heads} key heads, which it must divide: set it to {_fitting(shape, size)}"
     )
 
 
@@ -40,8 +40,8 @@ def heads_over_ulysses(config: DictConfig) -> str | None:
     if shape.heads % size == 0 and (shape.kv_heads % size == 0 or size % shape.kv_heads == 0):
         return None
     return (
-        f"{key}={size}: the model has {shape.heads} attention heads and {shape.kv_heads} of keys, "
-        f"which it must divide: set it to {_fitting(shape, size)}"
+        f"{key}={size}: the model has {shape.heads} attention heads and {shape.kv_heads} key "
+        f"heads, which it must divide: set it to {_fitting(shape, size)}"
     )
 
 

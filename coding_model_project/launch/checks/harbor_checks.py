@@ -79,7 +79,7 @@ def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
     if other is not None:
         raise ConfigError(
             f"coding.problems: {other.id} names no Harbor task (grader: {GradedBy.harbor}), and {worker} "
-            "on nothing else"
+            "only on those"
         )
 
 

@@ -112,7 +112,7 @@ def too_small_a_budget_for_pairs(config: DictConfig) -> str | None:
         return None
     return (
         f"data.max_token_len_per_gpu={budget}: a pair of two answers with data.max_length={length} must "
-        f"fit in: set it to {2 * length} or more"
+        f"fit: set it to {2 * length} or more"
     )
 
 
@@ -155,7 +155,7 @@ def sampler_against_an_order(config: DictConfig) -> str | None:
 def nothing_to_validate_on(config: DictConfig) -> str | None:
     if "dpo" not in config.coding or config.data.val_files or config.trainer.test_freq == -1:
         return None
-    return "data.val_files=null: nothing to validate on; set trainer.test_freq=-1 too"
+    return "data.val_files=null: no validation data; add some, or set trainer.test_freq=-1"
 
 
 def devices_that_do_not_divide(config: DictConfig) -> str | None:

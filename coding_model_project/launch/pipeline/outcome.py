@@ -79,7 +79,7 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
     console.print(_table("what they cost", COST_COLUMNS, map(cost_cells, rows)))
     for line in lines:
         console.print(line, highlight=False)
-    console.print(f"{root / 'report.html'}: this, with charts; runs.html: curves and samples")
+    console.print(f"{root / 'report.html'}: the same with charts; runs.html: curves and samples")
 
 
 def table_rows(phases: Sequence[Phase]) -> list[Row]:
@@ -189,8 +189,8 @@ def rounds_line(single: Path, rounds: Path) -> str:
     points = at_budgets(read_evaluation(single), read_evaluation(rounds))
     most = [point for point in points if point.kind == "tokens"][-1]
     return (
-        f"With repairs {most.second:.1%} of the problems are solved in {most.budget:.0f} tokens each, "
-        f"by independent samples {most.first:.1%} ({most.delta:+.1%}, {most.low:+.1%} to "
+        f"With repairs, {most.second:.1%} of the problems are solved in {most.budget:.0f} tokens each; "
+        f"with independent samples, {most.first:.1%} ({most.delta:+.1%}, {most.low:+.1%} to "
         f"{most.high:+.1%}, p = {most.p:.2g})"
     )
 
@@ -200,8 +200,8 @@ def _verdict(row: Row) -> str:
     assert gain is not None
     if gain.corrected_p >= ALPHA:
         return (
-            f"{row.phase}: no difference from {gain.first} is shown ({gain.delta:+.1%}, "
-            f"p = {gain.corrected_p:.2g}; one of {gain.detectable:.1%} would be, in 80% of cases)"
+            f"{row.phase}: no significant difference from {gain.first} ({gain.delta:+.1%}, "
+            f"p = {gain.corrected_p:.2g}; {gain.detectable:.1%} would be detected with 80% power)"
         )
     what = "better" if gain.delta > 0 else "worse"
     return f"{row.phase}: {what} than {gain.first} by {abs(gain.delta):.1%}, p = {gain.corrected_p:.2g}"
@@ -220,7 +220,7 @@ def _write_page(out: Path, rows: Sequence[Row], lines: Sequence[str]) -> None:
     pairs = tuple(row.gain for row in rows if row.gain is not None)
     write_page(
         out,
-        "Phases, each from the model of the one before",
+        "Phases, each trained from the previous model",
         comparison_charts(Comparison(k=1, pairs=pairs, notes=())),
         template=Path(__file__).with_name("report.html"),
         tables=[

@@ -94,7 +94,7 @@ def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) ->
     folder = root / step.phase / f"{step.verb}-{key}"
     if (folder / DONE).exists():
         done = _untouched(read_done(folder))
-        console.print(f"[bold]{step.name}[/]: done before, in {folder}")
+        console.print(f"[bold]{step.name}[/]: already done, in {folder}")
         return done
     for other in sorted((root / step.phase).glob(f"{step.verb}-*/{DONE}")):
         changed = "; ".join(changes(read_done(other.parent).inputs, inputs))

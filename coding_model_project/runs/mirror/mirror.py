@@ -259,7 +259,7 @@ class BackgroundMirror:
         except Exception as error:  # noqa: BLE001 - a failed mirror must not end the run
             why = str(explained(error, self._mirror.url))
             if not self._down:
-                self._say(f"mirror {why}; training goes on, the next round tries again")
+                self._say(f"mirror {why}; training continues, the next round retries")
             self._down = why.removeprefix(f"{self._mirror.url}: ")
             return False
         if self._down:

@@ -213,7 +213,7 @@ def pulling(followed: list[Followed], every_s: float, say: Callable[[str], None]
                     down.discard(one.url)
                 except CodingModelError as error:
                     if one.url not in down:
-                        say(f"{error}; trying again every {every_s:g} s")
+                        say(f"{error}; retrying every {every_s:g} s")
                     down.add(one.url)
 
     thread = threading.Thread(target=pull, name="replicas", daemon=True)

@@ -38,7 +38,7 @@ def test_what_can_start(given):
         ("data.train_files={}/few.parquet", "9 rows do not fill one batch"),
         ("data.train_batch_size=33", "set data.train_batch_size=32"),
         ("data.use_dynamic_bsz=true data.max_length=8192", "set it to 16384 or more"),
-        ("data.val_files=null", "set trainer.test_freq=-1 too"),
+        ("data.val_files=null", "or set trainer.test_freq=-1"),
         ("coding.dpo.loss=cdpo", "cdpo needs one above 0"),
         ("coding.dpo.label_smoothing=0.1", "with coding.dpo.loss=sigmoid"),
         ("coding.dpo.label_smoothing=0.5", "set it to a share of at least 0 and below 0.5"),
