@@ -70,7 +70,7 @@ def test_another_content_or_setting_is_done_anew_beside_the_old(kitchen, capsys)
     assert len({first.folder, second.folder, third.folder}) == 3
     assert first.files()[0].read_text() == "white bread"
     said = " ".join(capsys.readouterr().out.split())
-    assert "sft/rows: not as in" in said
+    assert "sft/rows: differs from" in said
     assert "flour.txt [0]: 5 bytes" in said
     assert "--long" in said
 
