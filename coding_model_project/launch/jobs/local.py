@@ -22,7 +22,7 @@ from coding_model_project.launch.jobs.beside import split
 from coding_model_project.launch.jobs.command import LOG, read_log, script, written_state
 from coding_model_project.launch.jobs.source import unpack
 
-_START_S = 10.0
+_KILL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class LocalBackend:
             return
         with suppress(ProcessLookupError):
             os.killpg(int(job.handle["pid"]), signal.SIGKILL)
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + _KILL_S
         while _process(job) is not None:
             if time.monotonic() > deadline:
                 raise JobError(

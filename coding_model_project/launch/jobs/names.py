@@ -8,7 +8,7 @@ import time
 
 from coding_model_project.errors import ConfigError
 
-_MOST_CHARACTERS = 63
+_MAX_CHARACTERS = 63
 _VALID = re.compile(r"[a-zA-Z0-9]+(-+[a-zA-Z0-9]+)*")
 """SageMaker's rule, the strictest: Ray accepts any text as a submission id, Slurm any name."""
 
@@ -19,9 +19,9 @@ def check_name(name: str) -> None:
     Raises:
         ConfigError: the name is not valid.
     """
-    if len(name) > _MOST_CHARACTERS or not _VALID.fullmatch(name):
+    if len(name) > _MAX_CHARACTERS or not _VALID.fullmatch(name):
         raise ConfigError(
-            f"--name={name}: expected at most {_MOST_CHARACTERS} letters, digits and dashes, with a "
+            f"--name={name}: expected at most {_MAX_CHARACTERS} letters, digits and dashes, with a "
             "letter or digit at both ends"
         )
 
