@@ -84,8 +84,14 @@ def start_attempt(
         write_json(run.run_json, run.provenance() | {"inputs": inputs})
     write_text(run.config, comparable(config))
     run.summary.unlink(missing_ok=True)
+    attempt = _attempt_of_this_process(run, number)
+    _write_attempt(run, attempt)
+    return attempt
+
+
+def _attempt_of_this_process(run: RunFolder, number: int) -> Attempt:
     me = psutil.Process()
-    attempt = Attempt(
+    return Attempt(
         number=number,
         pid=me.pid,
         pid_started=me.create_time(),
@@ -95,8 +101,6 @@ def start_attempt(
         pid_ticks=start_ticks(me.pid),
         log_dir=run.log_dir(number),
     )
-    _write_attempt(run, attempt)
-    return attempt
 
 
 def _refuse_running(
