@@ -7,7 +7,7 @@
     assert verdict.passed
 
 The names in `__all__` are the public API; everything else may change between versions. Each name is
-imported on first use: the sandbox's own processes import this package too, and must stay small.
+imported on first use, since the sandbox's own processes import this package too and must stay small.
 """
 
 from __future__ import annotations

@@ -24,29 +24,30 @@ from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.types import Problem, Verdict
 
 _REQUESTS = 32
-"""Programs on a sandbox service at the same time, unless `workers` says otherwise."""
+"""Default number of concurrent programs on a sandbox service; `workers` overrides it."""
 
 
 class Judge:
-    """Judges many completions in one sandbox. Use it as `async with Judge() as judge`.
+    """A judge of many completions in one sandbox. Use it as `async with Judge() as judge`.
 
-    The sandbox starts on entering and every process it started ends on leaving. Verdicts are cached:
-    a program that was judged before on the same problem is not run again. Use a judge from the event
-    loop that entered it; it is safe to call concurrently.
+    The sandbox starts on entry. On exit, every process that it started ends. Verdicts are cached: a
+    program already judged on the same problem does not run again. Use a judge only from the event loop
+    that entered it; concurrent calls are safe.
 
     Args:
-        workers: programs judged at the same time; by default one per CPU core, or 32 on a service.
+        workers: the number of programs judged concurrently; by default one per CPU core, or 32 on a
+            service.
         sandbox: "embedded" (needs no service), the URL of a SandboxFusion server, "dns+http://NAME:PORT"
-            for all addresses of a name, "file:PATH" for all lines of a file, a list of such for servers
-            that are alike, or a `Sandbox` of your own, not yet started.
-        bare: completions are programs without a Markdown fence.
-        stop_early: stop at a program's first failing test. Saves time where only `passed` matters;
+            for all addresses of a name, "file:PATH" for all lines of a file, a list of these for
+            identical servers, or your own `Sandbox`, not yet started.
+        bare: treat completions as programs without a Markdown fence.
+        stop_early: stop at a program's first failing test. Saves time if only `passed` matters;
             `pass_fraction` then counts the tests that did not run as failed.
         min_tier: refuse to start the embedded sandbox with weaker isolation: "rlimit", "seccomp" or
             "namespaces".
 
     Raises:
-        ConfigError: an argument makes no sense.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Judge:
 
     @property
     def identity(self) -> str:
-        """The sandbox's back end, isolation tier and interpreter, as each verdict records it.
+        """The sandbox's back end, isolation tier and interpreter, as recorded in each verdict.
 
         Raises:
             SandboxError: the judge is not started.
@@ -81,7 +82,7 @@ class Judge:
         """Start the sandbox.
 
         Raises:
-            SandboxError: it does not start here, or the service cannot be reached.
+            SandboxError: the sandbox does not start on this machine, or the service is unreachable.
             ConfigError: the address is not that of a SandboxFusion server.
         """
         graders = await self._stack.enter_async_context(
@@ -102,10 +103,10 @@ class Judge:
         A program that crashes, hangs or lies gets a verdict that says so.
 
         Args:
-            bare: in place of the judge's own `bare`, for this completion.
+            bare: override the judge's `bare` for this completion.
 
         Raises:
-            UngradableError: no truthful verdict can be given: `SandboxError` if the sandbox failed
+            UngradableError: no truthful verdict is possible: `SandboxError` if the sandbox failed
                 after retries, `DataError` if the problem has no usable tests, `CheckerError` if its
                 checker failed. Never treat one as a score of 0.
             ConfigError: the sandbox does not run the problem's language.
@@ -156,16 +157,16 @@ class Judge:
         Args:
             problems: one per completion, or a single problem for all of them.
             progress: show a progress bar on standard error.
-            return_errors: put an `UngradableError` in the place of a verdict that could not be given.
-                By default the first one is raised once all completions were judged; verdicts are
-                cached, so that a second call only judges what is missing.
+            return_errors: return an `UngradableError` in place of a missing verdict. By default the
+                first error is raised after all completions were judged. Verdicts are cached, so a
+                second call judges only the missing ones.
 
         Returns:
             One verdict per completion, in order.
 
         Raises:
-            ValueError: not one problem per completion.
-            TypeError: see `grade`; before anything is judged.
+            ValueError: the number of problems differs from the number of completions.
+            TypeError: see `grade`; raised before any completion is judged.
             UngradableError, ConfigError: see `grade`.
         """
         if isinstance(completions, str):
@@ -192,12 +193,12 @@ class Judge:
 def judge(problem: Problem, completion: str, *, bare: bool = False) -> Verdict:
     """Judge one completion in the embedded sandbox, and wait for the verdict.
 
-    Works in scripts, inside a running event loop (which waits meanwhile; in a coroutine prefer
-    `Judge`) and from several threads at once. The sandbox starts with the first call, in about half
-    a second, serves all later ones, and stops with the process.
+    Works in scripts, in several threads at once, and inside a running event loop, which it blocks (in
+    a coroutine prefer `Judge`). The first call starts the sandbox in about half a second. Later calls
+    share it, and it stops with the process.
 
     Args:
-        bare: the completion is a program without a Markdown fence.
+        bare: treat the completion as a program without a Markdown fence.
 
     Raises:
         UngradableError: see `Judge.grade`.
@@ -220,18 +221,18 @@ def load(
 
     Args:
         name_or_path: a name (`coding-model data list` shows them), NAME=PATH for a local copy of a
-            public set, or a file of problems as `docs/my-data.md` describes it.
-        split: "train", "validation" or "test"; by default the set's own default split, or all of a
-            file's problems.
-        data_dir: where to look for local copies by name, before the hub; by default
-            $CODING_DATA_DIR, else ./data.
-        columns: of a file: the columns of fields that have other names, as
+            public set, or a file of problems in the format of `docs/my-data.md`.
+        split: "train", "validation" or "test"; by default the set's own default split, or all problems
+            of a file.
+        data_dir: the folder searched for local copies before the hub; by default $CODING_DATA_DIR,
+            else ./data.
+        columns: the column for each field that has another name in a file, such as
             {"statement": "question"}.
         max_tests: keep at most this many hidden tests of each problem, evenly spread.
 
     Raises:
-        ConfigError: no such data set or split, or it cannot be found.
-        CodingModelError: the hub cannot be reached.
+        ConfigError: the data set or split is unknown, or was not found.
+        CodingModelError: the hub is unreachable.
         DataError: a file is damaged; names file and line.
 
     Warns:
@@ -292,8 +293,10 @@ def _sandbox(given: str | Sequence[str] | Sandbox, workers: int | None, min_tier
 
 
 def _check_types(problem: object, completion: object, where: str = "") -> None:
-    """Raises:
-    TypeError: these are not a problem and text.
+    """Raise if the arguments are not a problem and text.
+
+    Raises:
+        TypeError: an argument has another type.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem{where}: expected a cmp.Problem, got {type(problem).__name__}")

@@ -1,4 +1,4 @@
-"""An asynchronous resource for synchronous callers: one per process, in a thread with an event loop."""
+"""An asynchronous resource for synchronous callers: one per process, on an event loop in a thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coding_model_project.errors import SandboxError
 T = TypeVar("T")
 R = TypeVar("R")
 
-_ENDING = "the process is ending, so nothing more is judged"
+_ENDING = "the process is exiting and judges no more completions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class _Opened(Generic[T]):
 
 
 class Background(Generic[T]):
-    """Runs coroutines on a resource that is opened by the first call and closed as the process ends.
+    """A runner of coroutines on a resource that the first call opens and the end of the process closes.
 
-    Safe to use from any thread, also from one whose event loop is running: that loop waits. A forked
-    child opens a resource of its own, since threads do not survive a fork.
+    It is safe to use from any thread. In a thread with a running event loop, it blocks that loop. A
+    forked child opens its own resource, since threads do not survive a fork.
 
     Args:
-        make: makes the resource, an async context manager that is not yet entered.
+        make: a function that returns the resource, an async context manager that is not yet entered.
     """
 
     def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
@@ -50,11 +50,11 @@ class Background(Generic[T]):
         self._opened: Future[_Opened[T]] = Future()
 
     def run(self, use: Callable[[T], Coroutine[Any, Any, R]]) -> R:
-        """Run a coroutine that `use` makes of the resource, and wait for its result.
+        """Run the coroutine that `use` makes from the resource, and wait for its result.
 
         Raises:
-            SandboxError: the process is ending.
-            Exception: whatever opening the resource or the coroutine raises.
+            SandboxError: the process is exiting.
+            Exception: any error of the coroutine or of opening the resource.
         """
         if _process.ending:
             raise SandboxError(_ENDING)
@@ -99,7 +99,7 @@ class Background(Generic[T]):
             opened.set_exception(error)
 
     def close(self) -> None:
-        """Close the resource if it is open; the next call opens another."""
+        """Close the resource if it is open; the next call reopens it."""
         with self._lock:
             thread, future = self._thread, self._opened
             self._thread, self._opened = None, Future()
@@ -114,14 +114,12 @@ class Background(Generic[T]):
 
 
 def close_all() -> None:
-    """Close every open resource; each opens anew with its next call."""
+    """Close every open resource; the next call reopens each."""
     for one in list(_all):
         one.close()
 
 
 class _Process:
-    """State of this process, which its end sets."""
-
     ending = False
 
 
@@ -132,7 +130,7 @@ def _end() -> None:
 
 _process = _Process()
 _all: weakref.WeakSet[Background[Any]] = weakref.WeakSet()
-# atexit is too late: executors join their threads before, and a program may still run in one. These
-# callbacks run last in, first out, so this one must come after the executors' own.
+# atexit is too late: executors join their threads earlier, and a program may still run in one. These
+# callbacks run last in, first out, so this one must be registered after the executors' own.
 assert executor_threads
 threading._register_atexit(_end)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""Plain values as JSON and back, exactly: what crosses a sandbox's wall and what problems are kept as.
+"""Exact conversion of plain values to JSON and back, for values from a sandbox and stored problems.
 
-Decoding builds only exact built-in types, so hostile bytes are safe to decode; it never runs code.
-JSON's own types stand for themselves, all else is a one-key object:
+Decoding builds only exact built-in types and never runs code, so hostile bytes are safe to decode.
+JSON's own types stand for themselves; every other value is a one-key object:
 
     {"i": "0x…"} large int   {"f": "nan"} nan, inf   {"t": […]} tuple   {"d": [[k, v]…]} dict
     {"s": […]} set           {"z": […]} frozenset    {"b": "hex"} bytes  {"c": [re, im]} complex
@@ -24,12 +24,12 @@ _EXACT_INT = 2**53
 
 
 def dumps(value: object) -> bytes:
-    """Encode a value; what is not plain data becomes its type's name."""
+    """Encode a value; one that is not plain data becomes the name of its type."""
     return json.dumps(to_json(value)).encode("ascii")
 
 
 def loads(data: bytes) -> Plain | Opaque:
-    """Decode `dumps`'s bytes in time and memory proportional to their length, whoever wrote them.
+    """Decode bytes from `dumps` in time and memory proportional to their length, even if hostile.
 
     Raises:
         ValueError: the bytes are not an encoded value.
@@ -41,7 +41,7 @@ def loads(data: bytes) -> Plain | Opaque:
 
 
 def to_json(value: Any, depth: int = 0) -> Any:
-    """A JSON-able picture of a value."""
+    """Return a JSON-serializable form of a value."""
     if depth > MAX_DEPTH:
         return {"o": "too deep"}
     kind = type(value)
@@ -72,7 +72,7 @@ _BASES: tuple[type, ...] = (int, float, str, list, tuple, dict, set, frozenset)
 
 
 def _subclass_to_json(value: Any, depth: int) -> Any:
-    """A Counter or a namedtuple as its base type; read by the base's own methods, not overridden ones."""
+    """Encode a Counter or namedtuple as its base type, with the base's methods, not overridden ones."""
     for base in _BASES:
         if isinstance(value, base):
             if base is dict:
@@ -86,10 +86,10 @@ def _subclass_to_json(value: Any, depth: int) -> Any:
 
 
 def from_json(picture: Any) -> Any:
-    """The value of `to_json`'s picture.
+    """Return the value that `to_json` encoded.
 
     Raises:
-        ValueError, TypeError, LookupError and the like: not a picture.
+        ValueError, TypeError, LookupError and the like: not an encoded value.
     """
     if isinstance(picture, list):
         return [from_json(item) for item in picture]
@@ -99,10 +99,10 @@ def from_json(picture: Any) -> Any:
 
 
 def _tagged(pairs: list[tuple[str, Any]]) -> Any:
-    """The value of a one-key object, whose content is decoded already.
+    """Decode a one-key object whose content is already decoded.
 
-    JSON's parser calls it from the inside out, so no picture of the whole is ever built: a picture
-    takes up to forty times the memory of its text.
+    JSON's parser calls it from the inside out, so the whole JSON form never exists in memory: it would
+    take up to forty times the memory of its text.
     """
     if len(pairs) != 1:
         raise ValueError("an object with other than one key")
@@ -132,21 +132,21 @@ def _tagged(pairs: list[tuple[str, Any]]) -> Any:
 
 _FIRST = operator.itemgetter(0)
 _SAME_HASH = 16
-"""Different elements of one set or dict that may share a hash. Honest ones hardly ever do."""
+"""Maximum number of distinct elements of a set or dict with the same hash. Honest data rarely has any."""
 
 
 def _cheap_to_hash(items: list[Any], key: Callable[[Any], Any] | None = None) -> list[Any]:
-    """The items, unless a set or dict of them would compare each with many others.
+    """Return the items, unless a set or dict of them would compare each with many others.
 
     Raises:
-        ValueError: more different elements share a hash than honest ones do.
-        TypeError: an element has no hash.
+        ValueError: too many distinct elements share a hash.
+        TypeError: an element is not hashable.
     """
     if len(items) > _SAME_HASH:
         elements = list(map(key, items)) if key else items
         hashes = list(map(hash, elements))
         crowded = {h for h, count in Counter(hashes).items() if count > _SAME_HASH}
-        if crowded:  # equal ones are found at once, so they cost nothing
+        if crowded:  # equal elements match at the first comparison, so they cost nothing
             first: dict[int, Any] = {}
             for h, element in zip(hashes, elements, strict=True):
                 if h in crowded and first.setdefault(h, element) != element:

@@ -1,4 +1,4 @@
-"""Work of one event loop done concurrently, with a bound."""
+"""Bounded concurrency on one event loop."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ async def each(
     *,
     at_once: int = sys.maxsize,
 ) -> list[_Done]:
-    """Do the work of each item and return what it gives, in the items' order.
+    """Run `work` on each item concurrently, and return the results in the items' order.
 
     Args:
-        at_once: items under way; the next one is taken when one of them ends.
+        at_once: the maximum number of items in progress; the next is taken when one of them ends.
 
     Raises:
-        Exception: the first that the work of an item raises; the others are cancelled.
+        Exception: the first error of an item's work; the others are cancelled.
     """
     places = asyncio.Semaphore(at_once)
 

@@ -1,4 +1,4 @@
-"""Keys of the configuration: fields with a default, a meaning and a unit."""
+"""Configuration keys: fields with a default, a meaning and a unit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def key(default: Any, meaning: str, *, unit: str = "") -> Any:
-    """A key of the configuration.
+    """Return a dataclass field for a configuration key.
 
     Args:
-        default: a list or dict is copied for each configuration.
-        meaning: for the reference, in Markdown.
-        unit: of its value, if that is a quantity.
+        default: its default; a list or dict is copied for each configuration.
+        meaning: its description in the reference, in Markdown.
+        unit: the unit of its value, if that is a quantity.
     """
     metadata = {"meaning": meaning, "unit": unit}
     if isinstance(default, list | dict):

@@ -1,4 +1,4 @@
-"""Libraries that only an extra of this package installs: where one is missing, the error names it."""
+"""Imports of libraries from this package's extras, with an error that names a missing extra."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from coding_model_project.install import how_to_install
 
 
 class NotInstalledError(ConfigError):
-    """A library is missing; names the command that installs it."""
+    """A missing library. Names the command that installs it."""
 
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Import what an extra installs, where it is used.
+    """Turn a failed import of an extra's library into an error that says how to install it.
 
         with extra("stats"):
             from scipy import stats
 
     Raises:
-        NotInstalledError: it is not installed.
+        NotInstalledError: the library is not installed.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""Requests that are retried: one line when a service goes down, one when it is back.
+"""Announcements of retries: one line when a service goes down, one when it is back.
 
-stamina decides when a request is sent again; this module says so. Surround its loop by `announced`, and
-call `Service.worked` after each answer.
+stamina schedules the retries; this module prints them. Wrap stamina's loop in `announced`, and call
+`Service.worked` after each answer.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from stamina.instrumentation import (
 )
 
 _LONG_S = 10.0
-"""An outage of this length is always announced."""
+"""Seconds after which an outage is always announced."""
 _QUIET_S = 30.0
-"""Shorter ones are not announced for so long after the last announcement, twice as long each time:
-a server that limits its rate fails for a moment again and again."""
+"""Seconds after an announcement without announcements of shorter outages; doubles each time, since a
+server that limits its rate fails briefly again and again."""
 
 
 def _to_stderr(line: str) -> None:
@@ -37,12 +37,12 @@ def _to_stderr(line: str) -> None:
 
 
 class Service:
-    """A service that may go down, and whose outages are announced once each.
+    """A service whose outages are each announced once.
 
     Args:
-        kind: for the messages, e.g. "server".
+        kind: the service's name in messages, e.g. "server".
         url: its address.
-        say: is given the lines; they go to standard error by default.
+        say: the function that prints a line; by default to standard error.
     """
 
     def __init__(self, kind: str, url: str, say: Callable[[str], None] = _to_stderr) -> None:
@@ -53,10 +53,10 @@ class Service:
         self._quiet_until, self._quiet_s = 0.0, _QUIET_S
 
     def failed(self, error: BaseException, plan: str) -> None:
-        """Note a request without an answer; the first one of an outage is announced.
+        """Record a request without an answer, and announce the first one of an outage.
 
         Args:
-            plan: when the request is sent again, and until when.
+            plan: the time of the next attempt and the end of the retries, for the message.
         """
         now = time.monotonic()
         if self._down_since is None:
@@ -68,11 +68,11 @@ class Service:
         self._say(f"{self._name} does not answer ({why}); {plan}")
 
     def note(self, what: str) -> None:
-        """Say something of it, e.g. that it is new."""
+        """Print a line about the service, e.g. that it is new."""
         self._say(f"{self._name} {what}")
 
     def worked(self) -> None:
-        """Note an answer; the first one after an announced outage is announced too."""
+        """Record an answer, and announce the first one after an announced outage."""
         if self._down_since is None:
             return
         now = time.monotonic()
@@ -85,7 +85,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The service that a task is asking, and how long it goes on."""
+    """The service that a task calls, and the limit of its retries as text."""
 
     service: Service | None
     end: str
@@ -98,12 +98,12 @@ _bound: ContextVar[_Bound | None] = ContextVar("coding_model_project.http", defa
 def announced(
     service: Service | None, *, retry_s: float | None = None, attempts: int | None = None
 ) -> Iterator[None]:
-    """Announce the retries that stamina schedules meanwhile, in place of its own log lines.
+    """Announce the retries that stamina schedules inside the block, in place of its own log lines.
 
     Args:
-        service: the one that is asked; an exception with an attribute `service` names another.
-        retry_s: seconds from now after which there are no more retries.
-        attempts: else the number of attempts after which there are none.
+        service: the called service; an exception with an attribute `service` overrides it.
+        retry_s: seconds from now after which retries stop.
+        attempts: the maximum number of attempts, if `retry_s` is None.
     """
     _install()
     if retry_s is not None:
@@ -119,7 +119,7 @@ def announced(
 
 
 def reason(error: BaseException) -> str:
-    """Why a request failed, in a few words: the operating system's if it has some."""
+    """Return a short reason for a failed request, from the operating system if it gives one."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):
@@ -134,7 +134,7 @@ def reason(error: BaseException) -> str:
 
 
 def _install() -> None:
-    """Put our hook before those that are there, which then hear of retries elsewhere only."""
+    """Install our hook, and let existing hooks see only the retries outside `announced`."""
     hooks = get_on_retry_hooks()
     if _announce not in hooks:
         set_on_retry_hooks((_announce, *map(_for_others, hooks)))
@@ -155,7 +155,7 @@ def _for_others(hook: RetryHook) -> RetryHook:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The Retry-After header's seconds, or seconds until its date; None without a sensible one."""
+    """Parse `Retry-After` into seconds from now; return None if it is missing or malformed."""
     value = headers.get("retry-after", "")
     try:
         return max(0.0, float(value))

@@ -1,4 +1,4 @@
-"""The command that installs what is missing, for messages: it differs with and without a checkout."""
+"""Install commands for messages; they differ with and without a checkout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAME = "coding-model-project"
 
 
 def checkout() -> Path | None:
-    """Return the repository that this package runs from; None if a wheel was installed."""
+    """Return the repository that this package runs from; None if it was installed from a wheel."""
     files = ("Makefile", "pyproject.toml")
     here = all((_ABOVE_PACKAGE / name).is_file() for name in files)
     return _ABOVE_PACKAGE if here else None
@@ -22,7 +22,7 @@ def how_to_install(extra: str = "train", *, gpu: bool = False) -> str:
 
     Args:
         extra: a key of `[project.optional-dependencies]`. `make setup` installs all of them.
-        gpu: whether the extra is to use an accelerator, for which a checkout pins other versions.
+        gpu: whether the extra uses an accelerator, for which a checkout pins other versions.
     """
     if checkout() is None:
         return f"pip install '{_NAME}[{extra}]{_installed_from()}'"
@@ -30,7 +30,7 @@ def how_to_install(extra: str = "train", *, gpu: bool = False) -> str:
 
 
 def _installed_from() -> str:
-    """Return where pip took this package from, as a requirement names it; empty if from an index."""
+    """Return pip's source of this package as a requirement suffix; empty if that is an index."""
     import json
     from importlib import metadata
 

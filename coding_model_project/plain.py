@@ -1,7 +1,7 @@
-"""Plain data: the only values that cross from a sandbox.
+"""Plain data: the only values that may leave a sandbox.
 
-Apart from `types`, without dataclasses: these take half of the CPU time that the verifier of an exported
-task may use (`harbor.export`).
+It is separate from `types` and has no dataclasses: importing them takes half of the CPU time that the
+verifier of an exported task may use (`harbor.export`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Plain = (
     | set["Plain"]
     | frozenset["Plain"]
 )
-"""Exact built-in types: all that may cross from a sandbox. Anything else arrives as `Opaque`."""
+"""Exact built-in types, the only ones that may leave a sandbox. Any other value arrives as `Opaque`."""
 
 
 class Opaque:
-    """Stands for a value that is not plain data, by the name of its type. Equal to nothing expected."""
+    """A stand-in for a value that is not plain data, with its type's name. Equals no expected value."""
 
     __slots__ = ("type_name",)
 

@@ -1,4 +1,4 @@
-"""The names of the programs: the command line, for messages that advise a command, and the recipes."""
+"""Names of the command line, for messages that suggest a command, and of the recipes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ RECIPES = {
     "pipeline": "all five phases, compared in one table",
     "demo": "SFT and GRPO from nothing, in minutes on two CPU cores",
 }
-"""What `python -m recipes.NAME` does, by name."""
+"""One-line description of each `python -m recipes.NAME`."""
 
 
 def program() -> str:
-    """Return the command line's name as it was typed; `MODULE` in a process of any other program."""
+    """Return the command line's name as typed; `MODULE` in a process of any other program."""
     return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE

@@ -1,4 +1,4 @@
-"""Progress bars on standard error, which leaves standard output to results."""
+"""Progress bars on standard error; standard output is for results."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 LINE_EVERY_S = 60
-"""Where standard error is a log, a line of progress is written this often."""
+"""Seconds between progress lines if standard error is a log."""
 
 
 class Advance(Protocol):
-    """Moves a progress bar on by one."""
+    """A function that advances a progress bar by one."""
 
     def __call__(self, *_: object) -> None: ...
 
 
 def bars(description: str, *notes: str) -> Progress:
-    """Make bars with counts and times; where standard error is no terminal, their last state only.
+    """Create progress bars with counts and times; without a terminal, only their last state is printed.
 
     Args:
-        description: of each bar, and `notes` beside it: rich's markup, with a task's fields.
+        description: the label of each bar, in rich's markup with a task's fields.
+        notes: more such texts beside the bar.
     """
     from rich.console import Console
     from rich.progress import (
@@ -45,10 +46,10 @@ def bars(description: str, *notes: str) -> Progress:
 
 @contextmanager
 def progress_bar(what: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """Show one of those `bars`; in a log, also a line every minute.
+    """Show one progress bar; in a log, also print a line every minute.
 
     Args:
-        done: how much of `total` was there before.
+        done: the part of `total` that is already complete.
     """
     with bars(what) as progress:
         task = progress.add_task(what, total=total, completed=done)

@@ -1,8 +1,8 @@
-"""The values everything here is made of. Two ideas carry them.
+"""The core value types: problems, executions, verdicts and rewards.
 
-1. A sandbox returns *answers* (`Execution`); only the host, which alone holds expected outputs,
+1. A sandbox returns *answers* (`Execution`). Only the host holds expected outputs, so only the host
    makes *verdicts* (`Verdict`).
-2. "Did our machinery work?" is an exception (`errors.py`); "was the program right?" is a value.
+2. A failure of the infrastructure is an exception (`errors.py`). A wrong program is a value.
 
     completion → code → Execution per test → Verdict → Reward
 """
@@ -20,7 +20,8 @@ from coding_model_project.plain import Opaque, Plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Resources of one execution. CPU time decides; the wall-clock limit only ends what waits."""
+    """Resource limits of one execution. The CPU limit is the effective one; the wall-clock limit ends
+    programs that wait."""
 
     cpu_s: float = 5.0
     wall_s: float = 15.0
@@ -43,7 +44,7 @@ class Stdin:
 
     text: str
     apart: bool = False
-    """As of `Call`."""
+    """See `Call.apart`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Call:
     function: str
     args: tuple[Plain, ...] = ()
     apart: bool = False
-    """Must not be answered by a process that was given other inputs (`grading.sharing`)."""
+    """Run in a process that receives no other inputs (`grading.sharing`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Asserts:
     source: str
     entry_point: str | None = None
     continues: bool = False
-    """Runs in the processes of the asserts before it, with the state that those left (`Isolation`)."""
+    """Run in the processes of the preceding asserts, with the state that they left (`Isolation`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +86,11 @@ Input = TestInput | Files
 
 
 class Status(StrEnum):
-    """The end of an execution, as the machine saw it. Says nothing about right or wrong."""
+    """The way an execution ended. It does not say whether the answer is right."""
 
     finished = "finished"
     syntax_error = "syntax_error"
-    """Decided by the interpreter that would run it, before any of the program ran."""
+    """The interpreter rejects the source before any of the program runs."""
     compile_error = "compile_error"
     raised = "raised"
     """An uncaught exception or a non-zero exit."""
@@ -102,13 +103,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """One input's answer and what it cost."""
+    """The answer to one input, and the resources used."""
 
     status: Status
     stdout: str = ""
     stderr_tail: str = ""
     value: Plain | Opaque = None
-    """The value a `Call` returned; None for other inputs."""
+    """The value that a `Call` returned; None for other inputs."""
     exit_code: int | None = None
     cpu_s: float = 0.0
     wall_s: float = 0.0
@@ -120,29 +121,29 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """An input and its expected answer. Only hidden tests earn reward; public ones may be shown."""
+    """An input and its expected answer. Only hidden tests earn reward; prompts may show public ones."""
 
     __test__ = False  # not a pytest class
 
     input: TestInput
     _: KW_ONLY
     expected: Plain = None
-    """Text for a `Stdin`, the value for a `Call`; an `Asserts` needs none."""
+    """Text for a `Stdin`, a value for a `Call`; unused for `Asserts`."""
     public: bool = False
 
 
 class Protocol(StrEnum):
-    """The way in which a checker is called and answers."""
+    """The arguments and the answer of a checker."""
 
     testlib = "testlib"
     """`checker input output answer`; exit code 0 accepts, 1, 2 and 7 reject, 3 is its own failure."""
     score = "score"
-    """`checker input answer output`; prints a number: 1 accepts, less rejects."""
+    """`checker input answer output`; prints a number: 1 accepts, a smaller one rejects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checker:
-    """A program of the problem's author that judges outputs where several are right."""
+    """The problem author's program that judges outputs when several are right."""
 
     source: str
     language: str = "python"
@@ -154,7 +155,7 @@ class Instruction:
     """A rule that a text must follow, checked by `grading.instructions`."""
 
     kind: str
-    """Its name as IFEval and IFBench write it, such as "punctuation:no_comma"."""
+    """Its name in IFEval or IFBench, such as "punctuation:no_comma"."""
     arguments: Mapping[str, Plain] = field(default_factory=dict)
     """Arguments of the kind, such as {"num_words": 300}."""
 
@@ -165,7 +166,7 @@ class Predicted(StrEnum):
     output = "output"
     """The value that the function returns."""
     input = "input"
-    """Any input for which it returns the value."""
+    """Any input for which the function returns the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +182,10 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harness:
-    """The author's program around a completion's, for tests that share its process.
+    """The author's code around a completion's program, for tests that share its process.
 
-    `before`, the completion's program and `after` are one program. It runs the tests, and once all have
-    passed it copies its standard input to standard output, as its last line.
+    `before`, the completion's program and `after` form one program. It runs the tests. Once all have
+    passed, it copies its standard input to standard output as its last line.
     """
 
     before: str = ""
@@ -201,7 +202,7 @@ class GradedBy(StrEnum):
     instructions = "instructions"
     """Checks a completion against `Problem.instructions`."""
     prediction = "prediction"
-    """Compares what a completion predicts of a function with `Problem.prediction`."""
+    """Compares a completion's prediction about a function with `Problem.prediction`."""
     harness = "harness"
     """Runs the program of a completion within `Problem.harness`."""
     harbor = "harbor"
@@ -209,17 +210,17 @@ class GradedBy(StrEnum):
 
 
 class Isolation(StrEnum):
-    """The state that the tests of a problem see of one another."""
+    """The state that the tests of a problem share."""
 
     per_test = "per_test"
-    """Nothing: each has a process of its own, or one where no difference can be seen."""
+    """No state: each test has its own process, or one in which it cannot see a difference."""
     shared = "shared"
-    """The state that the asserts before it left, as where a data set's authors use one process."""
+    """Each assert sees the state left by earlier asserts, for data sets that run them in one process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A task with what judges it: tests, a Harbor task, an answer, rules, a prediction or a harness.
+    """A task and its means of judging: tests, a Harbor task, an answer, rules, a prediction or a harness.
 
     `id` is "source/number"; `gold` and `bad` are solutions known to pass and to fail.
     """
@@ -230,26 +231,26 @@ class Problem:
     tests: tuple[Test, ...]
     limits: Limits = field(default_factory=Limits)
     comparison: str = "tokens"
-    """The rule for standard output (`grading.compare`), or "checker", or one for values of calls
-    (`grading.value_rules`), which else compare as data."""
+    """The rule for standard output (`grading.compare`), "checker", or a rule for the values of calls
+    (`grading.value_rules`), which compare as data by default."""
     atol: float = 1e-6
     """Absolute tolerance of floats, in tokens of standard output and in values of calls."""
     rtol: float = 1e-6
-    """Relative tolerance of the same: a float may differ by `atol` or by this share of the expected."""
+    """Relative tolerance of floats: one may differ by `atol` or by this share of the expected value."""
     checker: Checker | None = None
-    """Judges standard output if `comparison` is "checker"."""
+    """The judge of standard output if `comparison` is "checker"."""
     isolation: Isolation = Isolation.per_test
-    """Of tests that are asserts; all other tests are always on their own."""
+    """The isolation of asserts; all other tests are always isolated."""
     entry_point: str | None = None
     language: str = "python"
     difficulty: int | None = None
     date: str | None = None
-    """The day of its publication, such as "2024-08-01"."""
+    """Its publication date, such as "2024-08-01"."""
     tags: tuple[str, ...] = ()
     gold: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
     task: str | None = None
-    """The folder of a Harbor task, whose verifier judges in the place of tests."""
+    """The folder of a Harbor task, whose verifier replaces tests."""
     answer: str | None = None
     """The final answer of a maths problem, which has no tests."""
     instructions: tuple[Instruction, ...] = ()
@@ -257,10 +258,10 @@ class Problem:
     prediction: Prediction | None = None
     """The prediction to make about a function, for a problem without tests."""
     harness: Harness | None = None
-    """The program that tests a completion's from within, in the place of tests."""
+    """The program that tests a completion's program from within, instead of tests."""
     base_tests: int | None = None
-    """The number of hidden tests, from the first, that have a score of their own beside that of all:
-    EvalPlus extends a benchmark's own tests, and reports both."""
+    """The number of leading hidden tests that also have their own score. EvalPlus extends a benchmark's
+    own tests and reports both scores."""
 
     @classmethod
     def simple(
@@ -279,12 +280,13 @@ class Problem:
         """Make a problem from a statement and tests.
 
         Args:
-            id: by default "simple/" and a digest of the statement, so that the same statement always
-                has the same id.
-            limits: of each test; by default 5 s of CPU, 15 s of wall time, 512 MB, 1 MB of output.
-            comparison: how standard output is compared: "tokens" (by words), "lines" or "exact".
+            id: the problem's id; by default "simple/" and a digest of the statement, so that the same
+                statement always has the same id.
+            limits: the limits of each test; by default 5 s of CPU, 15 s of wall time, 512 MB, 1 MB of
+                output.
+            comparison: the comparison of standard output: "tokens" (by words), "lines" or "exact".
             atol: the absolute tolerance of floats, in "tokens" and in values of calls.
-            rtol: the relative tolerance of the same; a float may differ by either.
+            rtol: the relative tolerance of floats; a float may differ by either.
             language: "python", "cpp", "javascript", "java", "go", "rust" or "bash".
         """
         import hashlib  # here, since the sandbox's processes import this module and must stay small
@@ -317,7 +319,7 @@ class Problem:
 
     @property
     def asks_for_code(self) -> bool:
-        """True where a completion holds a program, not a text."""
+        """True if a completion holds a program, not a text."""
         return self.graded_by in (GradedBy.tests, GradedBy.harbor, GradedBy.harness)
 
     @property
@@ -335,7 +337,7 @@ class Problem:
 
 
 class ErrorType(StrEnum):
-    """Reasons why a program was not accepted."""
+    """Reasons for rejecting a program."""
 
     no_code = "no_code"
     syntax_error = "syntax_error"
@@ -359,26 +361,26 @@ _ERROR_GROUP = {
 }
 
 ERROR_GROUPS = tuple(error for error in ErrorType if error.group is error)
-"""The groups metrics are kept by; with `accepted` their shares sum to 1 over graded samples."""
+"""The error groups in metrics; with `accepted`, their shares sum to 1 over graded samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
-    """One test's outcome: no error means it passed."""
+    """The outcome of one test; without an error, it passed."""
 
     __test__ = False  # not a pytest class
 
     error: ErrorType | None
     cpu_s: float = 0.0
     detail: str = ""
-    """At most 2 kB: the failing line, the difference, the exception."""
+    """The failing line, difference or exception, in at most 2 kB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The result of judging one completion.
 
-    Rewards, evaluation, preference pairs, filters and repair feedback all use it.
+    Rewards, evaluation, preference pairs, filters and repair feedback use it.
     """
 
     problem_id: str
@@ -386,34 +388,34 @@ class Verdict:
     extraction: str
     """The rule that found the code (`grading.extract.Rule`)."""
     results: tuple[TestResult, ...]
-    """Per test that ran, in order; fewer than `n_tests` after an early stop."""
+    """The results of the tests that ran, in order; fewer than `n_tests` after an early stop."""
     n_tests: int
     comparison: str
-    """The rule that decided."""
+    """The comparison rule applied (`Problem.comparison`)."""
     sandbox: str
-    """`Sandbox.identity` of the judge that ran it."""
+    """`Sandbox.identity` of the sandbox that ran it."""
     grader_version: str
     isolation: Isolation = Isolation.per_test
-    """The state that the tests saw of one another."""
+    """The state that the tests shared."""
     public: bool = False
-    """Of the public tests, which a model may be told of; else of the hidden ones, which it may not."""
+    """True for a verdict on the public tests, which may be shown to a model; the hidden tests may not."""
     integrity: str = "isolated"
-    """"in_process" where the candidate's code shared a process with what judged it: a problem's harness,
-    or a Harbor verifier (`harbor.integrity`)."""
+    """"in_process" if the candidate's code shared a process with its judge: a problem's harness, or a
+    Harbor verifier (`harbor.integrity`)."""
     judge_s: float = 0.0
-    """Wall seconds of judging; 0 for a cached verdict."""
+    """Wall-clock seconds of judging; 0 for a cached verdict."""
     cached: bool = False
     base_tests: int | None = None
-    """As of `Problem`."""
+    """See `Problem.base_tests`."""
     followed_loosely: int | None = None
-    """Instructions that the text or a variant of it follows (IFEval's loose accuracy); None if there are
-    no instructions."""
+    """The number of instructions that the text or a variant of it follows (IFEval's loose accuracy);
+    None if there are no instructions."""
     rewards: Mapping[str, float | int] | None = None
-    """Rewards of a Harbor task's verifier, by name; its trial is the one result."""
+    """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
 
     @property
     def score(self) -> float:
-        """The dense reward: a Harbor verifier's `reward`, else the share of tests passed."""
+        """The dense reward: a Harbor verifier's `reward`, else the share of passed tests."""
         if self.rewards is not None:
             return float(self.rewards["reward"])
         return self.pass_fraction
@@ -429,7 +431,7 @@ class Verdict:
 
     @property
     def base_passed(self) -> bool | None:
-        """True if the first `base_tests` tests ran and passed; None for a problem that has none."""
+        """True if the first `base_tests` tests ran and passed; None if the problem has none."""
         if self.base_tests is None:
             return None
         first = self.results[: self.base_tests]
@@ -445,7 +447,7 @@ class Verdict:
 
     @property
     def pass_fraction(self) -> float:
-        """Passed tests over all tests; a test skipped by an early stop counts as not passed."""
+        """The share of passed tests; a test skipped by an early stop counts as failed."""
         return sum(result.error is None for result in self.results) / self.n_tests
 
     @property
@@ -458,7 +460,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
-    """The worth of a verdict, and the parts that it is the sum of."""
+    """The reward for a verdict, and the parts that add up to it."""
 
     total: float
     parts: Mapping[str, float]

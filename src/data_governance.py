@@ -1,9 +1,9 @@
-"""Make a training set that repeats nothing and holds no evaluation problem; write what was done.
+"""Make a training set without duplicates and evaluation problems, and write a report.
 
     python src/data_governance.py --train codecontests_train --out outputs/data_governance
 
-A set is a name, NAME=PATH or a path. Names are looked for under --data-dir ($CODING_DATA_DIR, ./data).
-Exit codes: 0 done, 1 with --strict if an evaluation set was not at hand, 2 wrong usage, 3 damaged data.
+A set is a name, NAME=PATH or a path. Names are searched for under --data-dir ($CODING_DATA_DIR, ./data).
+Exit codes: 0 done, 1 with --strict if an evaluation set was not found, 2 wrong usage, 3 damaged data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("outputs/data_governance"))
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument(
-        "--download", action="store_true", help="fetch evaluation sets that are missing"
+        "--download", action="store_true", help="Download evaluation sets that are missing."
     )
     parser.add_argument("--max-tests", type=int, default=DEFAULT_MAX_TESTS)
     parser.add_argument("--strict", action="store_true")

@@ -1,4 +1,4 @@
-"""The named protocols and data sets of Phase 0, for study scripts. Settings: evaluation/protocols.py."""
+"""Names of the protocols and data sets of Phase 0, for study scripts; see evaluation/protocols.py."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ EVAL_AT_K = SAMPLED
 EVAL_AT_BUDGET = BUDGET
 
 PHASE0_SETS = ("humaneval", "mbpp_reg", "codecontests_valid")
-"""A final number, a quick regression check, and what hyper-parameters are chosen on."""
+"""Data sets for a final number, a quick regression check, and the choice of hyper-parameters."""

@@ -1,9 +1,9 @@
-"""Write the gains of trainings over seeds into a page, below its line `## Result`.
+"""Write the gains of training runs over seeds into a page, below its line `## Result`.
 
     python src/harbor_gains.py experiment_design/tinyshell.md block=outputs/block tools=outputs/tools
 
-A folder holds a run for each seed, as a sweep leaves them. Each run's gain is from its first validation
-to its last, paired by problem; runs without two validations are named. Exit codes: 0 done, 2 wrong usage.
+A folder holds a run per seed, as written by a sweep. Each run's gain is from its first validation to its
+last, paired by problem; runs without two validations are named. Exit codes: 0 done, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from coding_model_project.runs.summary import summarise
 
 RESULT = "## Result\n"
 CLAIMED = 3
-"""Seeds without which nothing is claimed, as in studies."""
+"""Minimum number of seeds for a claim, as in studies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seed:
-    """One finished run."""
+    """A finished run."""
 
     run: RunFolder
     gain: Gain
@@ -91,7 +91,7 @@ def section(name: str, folder: Path) -> Iterator[str]:
 
 
 def gains(seeds: Sequence[Seed]) -> Iterator[str]:
-    """Yield the table of gains, and what they are over all seeds."""
+    """Yield the table of gains, and the gain over all seeds."""
     first, last = seeds[0].gain.before.step, seeds[0].gain.after.step
     yield (
         f"| seed | step {first} | step {last} | gain, 95% interval | p | problems |\n"
@@ -120,12 +120,12 @@ def gains(seeds: Sequence[Seed]) -> Iterator[str]:
 
 
 def rates(seeds: Sequence[Seed], step: int, problems: Sequence[str]) -> NDArray[np.float64]:
-    """Return accepted shares, a row per seed and a column per problem."""
+    """Return accepted shares, shape (seeds, problems)."""
     return np.array([[seed.rates[step][name] for name in problems] for seed in seeds])
 
 
 def seed_of(path: Path) -> Seed | None:
-    """Read a run; None if it has not finished or has no two validations."""
+    """Read a run; return None if it has not finished or has fewer than two validations."""
     run = RunFolder(path)
     found = gain(path) if run.state is State.finished else None
     if found is None:

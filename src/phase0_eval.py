@@ -1,10 +1,10 @@
-"""Phase 0: evaluate a model on data sets by running what it writes; every rate has its interval.
+"""Evaluate a model for Phase 0 by running its programs; every rate has its interval.
 
     python src/phase0_eval.py --mode simple --model M \\
         --datasets humaneval mbpp_reg codecontests_valid
 
 M is a folder or a hub name, which vLLM loads into this process; with
---base-url, the name under which a server of OpenAI's API serves it.
+--base-url, it is the model's name on an OpenAI-compatible server.
 A data set is a name, NAME=PATH, or the path of a file of problems.
 
     --protocol greedy      EVAL@1: one greedy answer per problem
@@ -16,11 +16,11 @@ The command is `python -m coding_model_project eval run`, with lists
 after --datasets and --merge, and these data sets by default.
 
 Writes metrics.json, results.jsonl, completions.jsonl, run_info.json,
-summary.json, qa_logs/ and report.html into --out. What was stopped or
-killed goes on with the same command and --out.
+summary.json, qa_logs/ and report.html into --out. The same command with
+the same --out resumes a stopped or killed evaluation.
 
-Over several processes, each with its own --out: --shard 0/4 to 3/4; then
---merge with the folders of all four, and no --shard, puts them together.
+To use several processes, run each with its own --out and --shard 0/4 to
+3/4; then merge all four folders with --merge and without --shard.
 
 Exit codes: 0 done, 2 wrong usage or configuration, 3 infrastructure
 failed, 130 interrupted.
@@ -37,11 +37,11 @@ from coding_model_project.cli import run_app
 from coding_model_project.cli.eval_run import run
 
 LISTS = {"--datasets": "--dataset", "--dataset": "--dataset", "--merge": "--merge"}
-"""Options that take several words after them, which typer has no word for, by the one it has."""
+"""Options that take several words, which typer does not support, with typer's option for one word."""
 
 
 def spread(arguments: list[str]) -> list[str]:
-    """`--datasets a b` as `--dataset a --dataset b`."""
+    """Convert `--datasets a b` to `--dataset a --dataset b`."""
     words: list[str] = []
     option = None
     for word in arguments:
@@ -58,7 +58,7 @@ def spread(arguments: list[str]) -> list[str]:
 
 
 def with_defaults(words: list[str]) -> list[str]:
-    """The data sets and the folder of Phase 0, unless others are given."""
+    """Add the data sets and the folder of Phase 0, unless others are given."""
     from eval_config import PHASE0_SETS
 
     if "--dataset" not in words:

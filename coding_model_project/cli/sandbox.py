@@ -191,6 +191,7 @@ def serve(
     ] = 512,
     max_request_mb: Annotated[int, typer.Option(help="Refuse requests above N MiB.", min=1)] = 64,
     memory_mb: Annotated[int, typer.Option(help="Let a program use at most N MiB.", min=16)] = 4096,
+    output_mb: Annotated[int, typer.Option(help="Let a program print at most N MiB.", min=1)] = 16,
     drain_s: Annotated[
         float,
         typer.Option(help="After SIGTERM, finish what was accepted for at most N seconds.", min=0),
@@ -213,7 +214,7 @@ def serve(
         max_waiting=max_waiting,
         max_request_bytes=max_request_mb << 20,
         token=token,
-        bounds=Bounds(memory_mb=memory_mb),
+        bounds=Bounds(memory_mb=memory_mb, output_kb=output_mb << 10),
     )
     sock = listening.listen(host, port)
     address = f"http://{host}:{sock.getsockname()[1]}"

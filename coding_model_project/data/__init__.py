@@ -1,1 +1,1 @@
-"""Problems: our schema, public sets, what may be used for what, and what is trained on."""
+"""Problems: our schema, loaders of public sets, governance of their use, and training data."""

@@ -1,4 +1,4 @@
-"""The data sets that are known by name, as `data list` and docs/data-sets.md show them."""
+"""The catalogue of data sets known by name, for `data list` and docs/data-sets.md."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from coding_model_project.data.loaders import LOADERS, Loader
 from coding_model_project.data.loaders.table import TableLoader, matching
 
 COMMAND = "python -m coding_model_project data list --out docs/data-sets.md"
-"""Makes the page anew."""
+"""The command that regenerates the page."""
 
 _PAGE = """\
 # Data sets known by name
 
-Every command that takes a data set (`NAME`, `NAME=PATH` or `--dataset NAME[=PATH]`) knows these names,
-each also with a split behind it: `mbpp_train`, `codecontests_valid`. A set is looked for by its
-publisher's file names under `--data-dir` (`$CODING_DATA_DIR`, else `./data`), also in a clone of its
-repository there, and then on the hub. `python -m coding_model_project data list` prints this table with
-what is found on this machine; `--json` is for programs.
+Every command that takes a data set (`NAME`, `NAME=PATH` or `--dataset NAME[=PATH]`) accepts these names,
+each optionally followed by a split: `mbpp_train`, `codecontests_valid`. The loader searches for the
+publisher's file names under `--data-dir` (`$CODING_DATA_DIR`, else `./data`), including a clone of the
+set's repository there, and then on the hub. `python -m coding_model_project data list` prints this table
+with the files found on this machine; `--json` prints it for programs.
 
-Only splits that may train reach a training file
-([data governance](../experiment_design/data_governance.md)), and what trains is deduplicated against the
-evaluation sets by `data dedup`. The licence is the publisher's: read its card before you use a set.
+Only splits with the use "train" can get into a training file
+([data governance](../experiment_design/data_governance.md)). `data dedup` removes training problems that
+repeat an evaluation problem. The licence is the publisher's: read the set's card before you use it.
 
-| name | may be used for: splits | tests | licence | hub | files looked for |
+| name | permitted use: splits | tests | licence | hub | file names |
 |---|---|---|---|---|---|
 {rows}
 
-A file whose columns have other names is read with `--map FIELD=COLUMN` ([your own problems](my-data.md)).
-Rows made for verl load under any name: `NAME=PATH`. Of KodCode's pytest modules plain test functions are
-converted; rows that need more of pytest, other libraries or files are set aside, counted by reason.
+To read a file whose columns have other names, use `--map FIELD=COLUMN` ([your own problems](my-data.md)).
+Rows made for verl load under any name: `NAME=PATH`. From KodCode's pytest modules, the loader converts
+plain test functions. It sets aside rows that need more of pytest, other libraries or files, and counts
+them by reason.
 
 This page is generated: `{command}`.
 """
 
 ROLE_WORDS = {Role.train: "train", Role.validation: "validation", Role.test: "test only"}
 _SOURCES = {"tinycode_asserts": "tinycode"}
-"""Start of problem ids where it differs from the set's name; governance reads it."""
+"""First parts of problem ids that differ from the set's name, for governance."""
 
 GENERATED = "generated here"
 BY_PATH = "by --path"
@@ -46,29 +47,29 @@ BY_PATH = "by --path"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One data set that is known by name."""
+    """A data set known by name."""
 
     name: str
     roles: tuple[tuple[str, Role], ...]
-    """Its splits, each with what it may be used for."""
+    """Its splits, each with its permitted use."""
     tests: str
     licence: str
     hub: str | None
     files: tuple[str, ...]
-    """Names of its publisher's files that are looked for under the data folder."""
+    """Names of its publisher's files, searched for under the data folder."""
     found: tuple[str, ...] | None
-    """The files that are there; None for sets that are not looked for."""
+    """The files found; None for sets without files to search for."""
 
     @property
     def status(self) -> str:
-        """Return in a word or two if it is found now."""
+        """A word or two on whether its files were found."""
         if self.found is None:
             return GENERATED if self.licence != "yours" else BY_PATH
         return f"found ({len(self.found)})" if self.found else "not found"
 
     @property
     def uses(self) -> str:
-        """Splits by what they may be used for: "train: train; test only: test"."""
+        """Splits by permitted use, such as "train: train; test only: test"."""
         if self.status == BY_PATH:
             return "as its rows say"
         by_role: dict[Role, list[str]] = {}
@@ -79,7 +80,7 @@ class Entry:
         )
 
     def as_json(self) -> dict[str, object]:
-        """For other programs."""
+        """Return the entry as a JSON object."""
         return {
             "name": self.name,
             "splits": {split: str(allowed) for split, allowed in self.roles},
@@ -92,10 +93,10 @@ class Entry:
 
 
 def catalogue(data_dir: Path | None = None) -> tuple[Entry, ...]:
-    """Every data set that is known by name.
+    """Return every data set known by name.
 
     Args:
-        data_dir: where to look for their files; None does not look.
+        data_dir: the folder to search for their files; None skips the search.
     """
     return tuple(_entry(name, loader, data_dir) for name, loader in LOADERS.items())
 
@@ -107,9 +108,9 @@ def _entry(name: str, loader: Loader, data_dir: Path | None) -> Entry:
     files = tuple(dict.fromkeys(file for part in parts for file in part.files))
     found: list[str] | None = None
     if files:
-        there = [matching(data_dir, part, published) if data_dir else [] for part in parts]
-        whole = all(there) or not published.whole
-        found = [str(path) for paths in there for path in paths] if whole else []
+        existing = [matching(data_dir, part, published) if data_dir else [] for part in parts]
+        whole = all(existing) or not published.whole
+        found = [str(path) for paths in existing for path in paths] if whole else []
     return Entry(
         name=name,
         roles=tuple((split, role(source, split)) for split in _splits(loader)),
@@ -130,7 +131,7 @@ def _splits(loader: Loader) -> tuple[str, ...]:
 
 
 def render() -> str:
-    """The whole page, in Markdown."""
+    """Return docs/data-sets.md as Markdown."""
     rows = [
         f"| `{one.name}` | {one.uses} | {one.tests} | {one.licence} | {_code(one.hub)} | "
         f"{', '.join(map(_code, one.files)) or one.status} |"

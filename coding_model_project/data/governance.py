@@ -1,7 +1,7 @@
 """Rules for the use of data sets. Data that is not for training never reaches a training file or run.
 
-A role belongs to a data set and a split of it. Names are compared by letters and digits alone and by
-what they contain, so that "openai/openai_humaneval" and "HumanEval-filtered" are HumanEval.
+A data set and a split of it have a role. A name matches a known one if its letters and digits contain it,
+so that "openai/openai_humaneval" and "HumanEval-filtered" are HumanEval.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from coding_model_project.extras import extra
 
 
 class Role(StrEnum):
-    """The use of a split; each one allows those below it too."""
+    """The permitted use of a split; each one includes those below it."""
 
     train = "train"
     validation = "validation"
-    """Selects checkpoints and hyper-parameters, or watches for regressions. Never trained on."""
+    """For selecting checkpoints and hyper-parameters, and for detecting regressions. Never trained on."""
     test = "test"
-    """Final numbers only. May be written as validation rows, for an evaluation during a run."""
+    """For final numbers only. Validation rows may be written, for an evaluation during a run."""
 
     @property
     def may_train(self) -> bool:
@@ -43,7 +43,7 @@ TEST_ONLY = frozenset(
         "arithmetic_test",
     }
 )
-"""Data sets by name ("source" or "source_split") that may be evaluated on but never trained on."""
+"""Data sets by name ("source" or "source_split") for evaluation only, never for training."""
 
 VALIDATION_ONLY = frozenset(
     {
@@ -54,7 +54,7 @@ VALIDATION_ONLY = frozenset(
         "arithmetic_validation",
     }
 )
-"""The same for those that select: they are not final either."""
+"""Data sets by name for selection, neither for training nor for final numbers."""
 
 _TRAINING_SPLITS = {
     "apps": {"train"},
@@ -74,7 +74,7 @@ _TRAINING_SPLITS = {
     "tinyshell": {"train"},
     "arithmetic": {"train"},
 }
-"""Of the sets that are known: any other split of theirs may not train, whatever it is called."""
+"""Training splits of the known sets; no other split of them may train."""
 
 EVALUATION_SETS = (
     "humaneval",
@@ -87,12 +87,12 @@ EVALUATION_SETS = (
     "gsm8k_test",
     "math500",
 )
-"""Sets that `data dedup` compares a training set with, as far as they are at hand. HumanEval+ has
-HumanEval's prompts."""
+"""Sets that `data dedup` compares a training set with, if they are found. HumanEval+ has HumanEval's
+prompts."""
 
 
 def role(source: str, split: str = "") -> Role:
-    """Return the use of a data set's split; sets that nobody listed may train.
+    """Return the permitted use of a data set's split; unlisted sets may train.
 
     Args:
         source: the data set's name, as in the first part of `Problem.id`.
@@ -109,18 +109,18 @@ def role(source: str, split: str = "") -> Role:
 
 
 def is_test_only(name: str) -> bool:
-    """Return true for names of sets that must not train ("HumanEval", "openai_humaneval", "mbpp_reg")."""
+    """Return whether a set must not train, by its name ("HumanEval", "openai_humaneval", "mbpp_reg")."""
     source, _, split = name.rpartition("_")
     return not role(name).may_train or bool(source and not role(source, split).may_train)
 
 
 def refuse_test_only(path: str | Path) -> None:
-    """Refuse a training file whose name or rows belong to data that must not train.
+    """Raise if a training file's name or rows belong to data that must not train.
 
-    Rows are known by their `data_source` and by `extra_info.split`.
+    `data_source` and `extra_info.split` identify a row's data set.
 
     Raises:
-        ConfigError: naming the file and what it holds.
+        ConfigError: the file must not train; names the file and the data set.
     """
     path = Path(path)
     if is_test_only(path.stem):

@@ -1,7 +1,7 @@
-"""A decoded JSON object to a problem, with messages for whoever wrote the file.
+"""Conversion of a decoded JSON object into a problem, with messages for the author of the file.
 
-Each message names the field, says what is expected and what was found, and shows the right form. The
-schema itself is described in `data.problems`.
+Each message names the field, the expected and the actual value, and shows the right form. `data.problems`
+describes the schema.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ JUDGED_BY = {
     GradedBy.prediction: "prediction",
     GradedBy.harness: "harness",
 }
-"""The field that each grader judges by."""
+"""The field for each grader."""
 
 _EXAMPLES = {
     GradedBy.tests: '"tests": [{"stdin": "1 2", "expected": "3"}]',
@@ -59,7 +59,7 @@ _EXAMPLES = {
 """An example of each grader's field."""
 
 _RUN = (GradedBy.tests, GradedBy.harbor, GradedBy.harness)
-"""The graders that run a program, in a language."""
+"""Graders that run a program."""
 
 _TEST_EXAMPLE = '{"call": "f", "args": [1, 2], "expected": 3}'
 _TEST_FIELDS = {
@@ -74,21 +74,21 @@ _SYNONYMS = {
     "gold": ("solution", "solutions", "canonical_solution", "answer", "code"),
     "question": ("problem", "prompt", "statement", "description", "instruction", "text"),
 }
-"""Other names of our fields in public files, to suggest the right `--map`."""
+"""Names of our fields in public files, to suggest the right `--map`."""
 
 
 def problem_of(row: Mapping[str, Any]) -> Problem:
-    """The problem of one row.
+    """Convert a row into a problem.
 
     Raises:
-        Malformed: names the field, what is expected, and an example.
+        Malformed: a field is wrong; names it, the expected value and an example.
     """
     unknown = sorted(row.keys() - set(FIELDS))
     grader = _grader(row)
     own_field = JUDGED_BY[grader]
     needed = (*(name for name in REQUIRED if name != "tests"), own_field)
     missing = [name for name in needed if name not in row]
-    if missing:  # the number and the split of a row can be made up; its statement and tests cannot
+    if missing:  # an id and a split are easy to make up, so report the statement and tests first
         worst = next((name for name in ("statement", own_field) if name in missing), missing[0])
         raise Malformed(missing_field(worst, row, _needs(grader, needed)))
     if unknown:
@@ -143,11 +143,11 @@ def _base_tests(row: Mapping[str, Any]) -> int | None:
 def missing_field(
     field: str, row: Mapping[str, Any], expected: str = f"a problem needs {', '.join(REQUIRED)}"
 ) -> str:
-    """A message that a field is missing, with the row's columns and the option that maps one to it."""
+    """Return the message for a missing field, with the row's columns and the option that maps one."""
     like = (name for name in _SYNONYMS.get(field, ()) if name in row)
     found = ", ".join(map(str, row)) or "none"
     return (
-        f"field '{field}' is missing; {expected}; row has columns {found}; "
+        f"field '{field}' is missing; {expected}; the row has columns {found}; "
         f"map them with --map {field}={next(like, 'COLUMN')} (in Python: columns=)"
     )
 
@@ -323,7 +323,7 @@ def _checker(value: Any) -> Checker:
 
 
 def _grader(row: Mapping[str, Any]) -> GradedBy:
-    """The grader that a row names; tests judge where it names none."""
+    """Return the grader that a row names; by default, tests."""
     name = row.get("grader", GradedBy.tests)
     if name not in tuple(GradedBy):
         fail(f"field 'grader': {name!r}", f"expected one of {', '.join(GradedBy)}")
@@ -331,7 +331,7 @@ def _grader(row: Mapping[str, Any]) -> GradedBy:
 
 
 def _check_alone(row: Mapping[str, Any], grader: GradedBy) -> None:
-    """Refuse what another grader than the row's judges by."""
+    """Raise if the row has a field of another grader than its own."""
     for other, field in JUDGED_BY.items():
         if other is not grader and row.get(field):
             own, example = _EXAMPLES[grader], _EXAMPLES[other]
@@ -339,7 +339,7 @@ def _check_alone(row: Mapping[str, Any], grader: GradedBy) -> None:
                 f"field '{field}'",
                 f'belongs to "grader": "{other}"; a problem with "grader": "{grader}" has {own}'
                 if grader is not GradedBy.tests
-                else f'needs "grader": "{other}" beside it, as in "grader": "{other}", {example}',
+                else f'needs "grader": "{other}" too; write "grader": "{other}", {example}',
             )
 
 
@@ -391,7 +391,7 @@ def _harness(value: Any) -> Harness | None:
         return None
     right = _EXAMPLES[GradedBy.harness]
     if not isinstance(value, Mapping) or "after" not in value or value.keys() - {"before", "after"}:
-        _expect("harness", "an object with after, and before if need be", value, right)
+        _expect("harness", "an object with after, and optionally before", value, right)
     for name, text in value.items():
         if not isinstance(text, str):
             _expect(f"harness.{name}", "text", text, right)

@@ -1,4 +1,4 @@
-"""Values as files of problems write them, and the error of a row that is not a problem."""
+"""Values in files of problems, and the error for a malformed row."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from coding_model_project.codec import MAX_DEPTH, from_json
 
 
 class Malformed(ValueError):
-    """A row that is not a problem. The message starts with the field and ends in the right form."""
+    """A malformed row. The message starts with the field and ends with the right form."""
 
 
 def fail(what: str, expected: str) -> NoReturn:
-    """Raise the error of a field: what is wrong, and the right form."""
+    """Raise `Malformed` with the fault and the right form."""
     raise Malformed(f"{what}: {expected}")
 
 
 def kind(value: object) -> str:
-    """A JSON value's kind, in words."""
+    """Return the kind of a JSON value in words."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -42,7 +42,7 @@ _TAGS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "c": ("a complex number", '{"c": [0.0, 1.0]}', lambda content: _are_numbers(content)),
     "o": ("a value that is not data", '{"o": "name"}', lambda _: False),
 }
-"""`codec`'s tags: what a one-key object of that name stands for, and its form."""
+"""`codec`'s tags: the meaning of a one-key object with that key, an example, and a content check."""
 
 
 def _matches(pattern: str, content: object) -> bool:
@@ -67,13 +67,13 @@ def _are_numbers(content: object) -> bool:
 
 
 def value_of(picture: Any, field: str, depth: int = 0) -> Any:
-    """A value as written in a file: `codec`'s form, and plain JSON objects as dicts with text keys.
+    """Decode a value of a file in `codec`'s form, with plain JSON objects as dicts with text keys.
 
-    An object with one key that is a tag of `codec` is always the tagged value; a dict with such a key
-    alone is written with the tag "d".
+    An object whose only key is a tag of `codec` is always the tagged value. Write a dict with only such a
+    key with the tag "d".
 
     Raises:
-        Malformed: a tag with content of another form.
+        Malformed: the content does not fit the tag.
     """
     if depth > MAX_DEPTH:
         fail(f"field '{field}'", f"values may be nested at most {MAX_DEPTH} deep")
@@ -91,8 +91,8 @@ def value_of(picture: Any, field: str, depth: int = 0) -> Any:
         pair = pair if len(pair) <= 40 else "…"
         fail(
             f"field '{field}'",
-            f"an object whose only key is '{tag}' stands for {meaning}, as in {example}; a dict with "
-            f'that key alone is written {{"d": [["{tag}", {pair}]]}}',
+            f"an object whose only key is '{tag}' means {meaning}, as in {example}; write a dict with "
+            f'only that key as {{"d": [["{tag}", {pair}]]}}',
         )
     try:
         return _tagged(tag, content, field, depth + 1)

@@ -1,4 +1,4 @@
-"""Problems as JSON lines: our own documented schema, the one all sources end in.
+"""Problems as JSON lines: our own schema, into which all sources are converted.
 
     {"id": "tinycode/17", "split": "train", "statement": "…",
      "tests": [{"call": "solve", "args": […], "expected": …, "public": true},
@@ -19,9 +19,9 @@
     {"id": "functions/1", "split": "test", "statement": "…", "grader": "harness", "language": "python",
      "harness": {"before": "…", "after": "assert f(1) == 2\nprint(input())"}}
 
-Only id, split, statement and what the grader judges by are required: tests; the folder of a Harbor task,
+Only id, split, statement and the grader's field are required: tests; the folder of a Harbor task,
 relative to the file; a final answer; instructions; a prediction; or a harness. Arguments and expected
-values are plain JSON; what JSON lacks (tuples, sets, keys that are not text) is in `codec`'s form.
+values are plain JSON; values that JSON lacks (tuples, sets, keys other than text) use `codec`'s form.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from coding_model_project.types import Asserts, Call, GradedBy, Isolation, Probl
 
 
 def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
-    """Write problems, one a line, atomically."""
+    """Write problems atomically, one per line."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -52,7 +52,7 @@ def write_problems(path: Path | str, problems: Iterable[Problem]) -> None:
 
 
 def problem_line(problem: Problem) -> bytes:
-    """One problem as its line in a file."""
+    """Return the line of a file for a problem."""
     return orjson.dumps(_problem_to_json(problem)) + b"\n"
 
 
@@ -60,7 +60,7 @@ def read_problems(path: Path | str) -> tuple[Problem, ...]:
     """Read problems.
 
     Raises:
-        DataError: the file is missing, a line is malformed or an id comes twice; names file, line
+        DataError: the file is missing, a line is malformed or an id occurs twice; names file, line
             and field.
     """
     path = Path(path)
@@ -73,13 +73,13 @@ def read_problems(path: Path | str) -> tuple[Problem, ...]:
                 continue
             problem = from_file(_parse(line, f"{path}:{number}"), path)
             if problem.id in problems:
-                raise DataError(f"{path}:{number}: id {problem.id!r} was there before")
+                raise DataError(f"{path}:{number}: id {problem.id!r} occurs twice")
             problems[problem.id] = problem
     return tuple(problems.values())
 
 
 def from_file(problem: Problem, path: Path) -> Problem:
-    """A problem of a file, with its Harbor task's folder named as from anywhere."""
+    """Return a problem with the absolute path of its Harbor task."""
     if problem.task is None:
         return problem
     return replace(problem, task=str(path.parent.resolve() / problem.task))
@@ -94,7 +94,7 @@ def _parse(line: bytes, where: str) -> Problem:
 
 
 def problem_from_json(row: Any, where: str) -> Problem:
-    """The problem of one decoded row.
+    """Convert a decoded row into a problem.
 
     Raises:
         DataError: it is malformed; names `where` and the field.
@@ -131,7 +131,7 @@ def _problem_to_json(problem: Problem) -> dict[str, Any]:
 
 
 def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
-    """Return the grader and the field that it judges by; nothing for tests."""
+    """Return the grader and its field; nothing for tests."""
     grader = problem.graded_by
     match grader:
         case GradedBy.tests:
@@ -144,14 +144,14 @@ def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
             rules = [{"kind": one.kind, "arguments": one.arguments} for one in problem.instructions]
             return {"grader": grader, "instructions": rules}
         case GradedBy.prediction:
-            asked = problem.prediction
-            assert asked is not None
+            prediction = problem.prediction
+            assert prediction is not None
             return {
                 "grader": grader,
                 "prediction": {
-                    "of": asked.of,
-                    "program": asked.program,
-                    "output": to_json(asked.output),
+                    "of": prediction.of,
+                    "program": prediction.program,
+                    "output": to_json(prediction.output),
                 },
             }
         case GradedBy.harness:
@@ -160,7 +160,7 @@ def _judged_by_to_json(problem: Problem) -> dict[str, Any]:
 
 
 def _tolerance_to_json(problem: Problem) -> dict[str, float]:
-    """The tolerances that are not the default, so that other problems are written as ever."""
+    """Return the tolerances that are not the default, so that other problems' lines stay the same."""
     default = {field.name: field.default for field in fields(Problem)}
     tolerance = {"atol": problem.atol, "rtol": problem.rtol}
     return {name: value for name, value in tolerance.items() if value != default[name]}

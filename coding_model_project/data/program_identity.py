@@ -1,4 +1,4 @@
-"""When two programs of one problem are the same one, so that a second copy teaches nothing."""
+"""Detection of equivalent programs of a problem, for deduplication."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import warnings
 
 
 def normal_form(code: str, language: str = "python") -> str:
-    """Equal for programs that differ in layout alone; in Python also in comments and variables' names.
+    """Return a form that is equal for programs that differ only in layout.
 
-    Names stay that others may call or that come from elsewhere: of functions, classes, modules,
-    keywords and attributes. In other languages spaces within a line stay too: they may be of a string.
+    In Python it also ignores comments and names of variables, but keeps names that are used elsewhere: of
+    functions, classes, modules, keywords and attributes. In other languages it keeps spaces within a
+    line, which may belong to a string.
     """
     if language == "python":
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an invalid escape in untrusted code is not ours
+                warnings.simplefilter("ignore")  # invalid escapes in untrusted code
                 return ast.unparse(_anonymous(ast.parse(code)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass
@@ -23,7 +24,7 @@ def normal_form(code: str, language: str = "python") -> str:
 
 
 def _anonymous(tree: ast.Module) -> ast.Module:
-    """Variables and parameters numbered as they come, and no docstrings."""
+    """Number variables and parameters in order, and remove docstrings."""
     nodes = list(ast.walk(tree))
     own = {node.arg for node in nodes if isinstance(node, ast.arg)}
     own |= {
@@ -42,7 +43,7 @@ def _anonymous(tree: ast.Module) -> ast.Module:
 
 
 def _texts(node: ast.AST) -> list[str]:
-    """Names that are no nodes of their own: of definitions, imports, keywords, exceptions, globals."""
+    """Return names without their own node: of definitions, imports, keywords, exceptions, globals."""
     if isinstance(node, ast.Name | ast.arg | ast.Attribute | ast.Constant):
         return []
     values = [value for _, value in ast.iter_fields(node)]

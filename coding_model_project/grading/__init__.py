@@ -1,1 +1,1 @@
-"""Completion → code → executions → verdict → reward. `judge` puts the parts together."""
+"""Completion → code → executions → verdict → reward. `judge` combines the parts."""

@@ -1,4 +1,4 @@
-"""The one thing every grader does: turn a problem and a completion into a verdict."""
+"""The protocols of graders, which turn a problem and a completion into a verdict."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ from coding_model_project.errors import UngradableError
 from coding_model_project.types import Problem, Verdict
 
 GRADER_VERSION = "11"
-"""Raised by any change that can change a verdict; see "Scores change" in CHANGELOG.md."""
+"""The version of the grading rules. Increase it with any change that can change a verdict; see "Scores
+change" in CHANGELOG.md."""
 
 ROOMS = "rooms"
-"""The default environment of Harbor's tasks."""
+"""The default environment of Harbor tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEnvironment:
-    """The environment that Harbor's tasks run in (`harbor.environment.factory.environments_of`)."""
+    """The environment of Harbor tasks (`harbor.environment.factory.environments_of`)."""
 
     name: str = ROOMS
     containers: int | None = None
-    """Of docker and podman: in use at once on a node, by all processes; None is no limit."""
+    """For docker and podman: maximum number of containers in use per node, by all processes; None means
+    no limit."""
     warm: int = 0
-    """Of docker and podman: containers kept started ahead, for the images asked for last."""
+    """For docker and podman: number of containers started ahead, for the most recently used images."""
     agent: str | None = None
-    """Of rooms: a folder of the host that they have at /opt/agent, read-only."""
+    """For rooms: a folder of the host, mounted read-only at /opt/agent."""
 
 
 IN_ROOMS = TaskEnvironment()
 
 
 def harbor_identity(environment: str) -> str:
-    """Return the identity of `harbor.grader.HarborGrader`, which naming it here does not import."""
+    """Return the identity of `harbor.grader.HarborGrader` without importing it."""
     return f"{GRADER_VERSION}/harbor/{environment}"
 
 
 @cache
 def math_judge() -> str:
-    """Return math-verify's name and version; here so that naming it does not import the maths grader."""
+    """Return math-verify's name and version without importing the maths grader."""
     try:
         return f"math-verify {metadata.version('math-verify')}"
     except metadata.PackageNotFoundError:
@@ -48,40 +50,39 @@ def math_judge() -> str:
 
 
 Outcome = Verdict | UngradableError
-"""A completion's verdict, or why it has none."""
+"""A completion's verdict, or the error that prevented one."""
 
 
 class Grader(Protocol):
-    """Judges completions; safe to call concurrently."""
+    """A judge of completions; concurrent calls are safe."""
 
     async def grade(self, problem: Problem, completion: str) -> Verdict:
         """Judge one completion. Never raises because of the program.
 
         Raises:
-            UngradableError: (SandboxError, CheckerError, DataError) no truthful verdict can be
-                given.
+            UngradableError: (SandboxError, CheckerError, DataError) no truthful verdict is possible.
         """
         ...
 
 
 class CodeGrader(Protocol):
-    """Judges programs that were found already; what `cache.CachedGrader` remembers the verdicts of."""
+    """A judge of extracted programs, whose verdicts `cache.CachedGrader` caches."""
 
     @property
     def identity(self) -> str:
-        """All but code and problem that a verdict depends on."""
+        """The grader's part of a cache key: all inputs of a verdict except code and problem."""
         ...
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
-        """Judge a program as it is; None is a completion without code.
+        """Judge a program without extraction; None stands for a completion without code.
 
         Raises:
-            UngradableError: as `Grader.grade`.
+            UngradableError: see `Grader.grade`.
         """
         ...
 
     def answered_from_memory(self) -> None:
-        """Take note of a sample that was judged without running anything."""
+        """Record a cache hit, that is, a sample judged without running anything."""
         ...

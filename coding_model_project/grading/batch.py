@@ -1,4 +1,4 @@
-"""Judges many completions of many problems, in order, whatever fails."""
+"""Judging of many completions of many problems, with ungradable ones as errors in place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coding_model_project.grading.base import Grader, Outcome
 from coding_model_project.types import Problem
 
 Progress = Callable[[Outcome], None]
-"""Called once per completion, as soon as its outcome is known."""
+"""A callback, called once per completion when its outcome is known."""
 
 
 async def judge_completions(
@@ -20,16 +20,16 @@ async def judge_completions(
     progress: Progress | None = None,
     max_concurrency: int = 64,
 ) -> list[list[Outcome]]:
-    """Outcomes in the order of `completions`, which holds one group per problem.
+    """Return outcomes in the order of `completions`, which holds one group per problem.
 
-    An ungradable completion takes its place as an error and never a score; it does not stop the
-    others. Any other exception is a bug: it cancels the rest and propagates.
+    The outcome of an ungradable completion is an error, never a score; it does not stop the others. Any
+    other exception is a bug: it cancels the rest and propagates.
 
     Args:
-        max_concurrency: completions handed to the grader at once.
+        max_concurrency: the maximum number of completions in the grader at once.
 
     Raises:
-        ValueError: not one group of completions per problem.
+        ValueError: the number of groups differs from the number of problems.
     """
     if len(problems) != len(completions):
         raise ValueError(f"{len(completions)} groups of completions, {len(problems)} problems")

@@ -1,4 +1,4 @@
-"""Verdicts, values and inputs in few words: for details, logs and repair."""
+"""Short forms of verdicts, values and inputs for details, logs and repair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INPUT_CHARACTERS = 500
 
 
 def clip(text: str, max_bytes: int) -> str:
-    """A text's start and end, in at most `max_bytes` of UTF-8; a traceback's end says most."""
+    """Return a text's start and end in at most `max_bytes` of UTF-8; a traceback's end matters most."""
     data = text.encode("utf-8", "replace")
     if len(data) <= max_bytes:
         return data.decode()
@@ -22,32 +22,31 @@ def clip(text: str, max_bytes: int) -> str:
 
 
 def shown_value(value: object, max_bytes: int) -> str:
-    """A value as Python writes it, clipped."""
+    """Return a value's `repr`, clipped."""
     try:
         return clip(repr(value), max_bytes)
-    except (ValueError, RecursionError):  # an int of too many digits to print, too deep a nesting
+    except (ValueError, RecursionError):  # an int with too many digits, or too deep nesting
         return f"a {type(value).__name__} too large to show"
 
 
 def shown_input(given: TestInput) -> str:
-    """A test's input: the call, the text on standard input, or the test code."""
+    """Return a test's input as text: the call, the text on standard input, or the test code."""
     if isinstance(given, Call):
         return f"{given.function}({', '.join(map(repr, given.args))})"
     return given.source if isinstance(given, Asserts) else given.text
 
 
 def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None) -> dict[str, Any]:
-    """What of a verdict is kept for each sample.
+    """Return the fields of a verdict that are stored for each sample.
 
     Args:
-        tests: that it was judged by.
-        public_passed: whether it passes the problem's public tests; None if they were not run.
+        tests: the tests that the verdict is about.
+        public_passed: whether the program passes the problem's public tests; None if they did not run.
 
     Returns:
         error: the first failing test's error type, null if accepted; passed and n_tests: counts;
-        base_passed, loose_passed, followed_loosely: as of `Verdict`, absent where that is None;
-        failed_test: the number, among the hidden tests, of the first that failed, with its input
-        and detail;
+        base_passed, loose_passed, followed_loosely: see `Verdict`, absent if None there;
+        failed_test: the index of the first failing hidden test, with its input and detail;
         public_passed, judge_s, cached, extraction, sandbox; program: `program_hash`, null without one.
     """
     failing = ((n, result) for n, result in enumerate(verdict.results) if result.error is not None)
@@ -75,7 +74,7 @@ def brief(verdict: Verdict, tests: Sequence[Test], *, public_passed: bool | None
 
 
 def program_hash(code: str) -> str:
-    """Return a short hash, equal for equal programs."""
+    """Return a short hash of a program."""
     return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

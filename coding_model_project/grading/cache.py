@@ -1,4 +1,4 @@
-"""Verdicts by content: duplicates within a group, and across steps, are judged once."""
+"""A cache of verdicts by content: duplicates within a group and across steps are judged once."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from coding_model_project.types import Problem, Verdict
 
 @dataclass(slots=True)
 class _Entry:
-    """A verdict, known or on its way, and how many wait for it."""
+    """A verdict, finished or pending, and the number of callers that wait for it."""
 
     verdict: asyncio.Task[Verdict]
     waiting: int = 0
 
 
 class CachedGrader:
-    """Answers a program it has judged before from memory; duplicates in flight share one run.
+    """A grader that caches verdicts; concurrent duplicates share one run.
 
     The key is the code, the problem (tests, limits, comparison) and the grader's identity (version,
-    sandbox and tier, mode). Failures are never cached: all who wait for one get it, the next caller
-    tries anew. A run nobody waits for any more is cancelled.
+    sandbox and tier, mode). Failures are never cached: all callers that wait for one get it, and the next
+    caller retries. A run without waiting callers is cancelled.
 
     Args:
-        bare: completions are programs without a fence (`prompts.PromptStyle.bare`).
-        max_entries: verdicts kept, least recently used dropped first.
+        bare: treat completions as programs without a fence (`prompts.PromptStyle.bare`).
+        max_entries: the maximum number of cached verdicts; the least recently used is dropped first.
     """
 
     def __init__(self, inner: CodeGrader, *, bare: bool, max_entries: int = 50_000) -> None:
@@ -40,12 +40,12 @@ class CachedGrader:
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._problems: dict[str, tuple[Problem, bytes]] = {}
         self.hits = 0
-        """Completions answered from memory or by a run already under way."""
+        """Number of completions answered from memory or by a run in progress."""
         self.misses = 0
 
     @property
     def identity(self) -> str:
-        """All but code and problem that a verdict depends on."""
+        """See `grading.base.CodeGrader`."""
         return self._inner.identity
 
     def answered_from_memory(self) -> None:
@@ -60,7 +60,7 @@ class CachedGrader:
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
-        """As `CodeGrader.grade_code`, from memory where it can."""
+        """See `grading.base.CodeGrader`. Uses a cached verdict if there is one."""
         key = self._key(problem, code)
         entry = self._entries.get(key)
         hit = entry is not None
@@ -115,7 +115,7 @@ class CachedGrader:
 
 
 def problem_digest(problem: Problem) -> bytes:
-    """Return a digest of all of a problem that a verdict depends on."""
+    """Return a digest of the parts of a problem that a verdict depends on."""
     tests = [
         (type(test.input).__name__, astuple(test.input), test.expected, test.public)
         for test in problem.tests

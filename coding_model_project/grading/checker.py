@@ -1,7 +1,7 @@
-"""Outputs judged by a program that the problem ships, where several outputs are right.
+"""Judging of outputs by a problem's own checker program, for problems with several right outputs.
 
-The checker is trusted, but confined as any program is, and runs in processes of its own: the
-candidate has ended by then, and the answers that the checker is given never come near it.
+The checker is trusted, but is confined like any program. It runs in its own processes after the
+candidate has ended, so the candidate never sees the answers that the checker receives.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from coding_model_project.types import (
 )
 
 CHECKER = "checker"
-"""`Problem.comparison` of what a checker judges."""
+"""`Problem.comparison` of problems with a checker."""
 
 LIMITS = Limits(cpu_s=15.0, wall_s=60.0, memory_mb=1024, output_kb=256)
-"""A checker's own: it may do more than the program it judges."""
+"""Limits of a checker, which may need more than the judged program."""
 
 _REJECTIONS = {
     1: "wrong answer",
@@ -35,10 +35,10 @@ _REJECTIONS = {
     7: "partial",
     8: "too short",
 }
-"""Exit codes of testlib's verdicts. Its 3 says that the checker, or the answer, is wrong."""
+"""Exit codes of testlib's rejections. Its 3 means that the checker or the answer is wrong."""
 
 _CRASH_OF_PYTHON = "Traceback (most recent call last):"
-"""An uncaught exception also exits with 1."""
+"""The sign of an uncaught exception, which also exits with 1."""
 
 Run = Callable[[Program, Sequence[Input], Limits, StopWhen | None], Awaitable[list[Execution]]]
 
@@ -54,7 +54,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What a checker said of one output."""
+    """A checker's decision on one output."""
 
     accepted: bool
     comment: str = ""
@@ -63,15 +63,14 @@ class Ruling:
 async def rule(
     run: Run, checker: Checker, outputs: Sequence[Output], *, stop_early: bool
 ) -> list[Ruling]:
-    """The checker's ruling on each output, in order; up to the first rejection with `stop_early`.
+    """Return the checker's ruling on each output, in order; up to the first rejection with `stop_early`.
 
-    A checker that fails on an output, but accepts the author's own answer in its place, was broken by
-    the output: that is a rejection. Were it no verdict, a policy could learn to have none.
+    If a checker fails on an output but accepts the author's own answer, the output broke it, which is a
+    rejection. If it were ungradable, a policy could learn to evade judging.
 
     Raises:
-        CheckerError: it fails on the author's answer too: it crashes, takes too long, or says that it
-            cannot tell.
-        SandboxError: it could not be run.
+        CheckerError: it also fails on the author's answer: it crashes, times out or reports a failure.
+        SandboxError: the checker could not run.
     """
 
     def rejected(_index: int, execution: Execution) -> bool:
@@ -104,7 +103,7 @@ def _files(protocol: Protocol, given: Output) -> Files:
 
 
 def _ruling(checker: Checker, execution: Execution) -> Ruling | None:
-    """None if the checker failed."""
+    """Return the checker's ruling; None if the checker failed."""
     if execution.status not in (Status.finished, Status.raised):
         return None
     if _CRASH_OF_PYTHON in execution.stderr_tail:
@@ -124,8 +123,8 @@ def _ruling(checker: Checker, execution: Execution) -> Ruling | None:
 
 def _how(execution: Execution) -> str:
     comment = (execution.stderr_tail or execution.stdout).strip()
-    said = comment.splitlines()[-1][:300] if comment else "it printed nothing"
-    return f"({execution.status}, exit code {execution.exit_code}): {said}"
+    last_line = comment.splitlines()[-1][:300] if comment else "it printed nothing"
+    return f"({execution.status}, exit code {execution.exit_code}): {last_line}"
 
 
 def _score(execution: Execution) -> float | None:

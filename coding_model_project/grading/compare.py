@@ -1,26 +1,26 @@
-"""Is an answer the expected one? Strict where common judges were found to be forgiving.
+"""Comparison of an answer with the expected one, stricter than common judges.
 
 Standard output, by a problem's `comparison`:
 
-tokens (default)  whitespace-separated tokens, case-sensitive; integers exact as text, however
-                  large; a float is tolerated only where the *expected* token is written as a finite
+tokens (default)  whitespace-separated tokens, case-sensitive; integers match exactly as text, at any
+                  size; floats have a tolerance only if the *expected* token is written as a finite
                   non-integer number ("0.5", "2.0", "1e-3")
-lines             as text, but for blanks at line ends and blank lines at the end
-exact             as text, but for one newline at the end
-last_line         the last line that is not blank, as text; the others are the program's own affair
+lines             text, except for blanks at line ends and blank lines at the end
+exact             text, except for one newline at the end
+last_line         the last non-blank line as text; the other lines are ignored
 
 Values of calls compare as data: same structure, equal leaves.
 
-- Lists and tuples are interchangeable, since JSON data sets cannot tell them apart.
-- Booleans equal only booleans. An int may stand for the float expected (2 for 2.0), a float never
-  for the int expected, as on standard output.
-- A float is tolerated where the expected value is a finite float; nan equals nan, since a test that
-  expects it means it.
-- Members of sets, and keys of dicts, have no tolerance. `Opaque` equals nothing, nor does what nests
-  too deep.
+- Lists and tuples are interchangeable, since JSON data sets cannot distinguish them.
+- Booleans equal only booleans. As on standard output, an int matches an expected float (2 for 2.0), but
+  a float never matches an expected int.
+- Floats have a tolerance if the expected value is a finite float. nan equals nan, since a test that
+  expects nan means it.
+- Members of sets and keys of dicts have no tolerance. `Opaque` equals nothing, and neither do values
+  that are nested too deeply.
 
-A tolerated float may differ by a problem's `atol`, or by its `rtol` of the expected value.
-docs/grading.md lists the pairs that may surprise, each with its reason; a test holds it to this file.
+A float within the tolerance differs by at most `atol`, or by at most `rtol` times the expected value.
+docs/grading.md lists surprising pairs with reasons; a test keeps it consistent with this file.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 
 
 class Tolerance(NamedTuple):
-    """The distance from an expected float that is accepted.
+    """The accepted distance from an expected float.
 
-    No dataclass, as `plain` says.
+    It is not a dataclass, for the reason that `plain` gives.
     """
 
     atol: float = 1e-6
     rtol: float = 1e-6
-    """Both as Codeforces-style judges use."""
+    """Both defaults are those of Codeforces-style judges."""
 
     @classmethod
     def of(cls, problem: Problem) -> Tolerance:
-        """A problem's."""
+        """Return a problem's tolerance."""
         return cls(atol=problem.atol, rtol=problem.rtol)
 
     def accepts(self, expected: float, got: float) -> bool:
-        """Return true for a number that is near enough to a finite one."""
+        """Return whether a number is within the tolerance of a finite one."""
         try:
             distance = abs(got - expected)
         except OverflowError:  # an int too large for a float
@@ -61,7 +61,7 @@ class Tolerance(NamedTuple):
         return distance <= max(self.atol, self.rtol * abs(expected))
 
     def named(self, rule: str) -> str:
-        """A rule as a verdict records it: with the tolerance, unless that is the default."""
+        """Return a rule's name for a verdict, with the tolerance unless that is the default."""
         if self == DEFAULT:
             return rule
         return f"{rule}(atol={self.atol:g},rtol={self.rtol:g})"
@@ -74,7 +74,7 @@ OutputRule = Callable[[str, str, Tolerance], bool]
 
 
 def output_rule(comparison: str) -> OutputRule:
-    """The rule (expected, got, tolerance) → same? that a problem's `comparison` names.
+    """Return the function (expected, got, tolerance) → bool for a problem's `comparison`.
 
     Raises:
         DataError: the comparison is unknown.
@@ -87,7 +87,7 @@ def output_rule(comparison: str) -> OutputRule:
 
 
 def same_output(expected: str, got: str, comparison: str, tolerance: Tolerance = DEFAULT) -> bool:
-    """Whether standard output is as expected.
+    """Return whether standard output matches the expected text.
 
     Raises:
         DataError: the comparison is unknown.
@@ -112,7 +112,7 @@ def _same_token(expected: str, got: str, tolerance: Tolerance) -> bool:
 
 
 def _number(token: str) -> float | None:
-    """The value of a token that is written as a finite number, in digits of ASCII."""
+    """Return the value of a token that is a finite number in ASCII digits, else None."""
     if "_" in token or not token.isascii():
         return None
     try:
@@ -149,7 +149,7 @@ _OUTPUT_RULES: dict[str, OutputRule] = {
 def same_value(
     expected: Plain, got: Plain | Opaque, tolerance: Tolerance = DEFAULT, depth: int = 0
 ) -> bool:
-    """Whether a call's value is as expected. Both hold only exact built-in types (or Opaque)."""
+    """Return whether a call's value matches. Both values hold only exact built-in types (or Opaque)."""
     if depth > MAX_DEPTH:
         return False
 
@@ -200,12 +200,12 @@ def _same_float(expected: float, got: float, tolerance: Tolerance) -> bool:
 
 
 def _by_key(values: Iterable[Any]) -> dict[Any, tuple[Any]]:
-    """Values by their keys; in tuples, since None is a value."""
+    """Return values by key, each in a tuple, since None is a value."""
     return {_key(value): (value,) for value in values}
 
 
 def _key(value: Any) -> Any:
-    """A hashable picture in which True is not 1 and nan is nan."""
+    """Return a hashable key that distinguishes True from 1 and makes nan equal nan."""
     if isinstance(value, tuple):
         return tuple(map(_key, value))
     if isinstance(value, (set, frozenset)):

@@ -1,4 +1,4 @@
-"""Which of several programs in an answer is the one that its problem's tests run."""
+"""Selection of the program that a problem's tests run, among several in an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READS = {
     "go": r"\bfunc\s+main\s*\(",
     "rust": r"\bfn\s+main\s*\(",
 }
-"""Patterns of programs that read standard input, by language; Bash has too many ways."""
+"""Patterns of programs that read standard input, by language; Bash has too many ways to do so."""
 
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\(")
 
@@ -33,7 +33,7 @@ _DEFINITIONS = {
 
 
 def fits(code: str, problem: Problem) -> bool:
-    """Return true for code that defines what tests call, or reads the input that they write."""
+    """Return whether code defines a name that tests call, or reads standard input if they write it."""
     if problem.language in _DEFINITIONS and problem.entry_point and problem.harness:
         definition = _DEFINITIONS[problem.language].format(name=re.escape(problem.entry_point))
         return re.search(definition, code) is not None
@@ -44,7 +44,7 @@ def fits(code: str, problem: Problem) -> bool:
 
 
 def _names(problem: Problem) -> Iterable[str]:
-    """The functions and classes that the tests call, as far as they are told from the tests' own."""
+    """Return the functions and classes that the tests appear to call, except builtins."""
     names = {problem.entry_point} if problem.entry_point else set()
     for test in problem.tests:
         match test.input:

@@ -1,4 +1,4 @@
-"""Judges a program by running it on a problem's tests and comparing its answers on the host."""
+"""A grader that runs a program on a problem's tests and compares its answers on the host."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ _ERRORS = {
 }
 
 _UNBOUNDED = 1024
-"""Programs handed to a sandbox at once where it has a queue of its own."""
+"""Maximum number of concurrent programs in a sandbox with its own queue."""
 
 _DETAIL_BYTES = 900
-"""Of each of the two values in a `TestResult.detail`, which holds at most 2 kB."""
+"""Maximum size of each of the two values in a `TestResult.detail`, which holds at most 2 kB."""
 
 
 class ExecutionGrader:
-    """Grades by hidden tests (or, with `public`, by the public ones), in one sandbox call.
+    """A grader by hidden tests (or, with `public`, by the public ones), in one sandbox call.
 
-    Time-outs and memory kills get the second chance that `retries` describes.
+    Time-outs and memory kills are retried once (`retries`).
 
     Args:
-        stop_early: stop at the first failing test. For a sparse reward only: the pass fraction of
-            the tests that ran before a stop would be biased.
-        stop_on_timeout: stop at the first test that a program runs out of time on: it mostly would on
-            the others too, at their full limit. The pass fraction counts those as not passed.
-        limiter: held while a program is in the sandbox; graders may share them. None leaves it to the
-            sandbox how many run at once.
-        breaker: ends judging when the sandbox keeps failing; None never does.
+        stop_early: stop at the first failing test. Use it for sparse rewards only, since it biases the
+            pass fraction.
+        stop_on_timeout: stop at the first test that times out, since the others mostly would too, at
+            their full limit. The pass fraction counts those as failed.
+        limiter: the limiter held while a program is in the sandbox; graders may share one. None leaves
+            the number of concurrent programs to the sandbox.
+        breaker: the circuit breaker that ends judging when the sandbox keeps failing; None disables it.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ExecutionGrader:
 
     @property
     def identity(self) -> str:
-        """All but code and problem that a verdict depends on."""
+        """See `grading.base.CodeGrader`."""
         tests = "public" if self._public else "hidden"
         mode = "first" if self._stop_early else "timeout" if self._stop_on_timeout else "all"
         return f"{GRADER_VERSION}/{self._sandbox.identity}/{tests}/{mode}"
@@ -116,10 +116,10 @@ class ExecutionGrader:
         )
 
     def answered_from_memory(self) -> None:
-        """Tell the breaker of a sample that was judged without the sandbox.
+        """Record a success in the breaker for a cache hit.
 
-        Failures are never remembered: once most programs are, the few that always fail would be
-        most of what the sandbox is asked for.
+        Failures are never cached. Once most programs are, the few that always fail would dominate the
+        requests to the sandbox.
         """
         if self._breaker is not None:
             self._breaker.record()
@@ -127,13 +127,11 @@ class ExecutionGrader:
     async def _judge(
         self, program: Program, problem: Problem, tests: Sequence[Test]
     ) -> tuple[list[TestResult], float]:
-        """The results, and the seconds they took, waiting apart."""
+        """Return the results, and the seconds that they took without waiting."""
         known: dict[int, tuple[Execution, TestResult]] = {}
 
         def result(index: int, execution: Execution) -> TestResult:
-            if (
-                index not in known or known[index][0] is not execution
-            ):  # run again, or for the first time
+            if index not in known or known[index][0] is not execution:  # the first run, or a retry
                 test = tests[index]
                 known[index] = execution, judge_execution(test, execution, problem)
             return known[index][1]
@@ -151,7 +149,7 @@ class ExecutionGrader:
         return results, seconds
 
     def _inputs_of(self, problem: Problem, tests: Sequence[Test]) -> list[TestInput]:
-        """Return the tests' inputs, which are marked once for all programs of a problem."""
+        """Return the tests' inputs, computed once for all programs of a problem."""
         known = self._inputs.get(problem.id)
         if known is None or known[0] is not problem:
             known = self._inputs[problem.id] = problem, inputs_of(tests, problem.isolation)
@@ -165,7 +163,7 @@ class ExecutionGrader:
         executions: Sequence[Execution],
         results: list[TestResult],
     ) -> float:
-        """Put the checker's rulings in the results of programs that ended well; the seconds it took."""
+        """Add the checker's rulings to `results` without an error, and return the seconds it took."""
         finished = [index for index, result in enumerate(results) if result.error is None]
         outputs = [
             checker.Output(
@@ -191,13 +189,13 @@ class ExecutionGrader:
                 detail = clip(ruling.comment, _DETAIL_BYTES)
                 wrong = ErrorType.wrong_answer
                 results[index] = replace(results[index], error=wrong, detail=detail)
-        if len(rulings) < len(finished):  # stopped at a rejection: what follows was not judged
+        if len(rulings) < len(finished):  # stopped at a rejection: later outputs were not judged
             del results[finished[len(rulings) - 1] + 1 :]
         return seconds
 
 
 def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestResult:
-    """One test's result from its execution. An output that a checker judges has no error so far."""
+    """Return one test's result. An output for a checker has no error yet."""
     error = _ERRORS.get(execution.status)
     if error is not None:
         detail = clip(execution.stderr_tail.strip(), _DETAIL_BYTES)
@@ -213,7 +211,7 @@ def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestR
             accepts = value_rule(problem.comparison)
             right = accepts(args, test.expected, execution.value, tolerance)
             got = execution.value
-        case Asserts():  # only the tests' own word, in full, is a pass: else the line that failed
+        case Asserts():  # exactly True is a pass; any other value is the failing line
             right, got = execution.value is True, execution.value
     if right:
         return TestResult(error=None, cpu_s=execution.cpu_s)
@@ -228,7 +226,7 @@ def _short(value: object) -> str:
 
 
 def _rule(test: Test, problem: Problem) -> str:
-    """What decides a test, as the verdict records it."""
+    """Return the name of a test's comparison rule for the verdict."""
     match test.input:
         case Stdin() if problem.comparison != "tokens":
             return problem.comparison
@@ -242,10 +240,10 @@ def _rule(test: Test, problem: Problem) -> str:
 
 
 def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
-    """The tests to grade by.
+    """Return the tests to grade by.
 
     Raises:
-        DataError: there are none, or they cannot be compared.
+        DataError: there are no tests, or they do not fit the problem's comparison.
     """
     tests = problem.public_tests if public else problem.hidden_tests
     if not tests:
@@ -253,21 +251,25 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
     if problem.comparison != checker.CHECKER and problem.comparison not in VALUE_RULES:
         output_rule(problem.comparison)
     if (problem.comparison == checker.CHECKER) is (problem.checker is None):
+        given = "no checker" if problem.checker is None else "a checker"
         raise DataError(
-            f"problem {problem.id}: a checker and comparison 'checker' come together, not "
-            f"{'without' if problem.checker is None else 'with'} one and {problem.comparison!r}"
+            f"problem {problem.id}: comparison={problem.comparison!r} with {given}: expected a checker "
+            "with comparison='checker', or neither"
         )
     for number, test in enumerate(tests):
         if problem.comparison in VALUE_RULES and not isinstance(test.input, Call):
             raise DataError(
-                f"problem {problem.id}, test {number}: comparison={problem.comparison!r}: compares "
-                "values of calls, and this test calls nothing"
+                f"problem {problem.id}, test {number}: comparison={problem.comparison!r} compares "
+                "values of calls: expected a test that calls a function"
             )
         if problem.checker is not None and not isinstance(test.input, Stdin):
-            raise DataError(f"problem {problem.id}, test {number}: a checker judges outputs only")
+            raise DataError(
+                f"problem {problem.id}, test {number}: a checker judges outputs: expected a test with "
+                "standard input"
+            )
         if isinstance(test.input, Stdin) and not isinstance(test.expected, str):
             raise DataError(
-                f"problem {problem.id}, test {number}: expected={test.expected!r}: the output of a "
-                "test with standard input is text, such as '3'"
+                f"problem {problem.id}, test {number}: expected={test.expected!r}: a test with standard "
+                "input expects text, such as '3'"
             )
     return tests

@@ -1,17 +1,17 @@
-"""Code from a completion, by one rule (docs/grading.md). The verdict records which part of it applied.
+"""Extraction of code from a completion (docs/grading.md). The verdict records the rule that applied.
 
-1. Reasoning is dropped, and `[BEGIN]` and `[DONE]` end where they are markers (`grading.markers`).
-2. Of the fenced blocks (`grading.fences`) those count that are tagged with the target language, and
-   those without a tag; untagged ones must parse if the language is Python. A session (`>>> `) is no
-   program, and a blank block is none.
-3. A block that fits the tests goes before one that does not: it defines what they call, or reads
-   standard input if they write it (`grading.entry_points`). Then a tagged block goes before an
-   untagged one, and a later one before an earlier one.
-4. Without any fence, the text itself, where `[BEGIN]` began it or the prompt asked for bare code;
-   a text that Python reads as it is counts so too, whatever its literals hold.
+1. Reasoning is dropped, and the markers `[BEGIN]` and `[DONE]` delimit code (`grading.markers`).
+2. Candidates are the fenced blocks (`grading.fences`) tagged with the target language, and untagged
+   ones; untagged blocks must parse if the language is Python. A session (`>>> `) and a blank block are
+   not programs.
+3. A block that fits the tests wins over one that does not: it defines a function that they call, or reads
+   standard input if they write it (`grading.entry_points`). Next, a tagged block wins over an untagged
+   one, and a later one over an earlier one.
+4. Without any fence, the text itself is the code, if it follows `[BEGIN]` or the prompt asked for bare
+   code. Such a text counts as code too if it parses as Python, even if its literals hold fences.
 
-An unclosed final fence is accepted and flagged. At most `MAX_CHARACTERS` of an answer are looked at;
-the verdict says where there were more. Every step takes time linear in the completion's length.
+An unclosed final fence is accepted and flagged. Only the first `MAX_CHARACTERS` of an answer are read;
+the verdict records longer ones. Every step takes time linear in the completion's length.
 """
 
 from __future__ import annotations
@@ -34,42 +34,42 @@ from coding_model_project.grading.markers import (
 from coding_model_project.types import Problem
 
 MAX_CHARACTERS = 1 << 20
-"""Of an answer, its reasoning apart, that are looked at."""
+"""Maximum number of characters read of an answer without its reasoning."""
 
 
 class Rule(StrEnum):
-    """The part of the rule that decided."""
+    """The extraction rule that applied."""
 
     tagged_block = "tagged_block"
     untagged_block = "untagged_block"
     marked_text = "marked_text"
-    """Between `[BEGIN]` and `[DONE]`, without a fence."""
+    """Text between `[BEGIN]` and `[DONE]`, without a fence."""
     bare_text = "bare_text"
     whole_text = "whole_text"
-    """Of a problem that asks for no program."""
+    """The text for a problem that does not ask for a program."""
     unclosed_think = "unclosed_think"
     nothing = "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """The code found, if any, and the rule that found it (or why there is none)."""
+    """The extracted code, if any, and the rule that applied."""
 
     code: str | None
     rule: Rule
     unclosed: bool = False
-    """The block has no closing fence: the completion was probably cut off."""
+    """True if the block has no closing fence: the completion was probably truncated."""
     capped: bool = False
-    """The answer is longer than `MAX_CHARACTERS`: the rest was not looked at."""
+    """True if the answer is longer than `MAX_CHARACTERS`: the rest was not read."""
 
     @property
     def label(self) -> str:
-        """The rule as a verdict records it, such as "tagged_block" or "tagged_block+capped"."""
+        """The rule's name for a verdict, such as "tagged_block" or "tagged_block+capped"."""
         return f"{self.rule}+capped" if self.capped else str(self.rule)
 
 
 def extract_for(problem: Problem, completion: str, *, bare: bool = False) -> Extraction:
-    """Find what a problem asks for: a program, as `extract` does, or the text without its reasoning."""
+    """Extract the answer to a problem: a program by `extract`, or the text without its reasoning."""
     if not problem.asks_for_code:
         return _text(completion)
     return extract(completion, language=problem.language, bare=bare, problem=problem)
@@ -82,12 +82,12 @@ def extract(
     bare: bool = False,
     problem: Problem | None = None,
 ) -> Extraction:
-    """Find the program in a completion by the rule above.
+    """Extract the program from a completion by the rules above.
 
     Args:
-        language: the language that the problem asks for, as in `Problem.language`.
-        bare: the prompt asked for the program itself, without a fence.
-        problem: whose tests tell which of several blocks fits; without one the last block does.
+        language: the problem's language, as in `Problem.language`.
+        bare: whether the prompt asked for the program itself, without a fence.
+        problem: the problem whose tests select one of several blocks; by default the last block wins.
     """
     language = language if language in LANGUAGES else language_of(language)
     has_markers = any(marker in completion for marker in MARKERS)
@@ -124,7 +124,7 @@ def extract(
 
 
 def is_one_block(completion: str, *, language: str = "python") -> bool:
-    """Return true if a completion, its reasoning apart, is just one closed block in its language."""
+    """Return whether a completion without its reasoning is exactly one closed block in the language."""
     language = language_of(language)
     answer = (answer_of(completion, language) or "").strip()
     if len(answer) > MAX_CHARACTERS:
@@ -141,10 +141,10 @@ def is_one_block(completion: str, *, language: str = "python") -> bool:
 
 
 def first_block(completion: str, *, language: str) -> str | None:
-    """The content of the first closed block in a language that is not empty; what is thought apart.
+    """Return the first closed, non-empty block in a language, outside of reasoning; None without one.
 
-    For conversations in which a block is acted on: what follows it was written without knowing what came
-    of it. Anything but a closed block of that tag may be meant for a reader.
+    It is for conversations that execute a block: the model wrote any later text without knowing the
+    result. Untagged, unclosed or other blocks may be meant for a reader.
     """
     language = language_of(language)
     answer = answer_of(completion, language)
@@ -165,7 +165,6 @@ def _text(completion: str) -> Extraction:
 
 
 def _chosen(blocks: Iterable[Block], language: str, problem: Problem | None) -> Block | None:
-    """The block that goes before all others."""
     candidates = [block for block in blocks if _may_be_program(block, language)]
     if problem is not None and len(candidates) > 1:
         fitting = [block for block in candidates if fits(block.code, problem)]
@@ -174,7 +173,7 @@ def _chosen(blocks: Iterable[Block], language: str, problem: Problem | None) -> 
 
 
 def _best(blocks: list[Block], language: str) -> Block | None:
-    """The last tagged block, else the last untagged one that reads."""
+    """Return the last tagged block, else the last untagged one that parses."""
     tagged = (block for block in reversed(blocks) if block.language)
     untagged = (block for block in reversed(blocks) if not block.language)
     readable = (block for block in untagged if language != "python" or parses(block.code))

@@ -1,17 +1,17 @@
-"""The fenced code blocks of a text, as CommonMark has them and models write them. One pass over lines.
+"""A parser of fenced code blocks, by CommonMark and the habits of models, in one pass over lines.
 
-- A fence is three or more backticks or tildes on a line of their own. The info string after backticks
-  holds no backtick. A block ends at a fence of the same character, at least as long, with nothing
-  after it and at most three columns further in than its opener; else where the text ends.
-- Openers may be indented by any amount and stand in lists and block quotes, `- ` and `> ` before them.
-  What a block quote holds ends with the quote.
-- A fence inside a literal of the code is text: a block that ends within a triple-quoted string, a
-  here-document or a raw string goes on to the first closing fence at which it does not.
-- A block that was never closed ends at the next opener that cannot be text of it: in a block tagged
-  with the language that is looked for, any with a tag; in one without a tag, one of that language. In
-  blocks of other languages (`markdown`) such openers count on request.
-- A Python block that reads only up to a fence at the end of a line (`print(1)```) ends there; so does
-  a block in any language that nothing else ends.
+- A fence is three or more backticks or tildes on their own line. The info string after backticks holds
+  no backtick. A block ends at a fence of the same character that is at least as long, has nothing after
+  it and is indented at most three columns more than its opener; else at the end of the text.
+- Openers may have any indentation and follow `- ` and `> ` in lists and block quotes. A block inside a
+  block quote ends with the quote.
+- A fence inside a literal of the code is text: a block that would end within a triple-quoted string, a
+  here-document or a raw string extends to the first closing fence outside of one.
+- An unclosed block ends at the next opener that cannot belong to its text: for a block tagged with the
+  target language, any tagged opener; for an untagged block, one of that language. In blocks of other
+  languages (`markdown`) such openers count on request.
+- A Python block that parses only up to a fence at the end of a line (`print(1)```) ends there; so does
+  a block in any language that has no other end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coding_model_project.grading.info_strings import language_of
 from coding_model_project.grading.literals import parses, read
 
 MAX_TRIES = 8
-"""Ends that are tried for a block at fences after code; and, in all of a text, after literals."""
+"""Maximum number of ends tried at fences after code, per block, and after literals, per text."""
 
 _TAB = 4
 _BLANK = " \t\r"
@@ -36,16 +36,16 @@ class Block:
     """A fenced block."""
 
     first: int
-    """The line of its opening fence."""
+    """The line index of its opening fence."""
     end: int
-    """The line after its last one."""
+    """The line index after its last line."""
     language: str
-    """As `language_of` its info string."""
+    """`language_of` its info string."""
     code: str
     closed: bool
-    """False if the text ends before the block does: it was probably cut off."""
+    """False if the text ends before the block does: it was probably truncated."""
     inside: bool
-    """In a list, a block quote, or indented."""
+    """True if it is in a list or a block quote, or indented."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Opener:
     language: str
 
     def is_closed_by(self, line: str) -> bool:
-        """Return true for this fence's closing line, given without the marks of block quotes."""
+        """Return whether a line, without block quote marks, closes this fence."""
         stripped = line.strip(_BLANK)
         return (
             stripped.startswith(self.mark)
@@ -72,7 +72,7 @@ class Fences:
     """The lines of a text and the blocks in them.
 
     Args:
-        language: of the programs that are looked for; their literals are respected.
+        language: the target language, whose literals are respected.
     """
 
     def __init__(self, text: str, language: str) -> None:
@@ -81,7 +81,7 @@ class Fences:
         self._tries = MAX_TRIES
 
     def blocks(self, *, inside_others: bool = False) -> Iterator[Block]:
-        """All blocks, in order; those of the language, or of none, with their literals.
+        """Yield all blocks in order; those of the language and untagged ones with regard to literals.
 
         Args:
             inside_others: look for blocks of the language inside blocks of other languages.
@@ -95,7 +95,7 @@ class Fences:
             at = block.end
 
     def outlines(self) -> Iterator[Block]:
-        """All blocks by their fences alone, which no literal of the code changes."""
+        """Yield all blocks by their fences alone, without regard to literals."""
         at = 0
         while (opener := self._next_opener(at)) is not None:
             block = self._block(opener, opener.line + 1, nesting=False)
@@ -107,7 +107,7 @@ class Fences:
         return next((opener for opener in found if opener is not None), None)
 
     def _block(self, opener: _Opener, at: int, *, nesting: bool) -> Block:
-        """The block up to the first line from this one on that ends it."""
+        """Return the block up to the first line from `at` on that ends it."""
         for number in range(at, len(self.lines)):
             line = self.lines[number]
             if opener.quotes:
@@ -137,7 +137,7 @@ class Fences:
         closed: bool = True,
         last: str | None = None,
     ) -> Block:
-        """The block of the lines before `code_end`, and a last one in part."""
+        """Return the block of the lines before `code_end`, and optionally a part of a last line."""
         lines = self.lines[opener.line + 1 : code_end]
         if last is not None:
             lines.append(last)
@@ -159,7 +159,7 @@ class Fences:
         )
 
     def _by_literals(self, opener: _Opener, block: Block) -> Block:
-        """The block with another end, if its literals or its syntax say so."""
+        """Return the block, with another end if its literals or its syntax require one."""
         fence = opener.mark * opener.length
         has_inline = fence in block.code
         if not has_inline and not _MAY_SPAN_LINES.search(block.code):
@@ -174,7 +174,7 @@ class Fences:
         return block if reading.until is None else self._after(reading.until, opener, block)
 
     def _inline(self, opener: _Opener, block: Block) -> Iterator[Block]:
-        """The block as it would be if it ended at a fence at the end of a line of code."""
+        """Yield variants of the block that end at a fence at the end of a line of code."""
         fence, tries = opener.mark * opener.length, 0
         for number in range(block.first + 1, min(block.end, len(self.lines))):
             line = self.lines[number].rstrip(_BLANK)
@@ -183,7 +183,7 @@ class Fences:
                 yield self._cut(opener, number, number + 1, last=line.rstrip(opener.mark))
 
     def _after(self, until: str | None, opener: _Opener, block: Block) -> Block:
-        """The block up to the first closing fence outside its literals; as it is if there is none."""
+        """Extend the block to the first closing fence outside its literals; unchanged without one."""
         longer = block
         while until is not None and self._tries:
             self._tries -= 1
@@ -203,7 +203,7 @@ _MAY_SPAN_LINES = re.compile(r"'''|\"\"\"|<<|R\"")
 
 
 def opener_of(line: str, number: int) -> _Opener | None:
-    """The fence that a line opens a block with."""
+    """Return the fence that opens a block on this line, else None."""
     if "```" not in line and "~~~" not in line:
         return None
     at, quotes, indent = _inside(line)
@@ -219,7 +219,7 @@ def opener_of(line: str, number: int) -> _Opener | None:
 
 
 def _inside(line: str) -> tuple[int, int, int]:
-    """Where a line starts behind quotes and list items, how many quotes, and the columns of the rest."""
+    """Return a line's start after quotes and list items, the number of quotes, and the indentation."""
     at = quotes = columns = 0
     while at < len(line):
         character = line[at]
@@ -239,7 +239,7 @@ def _inside(line: str) -> tuple[int, int, int]:
 
 
 def _without_quotes(line: str, quotes: int) -> str | None:
-    """A line's rest behind so many marks of block quotes; None if it has fewer."""
+    """Return a line without `quotes` block quote marks; None if it has fewer."""
     at = 0
     for _ in range(quotes):
         while line[at : at + 1] in (" ", "\t"):
@@ -264,7 +264,7 @@ def _columns(line: str) -> int:
 
 
 def _without_columns(line: str, width: int) -> str:
-    """A line without so many columns of blank at its start, or as many as it has."""
+    """Remove up to `width` columns of blanks from a line's start."""
     columns = 0
     for at, character in enumerate(line):
         if columns >= width or character not in " \t":

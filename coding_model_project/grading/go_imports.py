@@ -1,7 +1,7 @@
-"""The imports of a Go program that goes into a harness: those that it uses, no more and no fewer.
+"""Imports of a Go program in a harness: exactly those that it uses.
 
-Go refuses a program for an import that it does not use. HumanEval-X gives imports that its own solutions
-do not keep to, and its publisher puts in what a program needs; so do we.
+Go rejects unused imports. HumanEval-X's imports do not match its own solutions, and its publisher adds
+the ones that a program needs; this module does the same.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _USED = re.compile(r"\b(\w+)\.[A-Z]")
 _COMPLETED = (
     "bytes", "crypto/md5", "fmt", "math", "math/rand", "regexp", "sort", "strconv", "strings", "time",
 )  # fmt: skip
-"""What the publisher puts in (`IMPORT_HELPER` of codegeex/benchmark/utils.py)."""
+"""Imports that the publisher adds (`IMPORT_HELPER` of codegeex/benchmark/utils.py)."""
 
 
 def with_used_imports(code: str) -> str:
-    """Return the program without its package clause, and with the imports that it uses."""
+    """Return the program without its package clause, with exactly the imports that it uses."""
     code = _PACKAGE.sub("", code)
     body = _IMPORT.sub("", code)
     used = set(_USED.findall(body))
@@ -36,5 +36,5 @@ def with_used_imports(code: str) -> str:
 
 
 def _name(path: str) -> str:
-    """The name by which a program uses a package of the standard library."""
+    """Return the name by which a program uses a package of the standard library."""
     return path.rpartition("/")[2]

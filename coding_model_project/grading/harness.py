@@ -1,12 +1,12 @@
 """The grader of problems whose tests run in the candidate's own process (`Problem.harness`).
 
-The tests of some data sets are code in the candidate's language that calls its functions (HumanEval-X) or
-replaces modules under it (BigCodeBench). Such tests cannot run elsewhere, and their word is the process's
-word. So that a program which ends early, or fails, is not taken for one that passes, the program is given
-a text that nobody knew before, and the harness writes it out only after the last test.
+The tests of some data sets are code in the candidate's language that calls its functions (HumanEval-X)
+or patches modules that it uses (BigCodeBench). Such tests cannot run in another process, and their
+result is the process's own output. The program receives a random text, and the harness prints it only
+after the last test, so a program that exits early or fails does not pass.
 
-A program that means to cheat can read that text itself, and write it: every verdict says
-`integrity="in_process"`, and data sets that are judged so are for evaluation only.
+A cheating program can read that text and print it. Therefore every verdict has `integrity="in_process"`,
+and such data sets are for evaluation only.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MAINS = {
     "go": re.compile(r"\bfunc\s+main\s*(?=\()"),
     "rust": re.compile(r"\bfn\s+main\s*(?=\()"),
 }
-"""What one program cannot have twice: models write whole ones, with a `main` to show the function."""
+"""Patterns of `main`, which a program cannot define twice; models add one to demonstrate the function."""
 
 
 class HarnessGrader:
-    """Judges programs within their problem's harness. An async context manager.
+    """A grader that runs programs within their problem's harness. An async context manager.
 
     Args:
         execution: the grader that runs programs.
@@ -41,7 +41,7 @@ class HarnessGrader:
 
     @property
     def identity(self) -> str:
-        """All but code and problem that a verdict depends on."""
+        """See `grading.base.CodeGrader`."""
         return f"{self._execution.identity}/harness"
 
     async def __aenter__(self) -> Self:
@@ -53,14 +53,14 @@ class HarnessGrader:
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
-        """Judge a program by whether its harness came to its end.
+        """Judge a program; it passes if its harness runs to the end.
 
         Raises:
             DataError: the problem has no harness.
             SandboxError: the sandbox failed.
         """
         if problem.harness is None:
-            raise DataError(f"problem {problem.id}: has no harness")
+            raise DataError(f"problem {problem.id} has no harness")
         word = secrets.token_hex(16)
         inner = replace(
             problem,
@@ -73,7 +73,7 @@ class HarnessGrader:
         return replace(
             verdict,
             code=code,
-            results=tuple(map(_told, verdict.results)),
+            results=tuple(map(_without_word, verdict.results)),
             comparison="harness",
             integrity="in_process",
         )
@@ -83,7 +83,7 @@ class HarnessGrader:
 
 
 def whole_program(harness: Harness, code: str, language: str) -> str:
-    """The one program that a harness and a candidate's program are."""
+    """Combine a harness and a candidate's program into one program."""
     if language in _MAINS:
         code = _MAINS[language].sub(
             lambda found: found[0].replace("main", "main_of_candidate"), code
@@ -93,8 +93,8 @@ def whole_program(harness: Harness, code: str, language: str) -> str:
     return f"{harness.before}{code}\n{harness.after}"
 
 
-def _told(result: TestResult) -> TestResult:
-    """The result without the text that the program was given: it would differ at each judging."""
+def _without_word(result: TestResult) -> TestResult:
+    """Remove the random text from a result's detail, so that repeated judging gives the same detail."""
     if result.error is not ErrorType.wrong_answer:
         return result
     _, _, got = result.detail.partition(", got ")

@@ -1,4 +1,4 @@
-"""The language that a fence's info string names, however a model writes it.
+"""Detection of the language in a fence's info string, in any spelling that models use.
 
 `python`, `Python3`, `py3.11`, `python title="a.py"`, `python:main.py`, `{.python .numberLines}`,
 `language-python`, `main.py` and `code python` all name Python.
@@ -19,7 +19,7 @@ _NAMES = {
     "rust": ("rust", "rs"),
 }
 LANGUAGES = frozenset(_NAMES)
-"""Our names."""
+"""This project's names of languages."""
 _LANGUAGE = {name: language for language, names in _NAMES.items() for name in names}
 _EXTENSIONS = {
     "python": ("py",),
@@ -52,17 +52,17 @@ _SAYS_NOTHING = frozenset(
         "title",
     ]
 )
-"""Words that name no language: the next word may."""
+"""Words that are not languages; a later word may be one."""
 
 _SEPARATORS = re.compile(r"[\s,;:{}()\[\]<>=\"'|`]+")
 _PREFIX = re.compile(r"(?:language|lang)-|\.")
 _VERSION = re.compile(r"[\d.]*$")
 _LOOKED_AT = 200
-"""Characters of an info string."""
+"""Maximum number of characters read of an info string."""
 
 
 def language_of(info: str) -> str:
-    """The language by our name for it, the word itself for any other, "" if none is named."""
+    """Return our name of a known language, the word itself for any other, "" without one."""
     return _language_of(info[:_LOOKED_AT])
 
 

@@ -1,4 +1,4 @@
-"""From a configuration to a grader that is ready to judge: the one place where the parts meet."""
+"""Construction of a ready grader from a configuration: the only place that combines the parts."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, GradedBy, Problem, Verdict
 
 MAX_FAILURE_RATE = 0.2
-"""The share of programs that the sandbox may fail to run before judging stops (`breaker`)."""
+"""The share of sandbox failures above which judging stops (`CircuitBreaker`)."""
 
 
 def make_sandbox(config: SandboxConfig) -> Sandbox:
-    """The sandbox that `coding.sandbox` describes, not yet started.
+    """Create the sandbox that `coding.sandbox` describes, without starting it.
 
     Raises:
         ConfigError: `coding.sandbox.name` is neither known nor an importable "module:Class", or
-            what else it needs is missing.
+            another required key is missing.
     """
     name = config.name
     if name == "embedded":
@@ -66,22 +66,22 @@ def make_sandbox(config: SandboxConfig) -> Sandbox:
         sandbox_class = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f'coding.sandbox.name={name}: neither "embedded" nor "fusion", and not importable as '
+            f'coding.sandbox.name={name}: expected "embedded", "fusion" or an importable '
             f'"package.module:Class" ({error})'
         ) from error
     return sandbox_class(**config.kwargs)
 
 
 class GraderByProblem:
-    """The grader that each problem names (`Problem.graded_by`).
+    """A grader that dispatches to the grader of each problem (`Problem.graded_by`).
 
-    An async context manager. Graders other than the one of tests are imported and started for the first
-    problem that needs them: most judges see none. Harbor's belongs to a room above this one.
+    An async context manager. Graders other than the one for tests are imported and started for the first
+    problem that needs them, since most judges never do. Harbor's belongs to a higher room.
 
     Args:
-        limiter: as of `ExecutionGrader`.
-        breaker: as of `ExecutionGrader`.
-        environment: where Harbor's tasks run.
+        limiter: see `ExecutionGrader`.
+        breaker: see `ExecutionGrader`.
+        environment: the environment of Harbor tasks.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class GraderByProblem:
 
     @property
     def identity(self) -> str:
-        """All but code and problem that a verdict depends on."""
+        """See `grading.base.CodeGrader`."""
         return f"{self._execution.identity}+{self._harbor}+{math_judge()}"
 
     async def __aenter__(self) -> Self:
@@ -154,40 +154,38 @@ class GraderByProblem:
 
 
 class AnyGrader(Grader, CodeGrader, Protocol):
-    """Judges completions, and programs that were found already."""
+    """A judge of both completions and extracted programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graders:
-    """Graders that share a sandbox: `hidden` tests earn rewards, `public` ones are shown in prompts."""
+    """Graders that share a sandbox: `hidden` tests earn rewards, `public` ones may appear in prompts."""
 
     hidden: AnyGrader
     public: AnyGrader
 
     async def passes_public(self, problem: Problem, verdict: Verdict) -> bool | None:
-        """Return true if a judged program passes its problem's public tests; None if there are none.
+        """Return whether a judged program passes its problem's public tests; None if there are none.
 
-        Programs without code or with a syntax error are not run for it: they fail.
+        Programs without code or with a syntax error fail without running.
         """
         if not problem.public_tests:
             return None
         if verdict.passed:
-            return (
-                True  # a program that passes all hidden tests and no public one is not looked for
-            )
+            return True  # assumed, to save the run
         if verdict.code is None or verdict.error is ErrorType.syntax_error:
             return False
         return (await self.public.grade_code(problem, verdict.code)).passed
 
 
 def check_service(sandbox: SandboxConfig) -> None:
-    """Make sure, before anything expensive starts, that a service which is to judge is there.
+    """Check that a configured sandbox service answers, before anything expensive starts.
 
-    The embedded sandbox is not tried: it starts on the nodes that train, maybe not on this one.
+    The embedded sandbox is not checked, since it starts on the training nodes, perhaps not on this one.
 
     Raises:
-        ConfigError: what answers there is no SandboxFusion, or one that cannot be used.
-        SandboxError: nothing answers.
+        ConfigError: the service is not a SandboxFusion server, or an unusable one.
+        SandboxError: the service does not answer.
     """
 
     async def start_and_stop() -> None:
@@ -209,17 +207,17 @@ async def start_graders(
     max_failure_rate: float = MAX_FAILURE_RATE,
     environment: TaskEnvironment = IN_ROOMS,
 ) -> AsyncIterator[Graders]:
-    """Start a sandbox and the graders that share it; stop both on leaving.
+    """Start a sandbox and the graders that share it; stop both on exit.
 
     Args:
-        at_once: programs judged at the same time. The others wait here and not in the sandbox, so that
-            a verdict's judge_s is the time spent on it.
-        bare: as of `CachedGrader`.
-        stop_early: as of `ExecutionGrader`.
-        stop_on_timeout: as of `ExecutionGrader`; for numbers that no policy learns from.
-        max_failure_rate: of `CircuitBreaker`: an outage that outlasts every retry must not be waited
-            for again by each of thousands of samples.
-        environment: as of `GraderByProblem`.
+        at_once: the number of programs judged concurrently. The others wait here and not in the sandbox,
+            so that a verdict's judge_s excludes waiting.
+        bare: see `CachedGrader`.
+        stop_early: see `ExecutionGrader`.
+        stop_on_timeout: see `ExecutionGrader`; only for numbers that no policy learns from.
+        max_failure_rate: `max_rate` of `CircuitBreaker`. Without it, each of thousands of samples would
+            wait through all retries of an outage.
+        environment: see `GraderByProblem`.
 
     Raises:
         SandboxError: the sandbox does not start.
@@ -245,7 +243,7 @@ async def start_graders(
 
 
 class OpenJudge(Protocol):
-    """Opens the graders of a configuration, here (`open_judge`) or on the nodes of a cluster."""
+    """A function that starts the graders of a configuration, here (`open_judge`) or on cluster nodes."""
 
     def __call__(
         self,
@@ -266,14 +264,14 @@ async def open_judge(
     stop_on_timeout: bool = False,
     environment: TaskEnvironment = IN_ROOMS,
 ) -> AsyncIterator[Graders]:
-    """Start the graders of a configuration; stop them on leaving.
+    """Start the graders of a configuration; stop them on exit.
 
     Args:
-        style: of the prompts that completions answer.
-        stop_early: as of `ExecutionGrader`. Sparse rewards need only know whether a program passes;
-            for dense ones every hidden test runs, since stopping would bias the pass fraction.
-        stop_on_timeout: as of `start_graders`.
-        environment: as of `GraderByProblem`.
+        style: the style of the prompts that completions answer.
+        stop_early: see `ExecutionGrader`. Sparse rewards depend only on whether a program passes; for
+            dense ones every hidden test runs, since stopping would bias the pass fraction.
+        stop_on_timeout: see `start_graders`.
+        environment: see `GraderByProblem`.
     """
     async with start_graders(
         make_sandbox(sandbox),
@@ -288,7 +286,7 @@ async def open_judge(
 
 
 def programs_at_once(config: SandboxConfig) -> int:
-    """Return how many programs a judge of this process runs together."""
+    """Return the number of programs that a judge in this process runs concurrently."""
     if config.name == "fusion":
         return config.max_concurrency
     return config.workers or len(os.sched_getaffinity(0))

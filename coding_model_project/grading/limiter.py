@@ -1,4 +1,4 @@
-"""How much is judged: so many programs at once, one alone if it asks, none once the sandbox is down."""
+"""Limits on judging: a maximum concurrency, exclusive runs, and a stop when the sandbox is down."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from coding_model_project.errors import SandboxError
 
 
 class Limiter:
-    """Lets `at_once` programs run together, or one alone. Graders may share it; in order of asking.
+    """A first-come, first-served limiter for `at_once` concurrent programs, or one alone.
 
-    Who asks to be alone must hold no place, and is alone among those that ask here: it cannot know
-    what else the machine does.
+    Graders may share it. A caller of `alone` must not hold a place. It excludes only other users of this
+    limiter, not other load on the machine.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -34,7 +34,7 @@ class Limiter:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Hold all of them; nobody else gets one meanwhile."""
+        """Hold all places, so that no other program runs."""
         async with self._gate, AsyncExitStack() as stack:
             for _ in range(self._at_once):
                 await stack.enter_async_context(self._places)
@@ -42,15 +42,14 @@ class Limiter:
 
 
 class CircuitBreaker:
-    """Stops a judge whose machinery keeps failing: opens once the sandbox failed too often of late.
+    """A breaker that stops judging when the sandbox has recently failed too often.
 
-    A partial outage otherwise biases what is measured: the samples that were judged are not a
-    fair draw of those that were made.
+    Otherwise a partial outage biases measurements, since the judged samples are not a random subset.
 
     Args:
-        window: outcomes remembered.
-        max_rate: the share of failures among them above which it opens, in [0, 1].
-        min_samples: outcomes needed before it may open.
+        window: the number of most recent outcomes considered.
+        max_rate: the share of failures, in [0, 1], above which it opens.
+        min_samples: the number of outcomes required before it may open.
     """
 
     def __init__(self, window: int = 200, max_rate: float = 0.2, min_samples: int = 20) -> None:
@@ -62,18 +61,18 @@ class CircuitBreaker:
 
     @property
     def failure_rate(self) -> float:
-        """The share of failures among the remembered outcomes; 0 before the first."""
+        """The share of failures among recent outcomes; 0 before the first."""
         return self._outcomes.count(False) / max(1, len(self._outcomes))
 
     def record(self, failure: Exception | None = None) -> None:
-        """Remember that the sandbox did its work, or why not; a program that failed is work done."""
+        """Record whether the sandbox worked; it did, even if the program failed."""
         self._outcomes.append(failure is None)
         self._last_failure = str(failure) if failure else self._last_failure
         enough = len(self._outcomes) >= self._min_samples
         self._open = self._open or (enough and self.failure_rate > self._max_rate)
 
     def check(self) -> None:
-        """Pass, unless open.
+        """Raise if the breaker is open.
 
         Raises:
             SandboxError: the breaker is open.
@@ -81,5 +80,5 @@ class CircuitBreaker:
         if self._open:
             raise SandboxError(
                 f"infrastructure failure rate above {self._max_rate:.0%} over the last "
-                f"{len(self._outcomes)} programs: judging stopped; the last one: {self._last_failure}"
+                f"{len(self._outcomes)} programs: judging stopped; the last failure: {self._last_failure}"
             )

@@ -1,4 +1,4 @@
-"""Which text is inside a literal of a program: a fence or a marker there is text of the program."""
+"""Detection of literals that span lines: a fence or marker inside one belongs to the program."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import warnings
 from dataclasses import dataclass
 
 MAX_PARSED = 200_000
-"""Characters. A longer program is not parsed here: it takes 2 µs a character."""
+"""Maximum length in characters of a program to parse, at 2 µs per character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A piece of a program, as the scanner of literals leaves it."""
+    """The result of reading a piece of a program."""
 
     whole: bool
-    """It parses; for a language without a parser here, no literal is open at its end."""
+    """True if it parses or, in a language without a parser here, has no open literal at its end."""
     until: str | None = None
-    """The mark that would end the literal of several lines that is open at its end."""
+    """The mark that would end the multi-line literal that is open at its end."""
 
 
 def read(code: str, language: str) -> Reading:
@@ -31,7 +31,7 @@ def read(code: str, language: str) -> Reading:
 
 
 def parses(code: str) -> bool:
-    """Return true for code that Python can parse; a program too long to be parsed counts as such."""
+    """Return whether Python can parse the code; code longer than `MAX_PARSED` counts as parsed."""
     return _python(code).whole
 
 
@@ -40,7 +40,7 @@ def _python(code: str) -> Reading:
         return Reading(whole=True)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in untrusted code is not ours
+            warnings.simplefilter("ignore")  # invalid escapes in untrusted code
             ast.parse(code)
     except SyntaxError as error:
         return Reading(whole=False, until=_open_quotes(code, error))
@@ -50,7 +50,7 @@ def _python(code: str) -> Reading:
 
 
 def _open_quotes(code: str, error: SyntaxError) -> str | None:
-    """The quotes of the string that is open at the code's end, which the error points at."""
+    """Return the quotes of the string that is open at the code's end, from the error's position."""
     if "unterminated triple-quoted" not in (error.msg or ""):
         return None
     lines = code.replace("\r\n", "\n").replace("\r", "\n").split("\n")  # as Python counts them
@@ -65,7 +65,7 @@ _RAW_STRING = re.compile(r'R"([^\s()\\"]{0,16})\(')
 
 
 def _heredoc_word(code: str) -> str | None:
-    """Bash: the word that ends the open here-document."""
+    """Return the word that ends Bash's open here-document."""
     waiting: list[tuple[str, bool]] = []
     for line in code.split("\n"):
         if waiting:
@@ -79,7 +79,7 @@ def _heredoc_word(code: str) -> str | None:
 
 
 def _raw_string_end(code: str) -> str | None:
-    """C++: the end of the open raw string."""
+    """Return the characters that end C++'s open raw string."""
     at = 0
     while opened := _RAW_STRING.search(code, at):
         end = f'){opened[1]}"'

@@ -1,11 +1,11 @@
-"""Where an answer starts and ends: `</think>`, `[BEGIN]` and `[DONE]`, unless they are text of a program.
+"""The start and end of an answer by `</think>`, `[BEGIN]` and `[DONE]`, except those inside a program.
 
 - An answer starts after the last `</think>`. One in quotes (`"</think>"`) is text, and so is one in a
-  block that Python reads: it stands in a literal or a comment. Once the reasoning has ended, so is one
-  in any other closed block, such as a program's output.
-- An unclosed `<think>`, outside quotes and blocks, is an answer that never came.
+  block that parses as Python, where it is in a literal or a comment. After the end of the reasoning, one
+  in any other closed block, such as a program's output, is text too.
+- After an unclosed `<think>`, outside quotes and blocks, there is no answer.
 - `[BEGIN]` at the start of a line, outside blocks, begins a program; the next `[DONE]` ends it.
-- `[DONE]` ends nothing else, but for a prompt that asks for the program itself.
+- Otherwise `[DONE]` counts only if the prompt asks for bare code.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from coding_model_project.grading.fences import Block, Fences, opener_of
 from coding_model_project.grading.literals import parses
 
 MAX_MARKERS = 8
-"""Of `</think>`, from the last one backwards, that may be text of a program; and ends that are tried."""
+"""Maximum number of final `</think>` that may be text of a program, and of ends tried."""
 
 _QUOTES = ("'", '"', "`")
 _THINK = re.compile(r"<think>")
 _THOUGHT = re.compile(r"</think>")
 MARKERS = ("think>", "[BEGIN]", "[DONE]")
-"""A completion without these has no markers."""
+"""Substrings of all markers; a completion without any of them has no markers."""
 _BEGIN = re.compile(r"^[ \t]*\[BEGIN\](?:[ \t\r]*(?:\n|\Z)|(?=[ \t]*[A-Za-z@#]))", re.M)
 _DONE_FIRST = re.compile(r"^[ \t]*\[DONE\](?=\s|\Z)", re.M)
 _DONE = re.compile(r"(?<![\"'])\[DONE\]")
 
 
 def answer_of(completion: str, language: str, *, bare: bool = False) -> str | None:
-    """A completion without its reasoning; None if that does not end.
+    """Return a completion without its reasoning; None if the reasoning does not end.
 
     Args:
-        bare: the prompt asked for the program itself: it starts at the first place, before or after a
-            `</think>`, from which Python reads the rest.
+        bare: whether the prompt asked for bare code, which starts at the first position (the beginning,
+            or after a `</think>`) from which the rest parses as Python.
     """
     if "think>" not in completion:
         return completion
@@ -53,7 +53,7 @@ def answer_of(completion: str, language: str, *, bare: bool = False) -> str | No
 
 
 def _without_marked_literals(completion: str, language: str) -> str:
-    """The same with other text for the markers in a program after `[BEGIN]` that Python reads."""
+    """Replace the markers in a program after `[BEGIN]` that parses as Python by text of equal length."""
     *_, begin = [0, *(found.end() for found in _BEGIN.finditer(completion))]
     program = until_done(completion[begin:], language) if begin and language == "python" else ""
     if "think>" not in program or not parses(program):
@@ -75,9 +75,9 @@ def marked_program(answer: str, language: str) -> str | None:
 
 
 def until_done(text: str, language: str) -> str:
-    """A program that `[DONE]` ends: on a line of its own, or else after the program's last line.
+    """Cut a program at `[DONE]`, which stands on its own line or after the program's last line.
 
-    Of Python the first end is taken up to which it reads, so that a literal may hold the marker.
+    A Python program ends at the first one up to which it parses, so that a literal may hold the marker.
     """
     if "[DONE]" not in text:
         return text
@@ -99,12 +99,12 @@ def until_done(text: str, language: str) -> str:
 
 
 def _in_literal(text: str, start: int, end: int, language: str) -> bool:
-    """Return true for a place in a literal or comment: Python parses the text with anything put there."""
+    """Return whether a range is in a literal or comment: Python parses the text with other content."""
     return language == "python" and parses(f"{text[:start]}${text[end:]}")
 
 
 def without_marker_lines(code: str) -> str:
-    """The code without a `[BEGIN]` before its first line and a `[DONE]` after its last."""
+    """Remove a `[BEGIN]` before the first line of code and a `[DONE]` after the last."""
     stripped = code.strip()
     if stripped.startswith("[BEGIN]\n"):
         code = code[code.index("[BEGIN]") + len("[BEGIN]\n") :]
@@ -120,7 +120,7 @@ def _quoted(found: re.Match[str]) -> bool:
 
 
 def _first_real(completion: str, start: int, ends: list[int], language: str) -> int | None:
-    """The first of these ends of reasoning that is not text of a program."""
+    """Return the first of these ends of reasoning that is not text of a program."""
     if not ends:
         return None
     rest = completion[start:]
@@ -136,7 +136,7 @@ def _first_real(completion: str, start: int, ends: list[int], language: str) -> 
 
 
 def _is_text(block: Block, line: int, fences: Fences, language: str, *, thinking: bool) -> bool:
-    """Return true for a `</think>` that is text of the block it stands in."""
+    """Return whether a `</think>` belongs to the text of its block."""
     if language == "python" and block.language in ("", language):
         if parses(block.code):
             return True
@@ -147,7 +147,7 @@ def _is_text(block: Block, line: int, fences: Fences, language: str, *, thinking
 
 
 def _thinks(answer: str, language: str) -> bool:
-    """Return true for an answer that continues with reasoning that does not end."""
+    """Return whether an answer has more reasoning that does not end."""
     if "<think>" not in answer:
         return False
     opened = (found.start() for found in _THINK.finditer(answer) if not _quoted(found))
@@ -157,7 +157,7 @@ def _thinks(answer: str, language: str) -> bool:
 def _located(
     text: str, positions: Iterable[int], language: str
 ) -> Iterator[tuple[int, int, Block | None, Fences]]:
-    """Each position, in order, with its line and the block it is in."""
+    """Yield each position, in order, with its line and its block."""
     fences = Fences(text, language)
     blocks = fences.outlines()
     block = next(blocks, None)

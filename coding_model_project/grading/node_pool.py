@@ -1,9 +1,9 @@
-"""Work spread over the judges of several nodes, which may fail, die and come back.
+"""A pool of judges on several nodes, which may fail, die and recover.
 
-Work goes to the node that its key hashes to, so that the caches there see all samples of a problem; an
-idle node takes from the longest queue. A node that fails or dies gets nothing until it has proven that it
-judges again: one whose breaker is open would answer fastest, and draw all work to itself. Its work goes
-elsewhere. Nothing here knows how nodes are reached (`verl_ext.cluster.node_judges` does).
+Work goes to the node that its key hashes to, so that the cache there sees all samples of a problem. An
+idle node takes work from the longest queue. A failed or dead node gets no work until it judges again,
+since a node with an open breaker would answer fastest and attract all work. Its work goes to other nodes.
+`verl_ext.cluster.node_judges` implements the calls to nodes.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from coding_model_project.errors import SandboxError
 from coding_model_project.grading.limiter import CircuitBreaker
 
 MAX_TRIES = 3
-"""Nodes that may fail at a piece of work before the work is what fails."""
+"""Number of nodes that fail at a piece of work before the work itself fails."""
 
 MAX_STRIKES = 3
-"""Times that a node may fail at what another then judged, before it is left out for good."""
+"""Number of failures at work that another node then did, after which a node is excluded for good."""
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 60.0
-"""Between attempts to have a node back."""
+"""Seconds between attempts to revive a node."""
 
 
 class Node(Protocol):
-    """A node's judge, as the driver calls it."""
+    """A node's judge, as called by the driver."""
 
     name: str
     """Its host, for messages."""
     at_once: int
-    """Pieces of work that it is given at once, so that it is never idle."""
+    """Maximum number of concurrent pieces of work; enough to keep it busy."""
 
     async def revive(self) -> None:
-        """Start its judge anew, and make sure that it judges.
+        """Restart the node's judge, and check that it judges.
 
         Raises:
-            SandboxError: it does not, or is gone.
+            SandboxError: it does not judge, or the node is gone.
         """
         ...
 
@@ -53,11 +53,11 @@ _Result = TypeVar("_Result")
 class _State(StrEnum):
     up = "up"
     reviving = "reviving"
-    """Failed just now: its work waits for no more than the first attempt to have it back."""
+    """Just failed; its work waits for the first attempt to revive it only."""
     down = "down"
-    """Could not be had back yet."""
+    """Not revived yet."""
     out = "out"
-    """Left out for good."""
+    """Excluded for good."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,9 +67,9 @@ class _Member(Generic[_Node]):
     why: str = ""
     """Its last failure."""
     failures: int = 0
-    """Times that it stopped being `up`."""
+    """Number of times that it stopped being `up`."""
     strikes: set[int] = field(default_factory=set)
-    """Those of its failures that were its own: another node did the work."""
+    """The numbers of failures that were the node's fault: another node did the work."""
     busy: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: deque[_Work] = field(default_factory=deque)
@@ -80,15 +80,15 @@ class _Work:
     key: str
     turn: asyncio.Future[_Member[Any]]
     failed: dict[_Member[Any], int]
-    """Nodes that failed at it, with the number of that failure."""
+    """Nodes that failed at it, each with the number of that failure."""
 
 
 class NodePool(Generic[_Node]):
-    """Does work on nodes. An async context manager, of one event loop.
+    """A pool that runs work on nodes. An async context manager, for one event loop.
 
     Args:
-        breaker: stops everything when work keeps failing although the nodes seem well.
-        say: told in a line what becomes of a node.
+        breaker: the breaker that stops everything if work keeps failing although nodes seem well.
+        say: a function that prints a line about a node's change of state.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class NodePool(Generic[_Node]):
 
     @property
     def nodes(self) -> list[_Node]:
-        """All nodes, whatever state they are in."""
+        """All nodes, in any state."""
         return [member.node for member in self._members]
 
     async def __aenter__(self) -> Self:
@@ -113,15 +113,15 @@ class NodePool(Generic[_Node]):
         await asyncio.gather(*self._reviving, return_exceptions=True)
 
     def leave_out(self, node: _Node, error: SandboxError) -> None:
-        """Take a node out that failed before any work, until it can be had back."""
+        """Exclude a node that failed before any work, until it is revived."""
         member = next(one for one in self._members if one.node is node)
         self._failed(member, error)
 
     async def run(self, key: str, work: Callable[[_Node], Awaitable[_Result]]) -> _Result:
-        """Do a piece of work on a node, and on another one if that fails.
+        """Run a piece of work on a node, and on another one if that fails.
 
         Args:
-            key: work of the same key goes to the same node, as far as that has room.
+            key: work with the same key goes to the same node, as far as that has room.
 
         Raises:
             SandboxError: several nodes failed at it, or none is left.
@@ -150,10 +150,10 @@ class NodePool(Generic[_Node]):
         self._breaker.record(error)
         raise error
 
-    # ── whose turn it is ──────────────────────────────────────────────────────────────────────────
+    # ── assigning work ────────────────────────────────────────────────────────────────────────────
 
     async def _turn(self, work: _Work) -> _Member[_Node] | None:
-        """Wait for a node that has room; None if there is no node for it."""
+        """Wait for a node with room; return None if no node is left for the work."""
         self._queue(work)
         try:
             return await work.turn
@@ -175,7 +175,7 @@ class NodePool(Generic[_Node]):
                 return
 
     def _home(self, work: _Work) -> _Member[_Node] | None:
-        """Rendezvous hashing: without a node, only its own keys move."""
+        """Choose a node by rendezvous hashing, so that the loss of a node moves only its own keys."""
         for state in (_State.up, _State.reviving):
             left = [m for m in self._members if m.state is state and m not in work.failed]
             if left:
@@ -183,7 +183,7 @@ class NodePool(Generic[_Node]):
         return None
 
     def _serve(self, member: _Member[_Node]) -> None:
-        """Give a node as much as it has room for."""
+        """Assign as much work to a node as it has room for."""
         while member.state is _State.up and member.busy < member.node.at_once:
             work = self._next(member)
             if work is None:
@@ -193,7 +193,7 @@ class NodePool(Generic[_Node]):
             work.turn.set_result(member)
 
     def _next(self, member: _Member[_Node]) -> _Work | None:
-        """The oldest of its own, else the newest of the longest queue."""
+        """Return the oldest work of its own queue, else the newest of the longest other queue."""
         if work := _take(member.waiting, member, newest=False):
             return work
         others = sorted(self._members, key=lambda one: len(one.waiting), reverse=True)
@@ -208,10 +208,10 @@ class NodePool(Generic[_Node]):
             member.idle.set()
         self._serve(member)
 
-    # ── nodes that fail ───────────────────────────────────────────────────────────────────────────
+    # ── failing nodes ─────────────────────────────────────────────────────────────────────────────
 
     def _failed(self, member: _Member[_Node], error: SandboxError) -> None:
-        """Give a node nothing more until it is had back."""
+        """Assign no more work to a node until it is revived."""
         member.why = str(error)
         if member.state is not _State.up:
             return
@@ -251,13 +251,13 @@ class NodePool(Generic[_Node]):
         if len(member.strikes) >= MAX_STRIKES and member.state is not _State.out:
             member.state = _State.out
             self._say(
-                f"{member.node.name} is left out: {MAX_STRIKES} times it failed at what another node "
-                f"then judged, the last time with: {member.why}"
+                f"{member.node.name} is excluded: it failed {MAX_STRIKES} times at work that another "
+                f"node then did, the last time with: {member.why}"
             )
             self._requeue(member)
 
     def _requeue(self, member: _Member[_Node]) -> None:
-        """Give what waits for a node to others."""
+        """Move a node's waiting work to other nodes."""
         works, member.waiting = member.waiting, deque()
         for work in works:
             if not work.turn.done():
@@ -269,7 +269,7 @@ class NodePool(Generic[_Node]):
 
 
 def _take(waiting: deque[_Work], member: _Member[Any], *, newest: bool) -> _Work | None:
-    """Take what a node may do from a queue; what was given up meanwhile is dropped."""
+    """Take work that a node may do from a queue, and drop cancelled work."""
     passed: list[_Work] = []
     found = None
     while waiting and found is None:

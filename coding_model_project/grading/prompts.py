@@ -1,4 +1,4 @@
-"""Prompts, and the answers that demonstrations show."""
+"""Prompts, and the answers of demonstrations."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from coding_model_project.types import GradedBy, Problem
 
 Message = dict[str, Any]
-"""`role`, `content` and, of calls of tools, `tool_calls`: as chat templates and servers take them."""
+"""A chat message in the form of templates and servers: `role`, `content` and, if any, `tool_calls`."""
 
 
 class PromptStyle(StrEnum):
-    """The form of answer that a prompt asks for, and so the place where `extract` looks for the code."""
+    """The form of answer that a prompt asks for, which determines where `extract` looks for code."""
 
     bare = "bare"
     """The completion is the program itself (the embedded tiny model)."""
     fenced = "fenced"
-    """The program stands in a block tagged with its language (instruction-tuned models)."""
+    """The completion holds the program in a block tagged with its language (instruction-tuned models)."""
 
 
 def request(problem: Problem) -> str:
-    """The end of a message in style `fenced`: the form of the answer that the grader looks for."""
+    """Return the end of a message in style `fenced`, which asks for the form that the grader expects."""
     match problem.graded_by:
         case GradedBy.math:
             return "\n\nReason step by step, and put the final answer in \\boxed{}."
         case GradedBy.instructions | GradedBy.prediction:
-            return ""  # the statement says all
+            return ""  # the statement describes the form
         case GradedBy.tests | GradedBy.harbor | GradedBy.harness:
             return f"\n\nAnswer with one ```{problem.language} code block that holds the whole program."
 
@@ -34,14 +34,14 @@ def request(problem: Problem) -> str:
 def solve_messages(
     problem: Problem, *, style: PromptStyle, system: str | None = None
 ) -> list[Message]:
-    """The conversation that asks for a solution; no test is shown unless the statement does."""
+    """Return the conversation that asks for a solution; it shows no tests beyond the statement's."""
     end = request(problem) if style is PromptStyle.fenced else ""
     first = [{"role": "system", "content": system}] if system else []
     return [*first, {"role": "user", "content": problem.statement + end}]
 
 
 def solution_message(code: str, *, style: PromptStyle, language: str = "python") -> Message:
-    """The answer that `solve_messages` asks for, given its code; a text ("text") stands as it is."""
+    """Return the answer that `solve_messages` asks for; language "text" leaves it without a fence."""
     block = f"```{language}\n{code.rstrip()}\n```"
     content = block if style is PromptStyle.fenced and language != "text" else code
     return {"role": "assistant", "content": content}

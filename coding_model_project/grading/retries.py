@@ -1,8 +1,8 @@
-"""Runs a program so that what a loaded machine did to it is not blamed on it.
+"""Execution of a program with a second chance after kills that a loaded machine may have caused.
 
-CPU time-out     the first in a program gets a grace: half as much again, once
-wall, memory     run again once, alone, before it is blamed; for at most 10% of the time judged so
-                 far, since a program can cause such kills at will
+CPU time-out     the first one in a program gets 1.5 times the limit, once
+wall, memory     one retry without other programs; retries take at most 10% of the total judging time,
+                 since a program can cause such kills at will
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from coding_model_project.sandbox.base import Sandbox, StopWhen
 from coding_model_project.types import Execution, Input, Limits, Program, Status
 
 CPU_GRACE = 1.5
-"""Factor of the CPU limit, for one execution of a program."""
+"""Factor of the CPU limit for one execution of a program."""
 
 _MAYBE_OURS = frozenset({Status.wall_timeout, Status.memory_limit})
 """Kills that a loaded machine can cause, unlike CPU time."""
 
 _RERUN_BUDGET = 0.1
-"""Share of the judge's time."""
+"""Maximum share of the judge's time for retries."""
 
 
 class Retries:
-    """Runs programs in a sandbox, each in its turn.
+    """A runner of programs in a sandbox, with a limiter, a breaker and retries.
 
     Args:
-        limiter: held while a program is in the sandbox.
-        breaker: ends judging when the sandbox keeps failing; None never does.
+        limiter: the limiter held while a program is in the sandbox.
+        breaker: the circuit breaker that ends judging when the sandbox keeps failing; None disables it.
     """
 
     def __init__(self, sandbox: Sandbox, limiter: Limiter, breaker: CircuitBreaker | None) -> None:
@@ -48,13 +48,13 @@ class Retries:
         limits: Limits,
         stop: StopWhen | None,
     ) -> tuple[list[Execution], float]:
-        """Executions as of `Sandbox.run`, and the seconds they took, waiting apart.
+        """Return executions as in `Sandbox.run`, and the seconds that they took without waiting.
 
         Args:
-            stop: as `stop_when`; a function of its arguments alone.
+            stop: `stop_when` of `Sandbox.run`; must depend only on its arguments.
 
         Raises:
-            SandboxError: the sandbox failed, or too often of late.
+            SandboxError: the sandbox failed, or the breaker is open.
         """
         async with self._limiter.shared():
             started = time.monotonic()
@@ -74,7 +74,7 @@ class Retries:
             if self._rerun_s > _RERUN_BUDGET * self._judged_s:
                 return executions, seconds
             started = time.monotonic()
-            try:  # later inputs too: what loaded the machine may have hit them as well
+            try:  # later inputs too, since the same load may have affected them
                 again = await self._with_grace(program, inputs[first:], limits, again_or_stop)
             finally:
                 rerun_s = time.monotonic() - started
@@ -84,7 +84,7 @@ class Retries:
     async def _with_grace(
         self, program: Program, inputs: Sequence[Input], limits: Limits, stop: StopWhen | None
     ) -> list[Execution]:
-        """The first execution that needs more CPU time than its limit may have the grace as well."""
+        """Run with a larger CPU limit for the first execution that exceeds its own."""
         roomy = replace(limits, cpu_s=CPU_GRACE * limits.cpu_s)
 
         def over(execution: Execution) -> bool:

@@ -1,6 +1,6 @@
-"""`coding.reward`: the worth of a verdict."""
+"""`coding.reward`: the reward for a verdict."""
 
-# ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
+# ruff: noqa: RUF009 - key() returns a dataclass field, like field().
 
 from __future__ import annotations
 
@@ -12,58 +12,58 @@ from coding_model_project.grading.rewards import RewardKind
 
 
 class LengthBonus(StrEnum):
-    """Which programs are worth more for being short."""
+    """The programs that earn a bonus for being short."""
 
     accepted = "accepted"
-    """Accepted ones only: no short program that fails is worth more than a long one that passes."""
+    """Accepted programs only: a short failing program never earns more than a long passing one."""
     partial = "partial"
-    """All, in proportion to the share of hidden tests passed. A short program that fails some may then
-    be worth more than a long one that passes all."""
+    """All programs, in proportion to the share of hidden tests passed. A short failing program may then
+    earn more than a long passing one."""
 
 
 @dataclass
 class ShapingConfig:
-    """All off by default."""
+    """Additions to the reward, all off by default."""
 
     length_weight: float = key(
         0.0,
-        "Multiply a program's reward by `1 + weight·clip(reference/own − 1, 0, cap − 1)`, the lengths in "
-        "bytes, the reference the problem's shortest gold solution. 0: off.",
+        "Multiply a program's reward by `1 + weight·clip(reference/own − 1, 0, cap − 1)`, with lengths "
+        "in bytes. The reference is the problem's shortest gold solution. 0: off.",
         unit="1",
     )
     length_cap: float = key(
-        2.0, "Programs shorter than the reference by more earn no more.", unit="1"
+        2.0, "Maximum ratio of lengths that earns a bonus; shorter programs earn no more.", unit="1"
     )
     length_bonus: LengthBonus = key(
         LengthBonus.accepted,
-        "Which programs that applies to: `accepted` ones, or `partial`, all by their share of tests "
-        "passed (`kind=dense` only), which may put a short wrong program above a long right one.",
+        "Programs that earn the length bonus: `accepted` ones, or with `partial` all, by their share of "
+        "tests passed (`kind=dense` only), which may rank a short wrong program above a long right one.",
     )
     format_weight: float = key(
         0.0,
-        "Reward of a completion that is what was asked for, right or wrong: one closed code block and "
-        "nothing else, or with `prompt=bare` no fence.",
+        "Reward for the requested form of a completion, right or wrong: exactly one closed code block, "
+        "or with `prompt=bare` no fence.",
         unit="1",
     )
     overlong_buffer: int = key(
         0,
-        "The last so many tokens of `data.max_response_length` cost ever more of the reward (DAPO's soft "
-        "overlong punishment). 0: off.",
+        "Number of final tokens of `data.max_response_length` with a linearly growing penalty (DAPO's "
+        "soft overlong punishment). 0: off.",
         unit="tokens",
     )
-    overlong_weight: float = key(1.0, "What a response of the full length loses by that.", unit="1")
+    overlong_weight: float = key(1.0, "Penalty for a response of the full length.", unit="1")
 
 
 @dataclass
 class RewardConfig:
     kind: RewardKind = key(
         RewardKind.sparse,
-        "What a verdict is worth: `dense` the share of hidden tests passed, `sparse` 1 if all of them "
-        "are passed, else 0.",
+        "Reward for a verdict: `dense` is the share of hidden tests passed; `sparse` is 1 if all of them "
+        "pass, else 0.",
     )
     check_public: bool = key(
         True,
-        "Run the public tests of programs that fail a hidden one, to report the share that passes "
-        "what the prompt shows and fails what it hides.",
+        "Run the public tests of programs that fail a hidden one, to report the share that passes the "
+        "public tests only.",
     )
     shaping: ShapingConfig = field(default_factory=ShapingConfig)

@@ -1,4 +1,4 @@
-"""What a verdict is worth by its outcome alone. Pure: no input or output, no state."""
+"""Pure functions that turn a verdict's outcome into a reward."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 from coding_model_project.types import Problem, Reward, Verdict
 
 RewardFn = Callable[[Problem, Verdict], Reward]
-"""A reward's parts sum to its total."""
+"""A reward function. The parts of its reward sum to the total."""
 
 
 class RewardKind(StrEnum):
-    """What a verdict is worth."""
+    """The kind of reward for a verdict."""
 
     dense = "dense"
     """The share of hidden tests passed, in [0, 1]."""
@@ -21,7 +21,7 @@ class RewardKind(StrEnum):
 
 
 def dense(problem: Problem, verdict: Verdict) -> Reward:
-    """The share of hidden tests passed, in [0, 1], or what a Harbor verifier gave, in its range.
+    """Return the share of hidden tests passed, in [0, 1], or a Harbor verifier's reward, in its range.
 
     Needs verdicts without an early stop.
     """
@@ -29,21 +29,21 @@ def dense(problem: Problem, verdict: Verdict) -> Reward:
 
 
 def sparse(problem: Problem, verdict: Verdict) -> Reward:
-    """1 if every hidden test passed, else 0. All failing outcomes are worth the same."""
+    """Return 1 if every hidden test passed, else 0 for every kind of failure."""
     total = float(verdict.passed)
     return Reward(total=total, parts={"outcome": total})
 
 
 REWARDS: dict[str, RewardFn] = {RewardKind.dense: dense, RewardKind.sparse: sparse}
-"""By `coding.reward.kind`."""
+"""Reward functions by `coding.reward.kind`."""
 
 
 def reward(kind: RewardKind) -> RewardFn:
-    """The reward function of a kind."""
+    """Return the reward function of a kind."""
     return REWARDS[kind]
 
 
 def discounted(reward: Reward, factor: float) -> Reward:
-    """A reward times a factor, each of its parts too."""
+    """Multiply a reward and each of its parts by a factor."""
     parts = {name: value * factor for name, value in reward.parts.items()}
     return Reward(total=sum(parts.values()), parts=parts)

@@ -1,7 +1,7 @@
-"""Additions to an outcome's reward: for short programs, clean answers, answers of bearable length.
+"""Additions to an outcome's reward for short programs, well-formed answers and short responses.
 
-Pure, and all off by default. Each addition is a part of the reward by its own name (`length`, `format`,
-`overlong`), so that the parts still sum to the total and a run's logs tell them apart.
+They are pure functions, all off by default. Each addition is a separate part of the reward (`length`,
+`format`, `overlong`), so that the parts sum to the total and logs show each one.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from coding_model_project.types import GradedBy, Problem, Reward, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A completion, which shaping looks at beside the verdict."""
+    """A completion and its length, which shaping needs in addition to the verdict."""
 
     completion: str
     tokens: int
-    """Its length, at most `Shaping.max_tokens`."""
+    """Its length in tokens, at most `Shaping.max_tokens`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shaping:
-    """`coding.reward.shaping`, with what else it depends on."""
+    """`coding.reward.shaping`, with the other settings that shaping depends on."""
 
     style: PromptStyle
     max_tokens: int
-    """The longest response there can be."""
+    """Maximum length of a response."""
     length_weight: float = 0.0
     length_cap: float = 2.0
     length_bonus: LengthBonus = LengthBonus.accepted
@@ -43,34 +43,34 @@ class Shaping:
 
     @property
     def on(self) -> bool:
-        """True if it adds anything."""
+        """True if any addition is on."""
         return bool(self.length_weight or self.format_weight or self.overlong_buffer)
 
     @classmethod
     def of(cls, reward: RewardConfig, *, style: PromptStyle, max_tokens: int) -> Shaping:
-        """From a configuration.
+        """Create it from a configuration.
 
         Raises:
-            ConfigError: names the key that makes no sense.
+            ConfigError: a key is invalid; names the key.
         """
         given, where = reward.shaping, "coding.reward.shaping"
         for name in ("length_weight", "format_weight", "overlong_buffer", "overlong_weight"):
             if getattr(given, name) < 0:
                 raise ConfigError(
-                    f"{where}.{name}={getattr(given, name)}: at least 0, which is off"
+                    f"{where}.{name}={getattr(given, name)}: must be at least 0 (0 disables it)"
                 )
         if given.length_cap < 1:
-            raise ConfigError(f"{where}.length_cap={given.length_cap}: at least 1")
+            raise ConfigError(f"{where}.length_cap={given.length_cap}: must be at least 1")
         if given.overlong_buffer > max_tokens:
             raise ConfigError(
-                f"{where}.overlong_buffer={given.overlong_buffer}: at most the longest response, "
+                f"{where}.overlong_buffer={given.overlong_buffer}: must be at most "
                 f"data.max_response_length={max_tokens}"
             )
         partial = given.length_weight and given.length_bonus is LengthBonus.partial
         if partial and reward.kind is not RewardKind.dense:
             raise ConfigError(
-                f"{where}.length_bonus=partial scales the share of tests passed, which only "
-                "coding.reward.kind=dense knows"
+                f"{where}.length_bonus=partial scales the share of tests passed: set "
+                "coding.reward.kind=dense"
             )
         return cls(style=style, max_tokens=max_tokens, **asdict(given))
 
@@ -78,7 +78,7 @@ class Shaping:
 def shaped(
     outcome: Reward, problem: Problem, verdict: Verdict, answer: Answer, by: Shaping
 ) -> Reward:
-    """A reward with the parts that shaping adds; the same reward where none is on."""
+    """Return a reward with the parts that shaping adds."""
     parts = dict(outcome.parts)
     if by.length_weight:
         parts["length"] = outcome.total * (_length_factor(problem, verdict, by) - 1.0)
@@ -93,26 +93,26 @@ def shaped(
 def length_factor(reference_bytes: int, bytes_: int, *, weight: float, cap: float) -> float:
     """Return the factor of a program's reward for its length: in [1, 1 + weight·(cap − 1)].
 
-    1 + w·clip(reference/candidate − 1, 0, cap − 1): one for a program as long as the reference or longer,
-    and no more for one that is shorter than reference/cap.
+    It is 1 + w·clip(reference/candidate − 1, 0, cap − 1): 1 for a program at least as long as the
+    reference, and the maximum for one of at most reference/cap.
     """
     return 1.0 + weight * min(max(reference_bytes / max(1, bytes_) - 1.0, 0.0), cap - 1.0)
 
 
 def overlong(tokens: int, *, max_tokens: int, buffer: int) -> float:
-    """The soft overlong punishment of DAPO (arXiv 2503.14476, equation 13), in [−1, 0].
+    """Return DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), in [−1, 0].
 
-    0 up to max_tokens − buffer; from there it falls in a line to −1 at max_tokens, and stays there.
+    It is 0 up to max_tokens − buffer, then decreases linearly to −1 at max_tokens.
     """
     return -min(max(tokens - (max_tokens - buffer), 0) / buffer, 1.0)
 
 
 def well_formed(problem: Problem, verdict: Verdict, answer: Answer, style: PromptStyle) -> bool:
-    """Return true for a completion in the form asked for: only one block, bare code, or a box."""
+    """Return whether a completion has the requested form: exactly one block, bare code, or a box."""
     if problem.graded_by is GradedBy.math:
         return verdict.extraction == AnswerRule.boxed
     if problem.graded_by is GradedBy.instructions:
-        return False  # its form is what it is judged by
+        return False  # the instructions already judge its form
     if problem.graded_by is GradedBy.prediction:
         return verdict.extraction == PredictionRule.tagged
     if style is PromptStyle.bare:
@@ -121,7 +121,7 @@ def well_formed(problem: Problem, verdict: Verdict, answer: Answer, style: Promp
 
 
 def _length_factor(problem: Problem, verdict: Verdict, by: Shaping) -> float:
-    """Against the shortest gold solution; 1 where there is none, or no bonus is due."""
+    """Return the factor relative to the shortest gold solution; 1 without one, or if no bonus is due."""
     due = verdict.passed or by.length_bonus is LengthBonus.partial
     if not due or verdict.code is None or not problem.gold or not problem.asks_for_code:
         return 1.0
@@ -134,5 +134,5 @@ def _length_factor(problem: Problem, verdict: Verdict, by: Shaping) -> float:
 
 
 def _n_bytes(code: str) -> int:
-    """Without the blank around a program, which says nothing and depends on how it was extracted."""
+    """Return a program's size without surrounding whitespace, which depends on its extraction."""
     return len(code.strip().encode("utf-8", "replace"))

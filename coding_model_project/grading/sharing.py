@@ -1,4 +1,4 @@
-"""The inputs of a problem's tests, with what they may see of one another."""
+"""Marking of test inputs that may share a process."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from itertools import pairwise
 from coding_model_project.types import Asserts, Call, Isolation, Plain, Test, TestInput
 
 _GUESSED_BELOW = 10
-"""A whole number closer to 0 is guessed as easily as remembered."""
+"""Whole numbers closer to 0 than this are guessed as easily as remembered."""
 
 _GUESSED_CHARACTERS = 4
-"""So is an output of one word that is shorter, such as YES or 12."""
+"""One-word outputs shorter than this, such as YES or 12, are guessed as easily as remembered."""
 
 _MOST_CHARACTERS = 1 << 20
-"""Of one process's inputs. Looking through more would cost more than a new process."""
+"""Maximum length of one process's inputs; searching more would cost more than a new process."""
 
 
 def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
     """Return the tests' inputs, marked for the sandbox.
 
-    Asserts of a problem whose tests share their state continue those before them. A call or a standard
-    input is marked as `apart` if its expected answer occurs in the inputs before it, back to the last one
-    that is apart: a process that was given these could answer by them (`sandbox.embedded.fast_path`).
+    If tests share their state, each assert continues the one before it. A call or a standard input is
+    marked as `apart` if its expected answer occurs in an earlier input since the last one marked so: a
+    process that received that input could take the answer from it (`sandbox.embedded.fast_path`).
     """
     marked: list[TestInput] = []
     given = _Given()
@@ -45,10 +45,10 @@ def inputs_of(tests: Sequence[Test], isolation: Isolation) -> list[TestInput]:
 
 
 class _Given:
-    """All values that a process was given, at every depth, and the words they are written in.
+    """All values that a process received, at every depth, and their words.
 
-    An answer is looked up word by word and leaf by leaf until one was never given. Only what was given
-    whole, in whatever order, is searched for: marking takes time in proportion to the inputs.
+    A look-up checks an answer word by word and leaf by leaf, up to the first that was never received. A
+    full search happens only if all were, in any order, so marking takes time proportional to the inputs.
     """
 
     def __init__(self) -> None:
@@ -79,9 +79,9 @@ class _Given:
         self._characters += len(in_words)
 
     def holds(self, expected: Plain, is_guessed: Callable[[Plain], bool]) -> bool:
-        """Return true if an answer is among them and not easily guessed, or if they are too many.
+        """Return whether an answer occurs and is not easily guessed, or there is too much to search.
 
-        It is there as a value, as a part of a text, or as words in a row: [1, 2] in [0, 1, 2] or "0 1 2".
+        It occurs as a value, as part of a text, or as adjacent words: [1, 2] in [0, 1, 2] or "0 1 2".
         """
         if self._characters > _MOST_CHARACTERS:
             return True
@@ -112,9 +112,9 @@ _GRAM = 3
 
 
 class _Texts:
-    """Texts that are searched as one, after a look at the shortest parts of all of them.
+    """Texts that are searched as one, after a check of all their trigrams.
 
-    Joined pieces double in length, so that a text is copied few times.
+    Joined pieces double in length, so that each text is copied only a few times.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class _Texts:
             self._joined[-1] += _BETWEEN + last
 
     def __contains__(self, part: str) -> bool:
-        """Return true if a text holds the part."""
+        """Return whether any text contains the part."""
         if any(part[at : at + _GRAM] not in self._parts for at in range(len(part) - _GRAM + 1)):
             return False
         among = self._all if _BETWEEN in part else self._joined
@@ -152,13 +152,13 @@ def _inner_values(value: Plain) -> Iterator[Plain]:
 
 
 _DECIMAL_BITS = 10_000
-"""Of a whole number that is written in decimal: Python limits its digits, and it takes long."""
+"""Maximum size of a whole number written in decimal, which Python limits and which is slow."""
 
 _WORD = re.compile(r"""[^\s,;:()\[\]{}"']+""")
 
 
 def _words(value: Plain) -> Iterator[str]:
-    """A value as a program might read or print it; equal numbers give equal words."""
+    """Yield the words of a value as a program might read or print it; equal numbers give equal words."""
     for one in _inner_values(value):
         match one:
             case str() | bytes():
@@ -181,7 +181,7 @@ def _word(text: str) -> str:
 
 
 def _key(value: Plain) -> object:
-    """The same for values of which one is easily made of the other: what is inside, in any order."""
+    """Return a key that is equal for values easily made from each other: the content, in any order."""
     if isinstance(value, list | tuple | set | frozenset):
         return frozenset(map(_key, value))
     if isinstance(value, dict):
@@ -200,6 +200,6 @@ def _is_guessed(value: Plain) -> bool:
 
 
 def _is_guessed_output(value: Plain) -> bool:
-    """Of a program that prints its answer."""
+    """Return whether an answer on standard output is easily guessed."""
     words = str(value).split()
     return len(words) < 2 and len("".join(words)) < _GUESSED_CHARACTERS

@@ -1,4 +1,4 @@
-"""Graders whose programs run on the nodes of a cluster."""
+"""Graders that run programs on the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class JudgingNode(Node, Protocol):
     """A node that judges completions and programs."""
 
     async def grade(self, problem: Problem, completion: str, *, public: bool) -> Outcome:
-        """Judge a completion; what has no verdict for a reason of its own is returned.
+        """Judge a completion; if the completion itself is ungradable, return the error.
 
         Raises:
             SandboxError: the node cannot judge.
@@ -23,7 +23,7 @@ class JudgingNode(Node, Protocol):
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str, public: bool
     ) -> Outcome:
-        """Judge a program, as `grade` does."""
+        """Judge a program; see `grade`."""
         ...
 
 
@@ -34,8 +34,8 @@ class SpreadGrader(Generic[_Node]):
     """A `grading.base.Grader` and `CodeGrader` whose verdicts come from nodes.
 
     Args:
-        identity: as all nodes have it.
-        public: judge by public tests, else by hidden ones.
+        identity: the identity of the nodes' graders.
+        public: whether to judge by public tests instead of hidden ones.
     """
 
     def __init__(self, pool: NodePool[_Node], *, identity: str, public: bool) -> None:
@@ -65,7 +65,7 @@ class SpreadGrader(Generic[_Node]):
         )
 
     def answered_from_memory(self) -> None:
-        """See `grading.base.CodeGrader`; each node tells its own breaker."""
+        """See `grading.base.CodeGrader`; each node records it in its own breaker."""
 
 
 def _verdict(outcome: Outcome) -> Verdict:

@@ -1,21 +1,21 @@
-"""Rules by which the values of calls are compared, by a problem's `comparison`.
+"""Rules for comparing the values of calls, by a problem's `comparison`.
 
-Comparisons that are not listed here compare values as data (`grading.compare.same_value`). `equal` is
-Python's `==`, in which `True` is 1 and a list is no tuple. EvalPlus's problems expect the value of their
-author's solution, by the same rule. Floats get a tolerance, and 16 problems have several right values:
+All other comparisons compare values as data (`grading.compare.same_value`). `equal` is Python's `==`, in
+which `True` equals 1 and a list never equals a tuple. EvalPlus's problems expect the value of their
+author's solution, by the same rule. Floats have a tolerance, and 16 problems have several right values:
 
 evalplus            `==`, else numbers of the same type within atol + 1e-7 of the expected. A problem
-                    without a tolerance has 1e-6 where a float is expected, or a list or tuple of them
+                    without a tolerance has 1e-6 if it expects a float, or a list or tuple of floats
 evalplus_set        the same items, in any order and number (MBPP 2, 7, 111, 140, 232, 249, 579, 769)
-evalplus_not_none   a boolean that is the expected one, or else anything that is None or not, as expected
-evalplus_any_value  whatever the call returns (MBPP 164)
-evalplus_or_zero    0 too (MBPP 295)
-evalplus_pyramid    the surface for a height that is measured from the base too (MBPP 581)
-evalplus_digits     the distance of numbers padded to the same length too (MBPP 558)
+evalplus_not_none   the expected boolean, else any value that is None or not None, as expected
+evalplus_any_value  any value (MBPP 164)
+evalplus_or_zero    also 0 (MBPP 295)
+evalplus_pyramid    also the surface for a height measured from the base (MBPP 581)
+evalplus_digits     also the distance of numbers padded to the same length (MBPP 558)
 evalplus_root       any root: the polynomial's value is within atol of 0 (HumanEval 32)
 
 Source: `unsafe_execute` and `_special_oracle` of evalplus 0.3.1. docs/evalplus.md lists the differences.
-A value is plain data by now, and the program that gave it is elsewhere: nothing here calls it.
+Values are plain data here, so no rule runs code of the program.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from coding_model_project.grading.compare import Tolerance, same_value
 
 Arguments = Sequence[Any]
 ValueRule = Callable[[Arguments, Any, Any, Tolerance], bool]
-"""(arguments, expected, got, tolerance) → accepted?"""
+"""A function (arguments, expected, got, tolerance) → bool."""
 
 Accepts = Callable[[Arguments, Any, Any, float], bool]
 
 _FLOATS_ATOL = 1e-6
-"""Of a problem without a tolerance, where floats are expected."""
+"""Absolute tolerance of a problem that expects floats and has no tolerance of its own."""
 
 
 def value_rule(comparison: str) -> ValueRule:
-    """Return the rule for values of calls; those of `comparison` that name none compare as data."""
+    """Return the rule for values of calls; by default they compare as data."""
     return VALUE_RULES.get(comparison, _as_data)
 
 
@@ -49,8 +49,8 @@ def _equal(_arguments: Arguments, expected: Any, got: Any, _atol: object) -> boo
     return bool(got == expected)
 
 
-def _also(accepts: Accepts) -> Accepts:
-    """Equal, or what a function accepts."""
+def _or_equal(accepts: Accepts) -> Accepts:
+    """Return a rule that accepts equal values, and any value that `accepts` does."""
     return lambda *of: _equal(*of) or accepts(*of)
 
 
@@ -84,7 +84,7 @@ def _evalplus(accepts: Accepts) -> ValueRule:
             if atol == 0 and _are_floats(expected):
                 atol = _FLOATS_ATOL
             return atol != 0 and type(got) is type(expected) and _near(expected, got, atol)
-        except (TypeError, ValueError, ArithmeticError):  # e.g. None - 1: not a value of that kind
+        except (TypeError, ValueError, ArithmeticError):  # e.g. None - 1: a value of another type
             return False
 
     return rule
@@ -109,7 +109,7 @@ _RELATIVE = 1e-7
 
 
 def _near(expected: Any, got: Any, atol: float) -> bool:
-    """Return true for numbers, and for lists of them at any depth, that are near the expected ones."""
+    """Return whether numbers, or lists of them at any depth, are near the expected ones."""
     if isinstance(expected, list | tuple):
         return (
             isinstance(got, list | tuple)
@@ -134,9 +134,11 @@ VALUE_RULES: dict[str, ValueRule] = {
     "evalplus_set": _evalplus(_same_items),
     "evalplus_not_none": _evalplus(_not_none),
     "evalplus_any_value": _evalplus(lambda *_: True),
-    "evalplus_or_zero": _evalplus(_also(lambda _arguments, _expected, got, _atol: bool(got == 0))),
-    "evalplus_pyramid": _evalplus(_also(_pyramid)),
-    "evalplus_digits": _evalplus(_also(_digits)),
+    "evalplus_or_zero": _evalplus(
+        _or_equal(lambda _arguments, _expected, got, _atol: bool(got == 0))
+    ),
+    "evalplus_pyramid": _evalplus(_or_equal(_pyramid)),
+    "evalplus_digits": _evalplus(_or_equal(_digits)),
     "evalplus_root": _root,
 }
-"""By the `comparison` that names them; all tests of such a problem are calls."""
+"""Rules by `comparison`; all tests of such a problem are calls."""

@@ -1,4 +1,4 @@
-"""Verdicts as plain data: to travel with a sample, and to be kept in a file."""
+"""Conversion of verdicts to plain data and back, for samples and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def plain_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def verdict_of(plain: Mapping[str, Any]) -> Verdict:
-    """Return the verdict that `plain_verdict` made this of."""
+    """Return the verdict that `plain_verdict` converted."""
     results = tuple(
         TestResult(**{**result, "error": result["error"] and ErrorType(result["error"])})
         for result in plain["results"]

@@ -1,4 +1,4 @@
-"""Checks of problems made in Python, as strict as those of a file: no program is blamed for them."""
+"""Validation of problems made in Python, as strict as for files, so that no program gets the blame."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 
 
 def check_problem(problem: Problem) -> None:
-    """Make sure that every field of a problem has a value that can be judged by.
+    """Validate every field of a problem.
 
     Raises:
-        DataError: one has not; names the problem, the field, what is expected and what it is.
+        DataError: a field is invalid; names the problem, the field, the value and what is expected.
     """
     for name in ("id", "language", "comparison"):
         value = getattr(problem, name)
@@ -52,14 +52,14 @@ def _is_positive(value: object, *, whole: bool) -> bool:
 
 
 def is_tolerance(value: object) -> bool:
-    """Return true for a value that a problem's `atol` or `rtol` may have."""
+    """Return whether a value is valid for a problem's `atol` or `rtol`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return 0 <= value < math.inf
 
 
 def _fault(test: object) -> str | None:
-    """The first thing that is wrong with a test."""
+    """Return a description of a test's first fault; None if it is valid."""
     if not isinstance(test, Test):
         return f"expected a cmp.Test, got {_kind(test)}"
     match test.input:

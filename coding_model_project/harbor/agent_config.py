@@ -1,4 +1,4 @@
-"""`coding.agent`: samples that are the work of an agent of yours, which talks to the gateway."""
+"""`coding.agent`: settings for samples from the user's own agent, which talks to the gateway."""
 
 # ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 
@@ -11,31 +11,31 @@ from coding_model_project.config_key import key
 
 
 class AgentPlace(StrEnum):
-    """The place in which an agent's command runs."""
+    """The place where an agent's command runs."""
 
     host = "host"
-    """On this machine, as a process; it runs the model's commands by the gateway's /v1/shell."""
+    """A process on this machine, which runs the model's commands through the gateway's /v1/shell."""
     room = "room"
-    """In the task's room, as a program among others."""
+    """A program in the task's room."""
 
 
 class AgentEnding(StrEnum):
-    """The end of an agent's work. After each of them the verifier judges what was done by then."""
+    """The end of an agent's work. After each ending, the verifier judges the work so far."""
 
     done = "done"
-    """It ended by itself, with exit code 0."""
+    """Exit with code 0."""
     crashed = "crashed"
-    """It ended with another exit code or an exception, or was killed for its memory."""
+    """Exit with another code or an exception, or killed for its memory use."""
     time = "time"
-    """It was killed: `coding.agent.total_s`, or the task's own time, was over."""
+    """Killed after `coding.agent.total_s` or the task's own timeout."""
     turns = "turns"
-    """Its last request was refused: the sample's replies are used up."""
+    """Last request refused: the sample has no replies left."""
     context = "context"
-    """Its last request was refused: a conversation does not fit into the model's context."""
+    """Last request refused: a conversation does not fit into the model's context."""
 
 
 class Trained(StrEnum):
-    """The conversations of an agent that are trained on."""
+    """The conversations of an agent to train on."""
 
     all = "all"
     main = "main"
@@ -43,58 +43,58 @@ class Trained(StrEnum):
 
 @dataclass
 class AgentConfig:
-    """Set for `recipes.harbor` to train with an agent of yours; see `docs/harbor-agents.md`."""
+    """Settings of `recipes.harbor` for training with your own agent; see `docs/harbor-agents.md`."""
 
     command: str | None = key(
         None,
-        "Command of an agent that speaks OpenAI's chat completions, run by bash once for each sample. "
-        "It gets `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL` and the task in `TASK_FILE`. null: "
-        "samples are episodes of the bash agent (`coding.bash`).",
+        "Command of an agent that uses OpenAI's chat completions. bash runs it once for each sample with "
+        "`OPENAI_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_MODEL` and the task in `TASK_FILE`. null: samples "
+        "are episodes of the bash agent (`coding.bash`).",
     )
     factory: str | None = key(
         None,
-        "In the place of a command, an agent in Python: `package.module:Factory`, called with `base_url` "
-        "and `api_key` for each sample; the result is a `harbor.agents.Agent`.",
+        "An agent in Python instead of a command: `package.module:Factory`, called with `base_url` and "
+        "`api_key` for each sample, returns a `harbor.agents.Agent`.",
     )
     place: AgentPlace = key(
         AgentPlace.host,
-        "Where the command runs: on this machine (`host`), or in the task's `room`, which needs "
+        "Place where the command runs: this machine (`host`), or the task's `room`, which needs "
         "`coding.harbor.environment=rooms`.",
     )
     folder: str | None = key(
         None,
-        "The agent's files: its command's working directory on the host; in rooms they are at "
-        "/opt/agent, read-only.",
+        "Folder of the agent's files: the command's working directory on the host, mounted read-only at "
+        "/opt/agent in rooms.",
     )
-    env: dict[str, str] = key({}, "More environment variables of the command.")
-    turns: int = key(50, "Most replies of the model in a sample.", unit="replies")
+    env: dict[str, str] = key({}, "Additional environment variables of the command.")
+    turns: int = key(50, "Maximum replies of the model in a sample.", unit="replies")
     reply_tokens: int | None = key(
         None,
-        "Longest reply. null: what `data.max_response_length` has left of the conversation.",
+        "Maximum length of a reply. null: the conversation's remaining `data.max_response_length`.",
         unit="tokens",
     )
     total_s: float = key(
         600.0,
-        "How long the agent may work; then it is killed, and the verifier judges what is there. A "
+        "Time limit of the agent, after which it is killed and the verifier judges its work so far. A "
         "task's own `[agent] timeout_sec` applies too.",
         unit="s",
     )
-    command_s: float = key(60.0, "Longest command by /v1/shell.", unit="s")
+    command_s: float = key(60.0, "Time limit of a /v1/shell command.", unit="s")
     output_bytes: int = key(
-        65_536, "Most of each stream of such a command that is returned.", unit="bytes"
+        65_536, "Maximum output returned from each stream of a /v1/shell command.", unit="bytes"
     )
     train: Trained = key(
         Trained.all,
-        "`all`: each conversation of a sample is trained on, with the sample's reward; of those beyond "
-        "`conversations` the shortest are left out. `main`: only the one with most generated tokens.",
+        "`all`: train on each conversation of a sample, with the sample's reward; drop the shortest of "
+        "more than `conversations`. `main`: train only on the one with the most generated tokens.",
     )
     conversations: int = key(
-        8, "Most conversations of a sample that are trained on.", unit="conversations"
+        8, "Maximum conversations of a sample to train on.", unit="conversations"
     )
-    request_bytes: int = key(4 << 20, "Largest request that is read.", unit="bytes")
+    request_bytes: int = key(4 << 20, "Maximum size of a request.", unit="bytes")
     rooms: int = key(
         64,
-        "Agents at once, each with an environment of its own, in each of verl's "
+        "Maximum agents at once, each in its own environment, in each of verl's "
         "`actor_rollout_ref.rollout.agent.num_workers`.",
         unit="rooms",
     )

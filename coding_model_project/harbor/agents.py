@@ -1,4 +1,4 @@
-"""What solves a task: the reference solution, a script, or anything with the same method."""
+"""Agents that solve a task: the reference solution, a script, or any class with the same method."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from coding_model_project.harbor.environment.tree import of_files
 from coding_model_project.harbor.format.task import Step, Task, resolve_env
 
 SOLUTION = "/solution"
-_SAID = 300
+_SHOWN_CHARS = 300
 
 
 class AgentTimeoutError(HarborError):
-    """The agent did not end in time. The verifier still runs."""
+    """An agent that timed out. The verifier still runs."""
 
 
 class NonZeroAgentExitCodeError(HarborError):
-    """The agent's command failed. The verifier still runs."""
+    """An agent whose command failed. The verifier still runs."""
 
 
 class Agent(Protocol):
-    """Works on one step of a task in its environment."""
+    """An agent that works on one step of a task in its environment."""
 
     @property
     def name(self) -> str: ...
 
     async def run(self, task: Task, step: Step, environment: Environment) -> None:
-        """Work until done. It is cancelled when the step's time is over.
+        """Work until done. The trial cancels it when the step times out.
 
         Raises:
-            AgentTimeoutError, NonZeroAgentExitCodeError: it ended badly, and is verified all the same.
-            Exception: it failed; of a task in one step nothing is verified then, as in Harbor.
+            AgentTimeoutError, NonZeroAgentExitCodeError: it failed; the verifier still runs.
+            Exception: it failed; in a task with one step the verifier does not run, as in Harbor.
         """
         ...
 
 
 class Oracle:
-    """Runs the task's own solution. Its exit code plays no part, as in Harbor."""
+    """An agent that runs the task's own solution. It ignores the exit code, as Harbor does."""
 
     name = "oracle"
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         """
         Args:
-            environ: the host's variables, for ${VAR} in [solution.env]; this process's by default.
+            environ: the host's variables, for ${VAR} in [solution.env]; default: this process's.
         """
         self._environ = os.environ if environ is None else environ
 
@@ -57,8 +57,8 @@ class Oracle:
 
         Raises:
             FileNotFoundError: the task has no solution.
-            RuntimeError: the solution ran out of a time that is no whole number of seconds. Harbor's
-                oracle rounds that down for its command, and takes the command's end for a failure.
+            RuntimeError: the solution exceeded a timeout that is not a whole number of seconds. Harbor's
+                oracle rounds the command's timeout down, and treats the command's timeout as a failure.
         """
         script = step.solution / "solve.sh"
         if not script.is_file() or task.files.ignored(script):
@@ -84,7 +84,7 @@ class Oracle:
 
 
 class Script:
-    """Runs a candidate's shell script in the working directory."""
+    """An agent that runs a candidate's shell script in the working directory."""
 
     name = "script"
 
@@ -100,12 +100,14 @@ class Script:
             raise AgentTimeoutError(f"the script did not end within {step.agent.timeout_sec} s")
         check_ended(ended)
         if ended.exit_code != 0:
-            said = (ended.stderr or ended.stdout).strip()[-_SAID:]
-            raise NonZeroAgentExitCodeError(f"the script ended with {ended.exit_code}: {said}")
+            output = (ended.stderr or ended.stdout).strip()[-_SHOWN_CHARS:]
+            raise NonZeroAgentExitCodeError(
+                f"the script exited with code {ended.exit_code}: {output}"
+            )
 
 
 class SolutionFile:
-    """Writes a candidate's program to a file of the working directory, and runs nothing."""
+    """An agent that writes a candidate's program to a file of the working directory."""
 
     name = "solution-file"
 
@@ -118,8 +120,10 @@ class SolutionFile:
 
 
 def check_ended(ended: CommandResult) -> None:
-    """Raises:
-    NonZeroAgentExitCodeError: the command was ended for the memory or the processes it used.
+    """Raise if a command was killed for exceeding a limit.
+
+    Raises:
+        NonZeroAgentExitCodeError: the limit was that of memory or processes.
     """
     if ended.killed in (Killed.memory, Killed.processes):
         raise NonZeroAgentExitCodeError(f"the command reached its limit of {ended.killed}")

@@ -1,7 +1,6 @@
-"""The bash agent: a model that does Harbor tasks by episodes of `episodes.bash`, one for each step.
+"""The bash agent: a model that works on Harbor tasks in `episodes.bash` episodes, one for each step.
 
-It is an agent like any other (`agents.Agent`), so that `trial.Trials` verifies what it did in the same
-environment.
+It implements `agents.Agent`, so `trial.Trials` verifies its work in the same environment.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from coding_model_project.harbor.format.task import Step, Task
 
 
 class BashAgent:
-    """Lets a model work on each step of a task in an episode of its own. See `agents.Agent`.
+    """An agent that runs one episode of a model per step. See `agents.Agent`.
 
-    One for each trial: `episodes` are those of its steps.
+    Each trial needs its own; `episodes` holds those of its steps.
     """
 
     name = "bash"
@@ -47,7 +46,7 @@ class BashAgent:
         try:
             while episode.ending is None:
                 await self._turn(episode)
-        except asyncio.CancelledError:  # the task's own time is over
+        except asyncio.CancelledError:  # the task's own time limit
             episode.end(Ending.time)
             raise
 

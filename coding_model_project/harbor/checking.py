@@ -1,4 +1,4 @@
-"""Is a task fit to train on: its own solution must pass, doing nothing must not, and nobody can forge."""
+"""Checks that a task is fit to train on: its solution passes, doing nothing fails, no forgery pays."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from coding_model_project.harbor.integrity import Integrity
 from coding_model_project.harbor.trial import Trials
 
 RUNS = 3
-"""Of a task's own solution, which must earn the same each time."""
+"""Number of runs of a task's own solution, which must all earn the same reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One task's line."""
+    """The result of one task."""
 
     task: str
     problems: tuple[str, ...]
-    """Why the task should not be used; each names the way out where there is one."""
+    """Reasons not to use the task, each with a fix if there is one."""
     integrity: Integrity | None
-    """Of the solution's reward."""
+    """Integrity of the solution's reward."""
     runs: tuple[Rewards | None, ...]
-    """Rewards of the solution's runs; None of one without a valid reward."""
+    """Rewards of the solution's runs; None for a run without a valid reward."""
     forged: tuple[str, ...]
-    """Forgeries that earned a reward of 1 or more; training leaves these out, as `in_process`."""
+    """Forgeries that earned a reward of 1 or more; training drops such samples as `in_process`."""
     failed: bool
-    """An environment failed: nothing is known about the task."""
+    """True if an environment failed, so that the result says nothing about the task."""
 
     def line(self) -> dict[str, Any]:
-        """The object that `harbor check` prints."""
+        """Return the object that `harbor check` prints."""
         return {
             "task": self.task,
             "ok": not self.problems and not self.failed,
@@ -56,11 +56,11 @@ async def check(
     runs: int = RUNS,
     forgers: Sequence[Forger] = FORGERS,
 ) -> AsyncIterator[Checked]:
-    """Check tasks, some at once; in their order. A refused task is not run.
+    """Check tasks concurrently, and yield results in the order of the tasks. Refused tasks do not run.
 
     Args:
-        runs: of each task's own solution.
-        forgers: forgeries that are tried on each task.
+        runs: number of runs of each task's own solution.
+        forgers: forgeries to try on each task.
     """
     agents: list[Agent] = [*(Oracle() for _ in range(runs)), Script(""), *forgers]
     listed = list(tasks)
@@ -95,9 +95,9 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
     first = solved[0]
     worst = min(solved, key=lambda one: -1.0 if one.reward is None else one.reward)
     if worst.reward is None or worst.reward < 1:
-        said = "no valid reward" if worst.reward is None else f"reward={worst.reward}"
+        earned = "no valid reward" if worst.reward is None else f"reward={worst.reward}"
         why = f" ({_why(worst)})" if worst.reward is None else ""
-        problems.append(f"its own solution earns {said}{why}, expected at least 1")
+        problems.append(f"its own solution earns {earned}{why}, expected at least 1")
     runs = tuple(one.rewards if one.reward_valid else None for one in solved)
     if len(counted := Counter(map(_shown, runs))) > 1:
         each = ", ".join(f"{number} × {rewards}" for rewards, number in counted.most_common())
@@ -112,7 +112,7 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
     if doubts is not None:
         problems.append(
             f"the reward can be forged ({'; '.join(doubts)}): have the verifier run the "
-            "solution as a program and check what it prints"
+            "solution as a program and check its output"
         )
     paid = (
         {} if is_free else {one.name: got for one, got in forged.items() if (got.reward or 0) >= 1}
@@ -121,7 +121,7 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
     if believed:
         problems.append(
             "agents that do not do the task earn a reward of 1: one that "
-            f"{', one that '.join(believed)}; have the verifier check what was asked for, by programs "
+            f"{', one that '.join(believed)}; have the verifier check the task's results with programs "
             "that no agent can replace"
         )
     integrities = {one.integrity for one in solved}
@@ -136,11 +136,11 @@ def _checked(solved: list[Graded], nothing: Graded, forged: dict[Forger, Graded]
 
 
 def _why(graded: Graded) -> str:
-    """Return the reason for which a trial has no valid reward."""
+    """Return the reason that a trial has no valid reward."""
     outcome = graded.outcome
     errors = [outcome.error, *(step.error for step in outcome.steps)] if outcome else []
-    said = next((str(error) for error in errors if error is not None), "")
-    return ": ".join(filter(None, (graded.exception or graded.cause, said)))
+    message = next((str(error) for error in errors if error is not None), "")
+    return ": ".join(filter(None, (graded.exception or graded.cause, message)))
 
 
 def _shown(rewards: Rewards | None) -> str:

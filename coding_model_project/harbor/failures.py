@@ -1,7 +1,7 @@
-"""What can go wrong with a Harbor task, by the names Harbor records, and whose fault it is.
+"""Failures of a Harbor task, by the names that Harbor records, and their causes.
 
 HarborError
-├── InvalidTask                the folder or its task.toml cannot be used; Harbor refuses it too
+├── InvalidTask                the folder or its task.toml is unusable; Harbor rejects it too
 │   └── MissingVariable        a ${VAR} of the task that the host does not set
 └── VerifierError              the verifier gave no reward
     ├── VerifierTimeoutError
@@ -22,62 +22,62 @@ from coding_model_project.errors import HarborError
 
 
 class InvalidTask(HarborError):
-    """A folder that is no usable task. Names the file or key."""
+    """A folder that is not a valid task. The message names the file or key."""
 
 
 class MissingVariable(InvalidTask):
-    """A task needs an environment variable that is not set."""
+    """An environment variable that a task needs and the host does not set."""
 
 
 class VerifierError(HarborError):
-    """The verifier ran, or should have, and there is no reward."""
+    """A verifier that gave no reward."""
 
     harbor_name: ClassVar[str | None] = None
-    """Harbor's name where it is not the class's own."""
+    """Harbor's name, if it differs from the class's own."""
 
 
 class VerifierTimeoutError(VerifierError):
-    """It did not end in time; a reward it had written by then does not count."""
+    """A verifier that timed out; rewards that it wrote before do not count."""
 
 
 class RewardFileNotFoundError(VerifierError):
-    """It wrote neither reward.json nor reward.txt."""
+    """A verifier that wrote neither reward.json nor reward.txt."""
 
 
 class RewardFileEmptyError(VerifierError):
-    """The reward file has no bytes."""
+    """An empty reward file."""
 
 
 class VerifierOutputParseError(VerifierError):
-    """The reward file holds no finite number, or no flat object of them."""
+    """A reward file that holds neither a finite number nor a flat object of finite numbers."""
 
 
 class RewardRangeError(VerifierOutputParseError):
-    """A reward outside the range that was declared."""
+    """A reward outside the declared range."""
 
     harbor_name = "VerifierOutputParseError"
 
 
 class RewardIsDirectoryError(VerifierError):
-    """The reward file is a directory."""
+    """A reward file that is a directory."""
 
     harbor_name = "IsADirectoryError"
 
 
 class RewardNotAnObjectError(VerifierError):
-    """reward.json holds a bare number."""
+    """A reward.json that holds a bare number."""
 
     harbor_name = "ValidationError"
 
 
 def exception_type(error: BaseException) -> str:
-    """The name Harbor records for an exception."""
+    """Return the name that Harbor records for an exception."""
     named = getattr(error, "harbor_name", None)
     return named or type(error).__name__
 
 
 class FailureCause(StrEnum):
-    """Who or what ended a trial, as Harbor groups it."""
+    """The cause of a trial's failure, by Harbor's groups."""
 
     sandbox_failed = "sandbox_failed"
     model_provider_failed = "model_provider_failed"
@@ -90,7 +90,7 @@ class FailureCause(StrEnum):
 
     @property
     def reward_valid(self) -> bool:
-        """Whether a reward still measures the agent: only it ended the trial."""
+        """True if only the agent ended the trial, so that a reward still measures it."""
         return self in (FailureCause.agent_exhausted_budget, FailureCause.agent_refused_task)
 
 
@@ -129,5 +129,5 @@ _CAUSES = {name: cause for cause, names in _NAMES.items() for name in names.spli
 
 
 def failure_cause(exception_type: str) -> FailureCause:
-    """The cause that Harbor 0.25 gives an exception of this name; `unclassified` for any other."""
+    """Return Harbor 0.25's cause for an exception name; `unclassified` for unknown names."""
     return _CAUSES.get(exception_type, FailureCause.unclassified)

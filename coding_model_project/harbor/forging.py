@@ -1,8 +1,7 @@
 """Known ways to earn a reward without doing the task, as agents that try them on any task.
 
-Each does nothing that was asked for. A verifier that pays one of them can be forged: `checking` runs them
-all. Those that need a program to hide in have the task's own solution run first, and then replace what it
-made.
+None does the task. If a verifier rewards one, its rewards can be forged. `checking` runs them all.
+Those that need a program to hide in run the task's own solution first, then replace its files.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ _PROGRAMS: Mapping[str, tuple[str, str]] = {
     "leaves a process where its program is run": (_STAYS, f"{_REWARDS} (w; sleep 1; w) & exit 0"),
     "equals everything": (_EQUALS, "exit 0"),
 }
-"""Python and shell programs that take the place of the solution's; its other files are emptied."""
+"""Python and shell programs that replace the solution's; its other files are emptied."""
 
 _REPLACE = """
 [ -e /tmp/.before ] || exit 0
@@ -137,7 +136,7 @@ class Forger:
     name: str
     script: str
     solves_first: bool = False
-    """True if the task's own solution runs first, whose files the script replaces."""
+    """True if the task's own solution runs first, and the script replaces its files."""
 
     async def run(self, task: Task, step: Step, environment: Environment) -> None:
         """See `Agent.run`."""
@@ -147,7 +146,7 @@ class Forger:
         try:
             await Script(self.script).run(task, step, environment)
         except NonZeroAgentExitCodeError:
-            return  # what it could do, it did
+            return  # the forgery did what it could
 
 
 FORGERS: tuple[Forger, ...] = (
@@ -157,4 +156,4 @@ FORGERS: tuple[Forger, ...] = (
         for name, (python, shell) in _PROGRAMS.items()
     ),
 )
-"""All that are tried, in order."""
+"""All forgeries, in the order of their runs."""

@@ -1,4 +1,4 @@
-"""Many tasks graded at once, a bad one reported and the rest judged."""
+"""Concurrent grading of many tasks; an invalid task is reported and does not stop the rest."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from coding_model_project.harbor.trial_outcome import TrialOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded:
-    """One task's line."""
+    """The result of one task."""
 
     task: str
     """The folder's name (`Task.label`)."""
     rewards: Rewards | None = None
     reward_valid: bool = False
     exception: str | None = None
-    """Harbor's name for what ended the trial; of a refused task, why."""
+    """Harbor's name for the error that ended the trial; the reason if the task was refused."""
     failure_cause: FailureCause | None = None
     integrity: Integrity | None = None
-    """None of a task that was not verified."""
+    """None if the task was not verified."""
     doubts: tuple[str, ...] = ()
-    """Why the integrity is not `isolated`."""
+    """Reasons why the integrity is not `isolated`."""
     outcome: TrialOutcome | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether the environment itself failed: nothing is known about the task then."""
+        """True if the environment itself failed, so that the result says nothing about the task."""
         errors = [step.error for step in self.outcome.steps] if self.outcome else []
         return any(
             isinstance(error, EnvironmentFailed)
@@ -47,12 +47,12 @@ class Graded:
 
     @property
     def reward(self) -> float | None:
-        """The main reward; None where there is no valid one."""
+        """The main reward; None if it is missing or invalid."""
         return main_reward(self.rewards) if self.reward_valid else None
 
     @property
     def cause(self) -> str:
-        """Why there is no valid main reward."""
+        """The reason for a missing or invalid main reward."""
         if self.outcome is None:
             return "refused"
         if self.failure_cause is not None:
@@ -60,7 +60,7 @@ class Graded:
         return "no_main_reward" if self.rewards else str(FailureCause.unclassified)
 
     def line(self) -> dict[str, Any]:
-        """The object that `harbor grade` prints."""
+        """Return the object that `harbor grade` prints."""
         return {
             "task": self.task,
             "rewards": None if self.rewards is None else dict(self.rewards),
@@ -74,11 +74,11 @@ class Graded:
 
 @dataclass(slots=True, kw_only=True)
 class Totals:
-    """Counts of graded tasks: by main reward, or by why it is not valid."""
+    """Counts of graded tasks by main reward, or by the reason that it is invalid."""
 
     tasks: int = 0
     full: int = 0
-    """Earned a reward of 1 or more."""
+    """Number of tasks that earned a reward of 1 or more."""
     partial: int = 0
     invalid: Counter[str] = field(default_factory=Counter)
     short: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Totals:
     in_process: list[str] = field(default_factory=list)
     """Names of the tasks whose reward the agent's code may have forged."""
     failed: bool = False
-    """An environment failed."""
+    """True if an environment failed."""
 
     def add(self, graded: Graded) -> None:
         self.tasks += 1
@@ -120,10 +120,10 @@ async def grade(
     *,
     concurrency: int,
 ) -> AsyncIterator[Graded]:
-    """Grade tasks, some at once; in their order.
+    """Grade tasks concurrently, and yield the results in the order of the tasks.
 
     Raises:
-        Exception: what reading the tasks raised, after those before.
+        Exception: reading a task failed; the results of earlier tasks come first.
     """
     running: asyncio.Queue[asyncio.Task[Graded] | None] = asyncio.Queue()
     places = asyncio.Semaphore(concurrency)
@@ -143,7 +143,7 @@ async def grade(
                 await places.acquire()
                 running.put_nowait(asyncio.ensure_future(one(task)))
         finally:
-            running.put_nowait(None)  # also if a task could not be read: the reader must not wait
+            running.put_nowait(None)  # even if reading a task failed: the reader must not block
 
     starting = asyncio.ensure_future(start())
     try:

@@ -1,8 +1,6 @@
-"""Judges a completion by a Harbor task: the candidate's code goes into its environment, its verifier
-gives the rewards.
+"""A grader that runs a completion's code in a Harbor task's environment; the task's verifier rewards it.
 
-Python is written to the file that the task asks for (`solution.py` in the working directory); Bash is run
-there as a script.
+Python code becomes `solution.py` in the working directory. Bash code runs there as a script.
 """
 
 from __future__ import annotations
@@ -45,31 +43,31 @@ from coding_model_project.types import ErrorType, Problem, TestResult, Verdict
 COMPARISON = "harbor"
 SOLUTION_FILE = "solution.py"
 _DETAIL_BYTES = 2000
-_OF_THE_AGENT = (AgentTimeoutError, NonZeroAgentExitCodeError)
+_AGENT_ERRORS = (AgentTimeoutError, NonZeroAgentExitCodeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tried:
-    """What a trial gave."""
+    """The result of a trial."""
 
     rewards: dict[str, float | int] | None
     result: TestResult
     judge_s: float
-    """Of the whole trial."""
+    """Duration of the whole trial."""
     verifier_s: float
     integrity: Integrity
 
 
 class HarborGrader:
-    """Grades problems that name a Harbor task. An async context manager; starts when first asked.
+    """A grader of problems that name a Harbor task. An async context manager that starts on first use.
 
-    A verifier that fails is asked about the task's own solution: where it rewards that, the candidate is
-    to blame and wrong; where it does not, that is a CheckerError and no verdict.
+    If a verifier fails, it runs again on the task's own solution. If it rewards that, the candidate is
+    wrong; otherwise the grader raises CheckerError and gives no verdict.
 
     Args:
         limiter: held while a trial runs.
-        breaker: ends judging when environments keep failing; None never does.
-        environment: where trials run.
+        breaker: stops judging when environments keep failing; None disables it.
+        environment: the environment of trials.
     """
 
     def __init__(
@@ -85,29 +83,29 @@ class HarborGrader:
         self._environments: Environments | None = None
         self._tasks: dict[str, Task] = {}
         self._sound: dict[str, asyncio.Task[bool]] = {}
-        """Of a task: whether its verifier rewards its own solution."""
+        """By task path: whether the verifier rewards the task's own solution."""
 
     @property
     def identity(self) -> str:
-        """All but code and problem that a verdict depends on."""
+        """Identity of everything that a verdict depends on, besides code and problem."""
         return harbor_identity(self._where.name)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for asked in self._sound.values():
-            asked.cancel()
+        for running in self._sound.values():
+            running.cancel()
         await self._stack.aclose()
 
     async def grade_code(
         self, problem: Problem, code: str | None, *, extraction: str = "given"
     ) -> Verdict:
-        """Judge a program as it is; None is no code.
+        """Judge a program without changes; None means that the completion has no code.
 
         Raises:
             UngradableError: (SandboxError, CheckerError, DataError, HarborError) no truthful verdict
-                can be given.
+                is possible.
         """
         tried = None
         if code is not None:
@@ -115,14 +113,14 @@ class HarborGrader:
         return self._verdict(problem, code, tried, extraction=extraction)
 
     async def grade_agent(self, problem: Problem, agent: Agent, work: Callable[[], str]) -> Verdict:
-        """Judge what an agent makes of a task, in the environment that it worked in.
+        """Judge an agent's work on a task, in the environment in which it worked.
 
         Args:
-            work: what it did, asked for when it has ended; the verdict's code.
+            work: called when the agent has ended; returns its work as the verdict's code.
 
         Raises:
             UngradableError: as `grade_code`.
-            Exception: what the agent raised, if nothing was verified for it.
+            Exception: the agent's exception, if it prevented verification.
         """
         tried = await self._try(problem, agent)
         tried = replace(tried, judge_s=tried.verifier_s)  # the rest is the model's time
@@ -147,14 +145,14 @@ class HarborGrader:
     async def _result(
         self, task: Task, outcome: TrialOutcome
     ) -> tuple[dict[str, float | int] | None, TestResult]:
-        """The rewards, and the trial as the one test that it is.
+        """Return the rewards, and the trial as a single test result.
 
         Raises:
             UngradableError: as `grade_code`.
         """
         errors = [outcome.error, *(step.error for step in outcome.steps)]
         error = next(
-            (e for e in errors if e is not None and not isinstance(e, _OF_THE_AGENT)), None
+            (e for e in errors if e is not None and not isinstance(e, _AGENT_ERRORS)), None
         )
         detail = clip(outcome.steps[-1].verifier_output, _DETAIL_BYTES) if outcome.steps else ""
         if error is not None:
@@ -163,7 +161,7 @@ class HarborGrader:
         rewards = dict(outcome.rewards or {})
         if MAIN_KEY not in rewards:
             raise DataError(
-                f"{task.path}: its verifier gives no {MAIN_KEY!r}, only {list(rewards)}"
+                f"{task.path}: the verifier's rewards have no {MAIN_KEY!r}, only {list(rewards)}"
             )
         passed = rewards[MAIN_KEY] >= 1
         ran_out = any(isinstance(e, AgentTimeoutError) for e in errors)
@@ -173,17 +171,17 @@ class HarborGrader:
         )
 
     async def _blame(self, task: Task, error: Exception) -> ErrorType:
-        """The candidate's error, if a trial that ended without a reward is its doing.
+        """Return the candidate's error, if the candidate caused a trial to end without a reward.
 
         Raises:
-            UngradableError: as `grade_code`; it is not.
+            UngradableError: as `grade_code`; the candidate did not cause it.
         """
         if isinstance(error, VerifierError):
             if not await self._is_sound(task):
                 raise CheckerError(f"{task.path}: the verifier failed: {error}") from error
             late = isinstance(error, VerifierTimeoutError)
             return ErrorType.timeout if late else ErrorType.runtime_error
-        if isinstance(error, OSError):  # what the candidate made of a path that is to be written
+        if isinstance(error, OSError):  # the candidate blocked a path that must be written
             if not await self._is_sound(task):
                 raise CheckerError(f"{task.path}: {error}") from error
             return ErrorType.runtime_error
@@ -205,10 +203,10 @@ class HarborGrader:
         return outcome.reward_valid
 
     async def _run(self, task: Task, agent: Agent) -> TrialOutcome:
-        """A trial.
+        """Run a trial.
 
         Raises:
-            SandboxError: the environment failed, or too often of late.
+            SandboxError: the environment failed, or the circuit breaker is open.
         """
         if self._breaker is not None:
             self._breaker.check()
@@ -254,13 +252,15 @@ class HarborGrader:
 
 
 def _agent(problem: Problem, code: str) -> Agent:
-    """Raises:
-    DataError: a language that is neither run nor written to a file.
+    """Return the agent that runs or writes a problem's code.
+
+    Raises:
+        DataError: Harbor tasks do not support the problem's language.
     """
     if problem.language == "bash":
         return Script(code)
     if problem.language == "python":
         return SolutionFile(SOLUTION_FILE, code)
     raise DataError(
-        f"problem {problem.id}: Harbor tasks take python or bash, no {problem.language}"
+        f"problem {problem.id}: language={problem.language}, Harbor tasks take python or bash"
     )

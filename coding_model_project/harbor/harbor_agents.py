@@ -1,9 +1,9 @@
-"""Agents for Harbor's own runner; its package is needed (Python 3.12).
+"""Agents for Harbor's own runner, which need its package (Python 3.12).
 
     harbor run -p tasks/ --agent coding_model_project.harbor.harbor_agents:SingleShot \\
         -m openai/NAME --ak api_base=http://localhost:8000/v1
 
-The oracle is Harbor's own: `--agent oracle`.
+For the oracle, use Harbor's own: `--agent oracle`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ _ASKS = {
 
 
 class SingleShot(BaseAgent):
-    """Asks a model once, and runs its script or writes its program. Without a block, nothing is done.
+    """An agent that queries a model once and runs its script or writes its program.
+
+    If the reply has no code block, the agent does nothing.
 
     Args:
-        language: bash, whose script is run, or python, whose program is written to `path`.
-        path: of the program, below the working directory.
-        api_base: the server, where it is not the model's own.
+        language: bash runs the reply's script; python writes its program to `path`.
+        path: the program's path, relative to the working directory.
+        api_base: URL of the server; default: the model's own.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class SingleShot(BaseAgent):
         if language not in _ASKS:
             raise ConfigError(f"--ak language={language}: choose one of {', '.join(_ASKS)}")
         if self.model_name is None:
-            raise ConfigError("--model: a single-shot agent asks a model")
+            raise ConfigError("--model is missing; a single-shot agent needs one: -m openai/NAME")
         self._language, self._path = language, path
         self._model = LiteLLM(self.model_name, temperature=temperature, api_base=api_base)
 
@@ -63,14 +65,16 @@ class SingleShot(BaseAgent):
 
     @override
     async def setup(self, environment: BaseEnvironment) -> None:
-        """Nothing is needed."""
+        """Do nothing: this agent needs no set-up."""
 
     @override
     async def run(
         self, instruction: str, environment: BaseEnvironment, context: AgentContext
     ) -> None:
-        """Raises:
-        ContextLengthExceededError, OutputLengthExceededError: Harbor's, of the model.
+        """Query the model, and run or write its code.
+
+        Raises:
+            ContextLengthExceededError, OutputLengthExceededError: Harbor's errors of the model.
         """
         asks = _ASKS[self._language].format(path=self._path)
         answer = await self._model.call(f"{instruction.strip()}\n\n{asks}")

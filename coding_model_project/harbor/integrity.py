@@ -1,4 +1,4 @@
-"""Integrity of a reward: the code that it is for may have forged it, or cannot have."""
+"""Integrity of a reward: whether the judged code can have forged it."""
 
 # ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 
@@ -15,16 +15,16 @@ from coding_model_project.types import Verdict
 
 
 class Integrity(StrEnum):
-    """Where the agent's code ran while a verifier judged it."""
+    """The process in which the agent's code ran while a verifier judged it."""
 
     isolated = "isolated"
-    """In processes of its own, or not at all: the verifier's processes ran only trusted code."""
+    """Its own process, or none: the verifier's processes ran only trusted code."""
     in_process = "in_process"
-    """In a process of the verifier's, or nobody can tell: the code may have given itself the reward."""
+    """A process of the verifier, or an unknown one: the code may have given itself the reward."""
 
     @classmethod
     def of(cls, doubts: Sequence[str]) -> Integrity:
-        """Of a verifier, by the reasons not to believe it."""
+        """Return the integrity of a verifier's rewards, given the reasons for doubt."""
         return cls.in_process if doubts else cls.isolated
 
 
@@ -37,46 +37,46 @@ class Accepted(StrEnum):
 
 @dataclass
 class HarborConfig:
-    """Of problems that name a Harbor task, or have a harness."""
+    """Settings for problems that name a Harbor task or have a harness."""
 
     environment: str = key(
         ROOMS,
-        "Where tasks run: `rooms` of this machine's namespaces, containers of `docker` or `podman`, "
-        "`harbor:TYPE` for Harbor's own environments, or `package.module:Factory` for yours "
+        "Environment of tasks: `rooms` made of this machine's namespaces, containers of `docker` or "
+        "`podman`, `harbor:TYPE` for Harbor's own environments, or `package.module:Factory` for yours "
         "(`docs/harbor.md`).",
     )
     integrity: Accepted = key(
         Accepted.isolated,
-        "Rewards to train on, of Harbor verifiers and of a problem's harness. `isolated`: only those "
-        "that the judged code cannot have forged; other samples are left out of the batch, counted in "
-        "`judge/not_isolated` and named in ungradable.jsonl. `any`: all of them.",
+        "Rewards to train on, from Harbor verifiers and a problem's harness. `isolated`: only those "
+        "that the judged code cannot have forged; other samples are dropped, counted in "
+        "`judge/not_isolated` and listed in ungradable.jsonl. `any`: all rewards.",
     )
     containers: int | None = key(
         None,
-        "Most containers in use at once on a node, by all its processes. null: `coding.bash.rooms` by "
-        "each.",
+        "Maximum containers in use at once on a node, across all processes. null: "
+        "`coding.bash.rooms` for each process.",
         unit="containers",
     )
     warm: int = key(
         0,
-        "Containers that each worker keeps started ahead, for the images asked for last.",
+        "Containers that each worker starts ahead, for the most recently used images.",
         unit="containers",
     )
 
     def place(self) -> TaskEnvironment:
-        """Return where tasks run."""
+        """Return the environment of tasks."""
         return TaskEnvironment(name=self.environment, containers=self.containers, warm=self.warm)
 
 
 class NotIsolatedError(HarborError):
-    """A reward that the agent's code may have forged, and that the configuration does not allow."""
+    """A reward that the agent's code may have forged, which the configuration does not allow."""
 
 
 def require(verdict: Verdict, accepted: Accepted) -> None:
-    """Refuse a verdict that may not be trained on.
+    """Raise if training may not use a verdict.
 
     Raises:
-        NotIsolatedError: a Harbor verifier ran the agent's code in a process of its own, or a problem's
+        NotIsolatedError: a Harbor verifier ran the agent's code in its own process, or a problem's
             harness shared the program's process.
     """
     if accepted is Accepted.any or verdict.integrity == Integrity.isolated:

@@ -1,8 +1,8 @@
 """Harbor tasks as problems: the instruction is the statement, and the task's verifier judges.
 
-Tasks that share a name get ids by their labels (`Task.label`). A task that is bad is set aside with its
-reason, as is one in several steps, which has no single statement. What a task may be used for is the
-strictest of what its name, its metadata and its split say.
+Tasks that share a name get ids from their labels (`Task.label`). Invalid tasks are set aside with a
+reason; so are tasks with several steps, which have no single statement. A task's role is the strictest
+that its name, metadata and split imply.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from coding_model_project.harbor.format.tasks import Refused, read_tasks
 from coding_model_project.types import Problem
 
 EXPORTED = "problem"
-"""The key under [metadata] by which a task that was made of a problem of ours names it."""
+"""The key under [metadata] that names the problem from which a task was exported."""
 
 
 def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-    """The tasks of a folder; see `data.loaders.base.LoaderByName`."""
+    """Yield the tasks of a folder as problems; see `data.loaders.base.LoaderByName`."""
     if place.path is None:
-        raise ConfigError(f"{name}: give its folder of tasks: {name}=PATH, or --path PATH")
+        raise ConfigError(f"{name}: the folder of tasks is missing; use {name}=PATH or --path PATH")
     path = Path(place.path)
     trail.origins.append(str(path))
     known: set[str] = set()
@@ -34,12 +34,14 @@ def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAsi
         if isinstance(read, Refused):
             yield SetAside(where=str(read.path), reason=read.reason)
         elif read.has_steps:
-            yield SetAside(where=str(read.path), reason="several steps have no one statement")
+            yield SetAside(where=str(read.path), reason="several steps have no single statement")
         else:
             problem = _problem(read, name)
             if problem.id in known:
                 problem = replace(problem, id=f"{name}/{read.label}")
-                trail.notes.append(f"{read.path} has another task's name; its id is {problem.id}")
+                trail.notes.append(
+                    f"{read.path} has the same name as another task; its id is {problem.id}"
+                )
             known.add(problem.id)
             if place.split in (None, problem.split, split_word(problem.split)):
                 yield problem
@@ -60,9 +62,9 @@ def _problem(task: Task, name: str) -> Problem:
 
 
 def _gold(task: Task, *, is_exported: bool) -> tuple[str, ...]:
-    """Return the reference program: an exported task's file, or a solution that is one script.
+    """Return the reference program: an exported task's file, or a solution that is a single script.
 
-    A solution of several files is no program that a completion could be compared with.
+    Completions cannot be compared with a solution of several files.
     """
     folder = task.path / "solution"
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -71,15 +73,15 @@ def _gold(task: Task, *, is_exported: bool) -> tuple[str, ...]:
         return ()
     try:
         program = task.files.text(folder / name)
-    except ValueError:  # not text: it solves the task all the same
+    except ValueError:  # a binary solution still solves the task
         return ()
     return (program.partition("\n")[2] if program.startswith("#!") else program,)
 
 
 def _split(task: Task, identity: str) -> str:
-    """As the metadata say, "train" if they do not; "test" or "validation" where a name forbids more."""
-    said = task.config.metadata.get("split")
-    split = said if isinstance(said, str) and said else "train"
+    """Return the split of the metadata, default "train"; "test" or "validation" if a name requires it."""
+    stated = task.config.metadata.get("split")
+    split = stated if isinstance(stated, str) and stated else "train"
     names = (identity, identity.split("/")[0], task.path.name)
     roles = {role(name, split) for name in names}
     strictest = next(one for one in (Role.test, Role.validation, Role.train) if one in roles)

@@ -1,4 +1,4 @@
-"""Our trials as Harbor keeps its own (`trial_results`)."""
+"""A recorder that writes trials in Harbor's own format (`trial_results`)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _ROOMS = {"import_path": "coding_model_project.harbor.environment:EmbeddedEnviro
 AGENT_VERSION = "1"
 CONVERSATION_FILE = "conversation.json"
 DOUBTS_FILE = "doubts.txt"
-"""Why the rewards may be the agent's own doing: in the verifier's folder, if there is a reason."""
+"""File in the verifier's folder with reasons to suspect that the agent forged its rewards, if any."""
 
 
 def harbors_name(environment: str) -> Mapping[str, str]:
-    """Return what Harbor's files call the environments of this name (`factory.environments_of`)."""
+    """Return Harbor's name for the environments of this name (`factory.environments_of`)."""
     if environment in ENGINES:
         return {"type": "docker"}
     return {"import_path": environment} if ":" in environment else _ROOMS
@@ -50,22 +50,22 @@ def harbors_name(environment: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
-    """What an agent did in one step."""
+    """An agent's work in one step."""
 
     used: AgentResult
     conversation: Sequence[Mapping[str, Any]]
-    """Kept beside the agent's logs."""
+    """The messages, which are written beside the agent's logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorder:
-    """Writes the trials of one agent into a job's folder."""
+    """A writer of one agent's trials into a job's folder."""
 
     job: Path
     job_id: UUID
     agent: str
     environment: Mapping[str, str] = field(default_factory=lambda: _ROOMS)
-    """By `harbors_name`."""
+    """The result of `harbors_name`."""
     model: str | None = None
 
     def record(
@@ -77,8 +77,8 @@ class Recorder:
         """Write a trial that has just ended.
 
         Args:
-            worked: what the agent did in each step that it came to.
-            settings: the agent's keyword arguments, as Harbor calls them.
+            worked: the agent's work in each step that it reached.
+            settings: the agent's keyword arguments, by Harbor's names.
         """
         task, finished = outcome.task, datetime.now(UTC)
         folder = TrialFolder.make(self.job, task)
@@ -135,17 +135,17 @@ class Recorder:
 
 
 def _keep(folder: TrialFolder, step: StepOutcome) -> None:
-    """The files of a step: what its verifier printed and gave, and what was collected."""
+    """Write a step's files: the verifier's output and results, and the artifacts."""
     for part in (folder.agent(step.name), folder.verifier(step.name), folder.artifacts(step.name)):
         part.mkdir(parents=True, exist_ok=True)
-    left = step.verifier_files.safe()
-    tree.unpack(str(folder.verifier(step.name)), left.entries, left.body)
+    files = step.verifier_files.safe()
+    tree.unpack(str(folder.verifier(step.name)), files.entries, files.body)
     (folder.verifier(step.name) / "test-stdout.txt").write_text(step.verifier_output)
     if step.doubts:
         (folder.verifier(step.name) / DOUBTS_FILE).write_text("\n".join(step.doubts) + "\n")
     if step.rewards is not None:
         (folder.verifier(step.name) / JSON_FILE).write_text(json.dumps(dict(step.rewards)))
-    artifacts = step.artifacts.safe()  # a link out of it would show a reader this machine's files
+    artifacts = step.artifacts.safe()  # a link to the outside would expose this machine's files
     tree.unpack(str(folder.artifacts(step.name)), artifacts.entries, artifacts.body)
 
 
@@ -164,7 +164,7 @@ def _step(step: StepOutcome, end: datetime, used: AgentResult | None) -> StepRes
 
 
 def _ends(steps: tuple[StepOutcome, ...], finished: datetime) -> list[datetime]:
-    """When each step ended, reckoned back from the end by how long each took."""
+    """Return each step's end, counted back from the trial's end by the steps' durations."""
     ends: list[datetime] = []
     for step in reversed(steps):
         ends.insert(0, finished)

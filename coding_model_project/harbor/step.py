@@ -1,4 +1,4 @@
-"""A task's steps, each with all that running it needs. A task without [[steps]] has one."""
+"""Steps of a task, each with everything that running it needs. A task without [[steps]] has one."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 class Step:
     """One turn of agent and verifier. A task without [[steps]] is one step without a name.
 
-    What the task says and the step does not is filled in, so nothing needs to be looked up elsewhere.
+    The task's settings fill in whatever the step leaves out.
     """
 
     name: str | None
     instruction: str
     agent: AgentConfig
     verifier: VerifierConfig
-    """Its `env` holds the task's and the step's; `mode` says where it runs."""
+    """`env` merges the task's and the step's variables; `mode` selects where the verifier runs."""
     verifier_environment: EnvironmentConfig | None
-    """Of a verifier that runs apart; None for one in the agent's environment."""
+    """Environment of a separate verifier; None if it runs in the agent's environment."""
     verifier_image: Path | None
-    """The folder that such a verifier's environment is built from: tests/ where it has an image of its
-    own, else environment/."""
+    """Build folder of a separate verifier's environment: tests/ if it has its own image, else
+    environment/."""
     tests: tuple[Path, ...]
-    """Folders laid over /tests in this order; what `Task.files.selected` says of each."""
+    """Folders copied over /tests in this order, limited to their `Task.files.selected`."""
     test_script: Path | None
-    """test.sh in one of `tests`; None where the verifier's image brings it as /tests/test.sh."""
+    """test.sh in one of `tests`; None if the verifier's image contains /tests/test.sh."""
     solution: Path
-    """The folder that the oracle lays over /solution; it, or solve.sh in it, may not exist."""
+    """Folder that the oracle copies over /solution; it, or its solve.sh, may not exist."""
     workdir: Path | None = None
-    """Files laid over the working directory before the agent; setup.sh among them is then run."""
+    """Files copied over the working directory before the agent starts; their setup.sh then runs."""
     min_reward: float | Mapping[str, float] | None = None
     healthcheck: Healthcheck | None = None
-    """After the step's set-up, besides the environment's own."""
+    """Health check after the step's set-up, in addition to the environment's own."""
     artifacts: tuple[Artifact, ...] = ()
 
 
 def read_step(files: TaskFiles, config: TaskConfig, step: StepConfig | None) -> Step:
-    """A step with what the task says in the place of what it leaves open.
+    """Read a step, with the task's settings as defaults.
 
     Raises:
         ValueError, OSError: its instruction or its test script is missing or ignored.
@@ -111,15 +111,15 @@ def _verifier(
 
 
 def _network(*levels: AgentConfig | VerifierConfig | EnvironmentConfig) -> dict[str, Any]:
-    """The mode and hosts of the first level that says one."""
-    said = next(level for level in levels if level.network_mode is not None)
-    return {"network_mode": said.network_mode, "allowed_hosts": said.allowed_hosts or None}
+    """Return mode and hosts of the first level that sets a mode."""
+    first = next(level for level in levels if level.network_mode is not None)
+    return {"network_mode": first.network_mode, "allowed_hosts": first.allowed_hosts or None}
 
 
 def _verifier_environment(
     config: TaskConfig, step: StepConfig, test_folders: tuple[Path, ...], root: Path
 ) -> tuple[EnvironmentConfig, Path, bool]:
-    """What a verifier of its own runs in, the folder of its image, and whether that brings the tests."""
+    """Return a separate verifier's environment, its image's folder, and whether that has the tests."""
     settings = step.verifier.environment or config.verifier.environment or config.environment
     levels = (step.verifier.environment, config.verifier.environment)[-len(test_folders) :]
     for level, folder in zip(levels, test_folders, strict=True):
@@ -135,17 +135,17 @@ def _test_script(files: TaskFiles, folders: tuple[Path, ...]) -> Path:
     if script is None:
         raise ValueError(f"{(folders[0] / 'test.sh').relative_to(files.root)} is missing")
     if files.ignored(script):
-        raise ValueError(f"{script.relative_to(files.root)} is left out by .harborignore")
+        raise ValueError(f"{script.relative_to(files.root)} is excluded by .harborignore")
     return script
 
 
 def has_image(folder: Path) -> bool:
-    """Whether a folder says what to build an environment from."""
+    """Return whether a folder defines an image."""
     return any((folder / name).is_file() for name in IMAGE_FILES)
 
 
 def strip_canary(text: str) -> str:
-    """An instruction without the canary comments it begins with, and the blank lines after them."""
+    """Return an instruction without its leading canary comments and blank lines."""
     lines = text.split("\n")
     while lines and _CANARY.fullmatch(lines[0].strip()):
         del lines[0]

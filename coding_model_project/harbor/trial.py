@@ -1,9 +1,9 @@
-"""One attempt at a task: environment, agent, verifier, rewards; in the order and by the rules of Harbor.
+"""One attempt at a task: environment, agent, verifier, rewards, in Harbor's order and by its rules.
 
     start the environment, health check → agent → collect artifacts → verifier → read the reward
 
-Different from Harbor, on purpose: before the verifier starts, every process of the agent is gone, and
-/tests and /logs/verifier are folders that it never saw. Harbor deletes two files and goes on.
+One deliberate difference: before the verifier starts, every process of the agent is gone, and /tests and
+/logs/verifier are folders that the agent never saw. Harbor only deletes two files.
 """
 
 from __future__ import annotations
@@ -52,30 +52,30 @@ from coding_model_project.harbor.format.task_config import (
     Healthcheck,
     NetworkMode,
 )
-from coding_model_project.harbor.trial_outcome import MOST_KEPT, StepOutcome, TrialOutcome
+from coding_model_project.harbor.trial_outcome import MAX_KEPT_BYTES, StepOutcome, TrialOutcome
 
 if TYPE_CHECKING:
     from coding_model_project.harbor.export.judging import Judged
 
 TESTS, VERIFIER_LOGS, ARTIFACTS = "/tests", "/logs/verifier", "/logs/artifacts"
-_VERIFIED_ALL_THE_SAME = (AgentTimeoutError, NonZeroAgentExitCodeError)
-_SAID = 300
+_STILL_VERIFIED = (AgentTimeoutError, NonZeroAgentExitCodeError)
+_SHOWN_CHARS = 300
 
 
 class HealthcheckError(HarborError):
-    """The environment did not become healthy."""
+    """An environment that did not become healthy."""
 
 
 class EnvironmentStartTimeoutError(HarborError):
-    """The environment was not there in time."""
+    """An environment that did not start in time."""
 
 
 class Trials:
-    """Runs trials in the environments of one factory; safe to use concurrently.
+    """A runner of trials in the environments of one factory; safe to use concurrently.
 
     Args:
-        environ: the host's variables, for ${VAR} in a task; this process's by default.
-        verifier_env: variables for every verifier, over the task's and the step's.
+        environ: the host's variables, for ${VAR} in a task; default: this process's.
+        verifier_env: variables for every verifier, which override the task's and the step's.
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class Trials:
         self._verifier_env = verifier_env or {}
 
     async def run(self, task: Task, agent: Agent) -> TrialOutcome:
-        """Let an agent try a task, and verify what it did.
+        """Run an agent on a task, and verify its work.
 
-        Whatever goes wrong is in the outcome; only cancellation is raised.
+        The outcome holds every error; only cancellation is raised.
         """
         started = time.monotonic()
         attempt = _Attempt(self, task, agent)
         error: Exception | None = None
         try:
             await attempt.run()
-        except Exception as raised:  # noqa: BLE001 - an outcome has its error, by Harbor's names
+        except Exception as raised:  # noqa: BLE001 - the outcome holds the error
             error = raised
         steps = tuple(attempt.steps)
         if task.has_steps:
@@ -121,7 +121,7 @@ class Trials:
     async def environment(
         self, folder: Path, config: EnvironmentConfig
     ) -> AsyncIterator[tuple[Environment, Image]]:
-        """A healthy environment, cleaned up on leaving.
+        """Provide a healthy environment, and clean it up on exit.
 
         Raises:
             ImageError, EnvironmentStartTimeoutError, HealthcheckError, EnvironmentFailed
@@ -132,7 +132,7 @@ class Trials:
                 environment, image = await self._environments.create(folder, config, env)
         except TimeoutError as error:
             raise EnvironmentStartTimeoutError(
-                f"the environment was not there within {config.build_timeout_sec} s"
+                f"the environment did not start within {config.build_timeout_sec} s"
             ) from error
         try:
             if config.healthcheck is not None:
@@ -142,20 +142,20 @@ class Trials:
             await environment.cleanup()
 
     async def judged_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """Return the rewards that the verifier would give, if environments know them; None to run it."""
+        """Return the verifier's rewards if the environments can compute them; None to run it."""
         if self._verifier_env or not isinstance(self._environments, JudgesApart):
             return None
         return await self._environments.judge_apart(task, step, artifacts)
 
     def verifier_env(self, step: Step) -> dict[str, str]:
-        """Variables of a step's verifier: the task's, the step's, then the command line's."""
+        """Return a step's verifier variables: the task's, the step's, then the command line's."""
         return resolve_env({**step.verifier.env, **self._verifier_env}, self._environ)
 
 
 def one_network(task: Task) -> EnvironmentConfig:
-    """The task's environment with the narrowest network of all that happens in it.
+    """Return the task's environment with the narrowest network that any of its phases asks for.
 
-    An environment has one network as long as it lasts; Harbor changes it between phases.
+    An environment keeps one network for its lifetime; Harbor changes it between phases.
     """
     config = task.config.environment
     modes = {step.agent.network_mode for step in task.steps}
@@ -167,10 +167,10 @@ def one_network(task: Task) -> EnvironmentConfig:
 
 
 async def become_healthy(environment: Environment, check: Healthcheck) -> None:
-    """Wait until the command succeeds, with the meaning of Docker's HEALTHCHECK.
+    """Wait until the health check succeeds, by the rules of Docker's HEALTHCHECK.
 
     Raises:
-        HealthcheckError: it failed `retries` times in a row, those of the start period aside.
+        HealthcheckError: it failed `retries` times in a row after the start period.
     """
     started = time.monotonic()
     failures = 0
@@ -181,7 +181,9 @@ async def become_healthy(environment: Environment, check: Healthcheck) -> None:
             return
         failures += not starting
         if failures >= check.retries:
-            raise HealthcheckError(f"failed {failures} times in a row: {check.command}")
+            raise HealthcheckError(
+                f"the health check failed {failures} times in a row: {check.command}"
+            )
         await asyncio.sleep(check.start_interval_sec if starting else check.interval_sec)
 
 
@@ -192,12 +194,12 @@ class _Attempt:
         self._trials, self._task, self._agent = trials, task, agent
         self.steps: list[StepOutcome] = []
         self.notes: tuple[str, ...] = ()
-        self._said = ""
-        """By the verifier of the step."""
+        self._output = ""
+        """Output of the step's verifier."""
         self._doubts: tuple[str, ...] = ()
-        """About that verifier's rewards."""
-        self._left = Tree()
-        """By it in /logs/verifier."""
+        """Reasons to doubt that verifier's rewards."""
+        self._files = Tree()
+        """Files of that verifier in /logs/verifier."""
 
     async def run(self) -> None:
         task = self._task
@@ -216,10 +218,10 @@ class _Attempt:
                     await environment.end_verifier()
 
     async def _step(self, step: Step, environment: Environment, image: Image) -> StepOutcome:
-        """Agent, then verifier. What goes wrong is in the outcome."""
+        """Run the agent, then the verifier. The outcome holds any error."""
         rewards: Rewards | None = None
         error: Exception | None = None
-        self._said, self._doubts, self._left, artifacts = "", (), Tree(), Tree()
+        self._output, self._doubts, self._files, artifacts = "", (), Tree(), Tree()
         started = time.monotonic()
         ended = started
         try:
@@ -227,14 +229,14 @@ class _Attempt:
             try:
                 await self._act(step, environment)
             except Exception as raised:
-                # In a task with steps whatever ends the agent is followed by the verifier.
-                if not (self._task.has_steps or isinstance(raised, _VERIFIED_ALL_THE_SAME)):
+                # In a task with steps, the verifier runs after any error of the agent.
+                if not (self._task.has_steps or isinstance(raised, _STILL_VERIFIED)):
                     raise
                 error = raised
             ended = time.monotonic()
             artifacts = await self._collect(step, environment)
             rewards = await self._verify(step, environment, image, artifacts)
-        except Exception as raised:  # noqa: BLE001 - an outcome has its error, by Harbor's names
+        except Exception as raised:  # noqa: BLE001 - the outcome holds the error
             error = error or raised
             ended = time.monotonic() if ended == started else ended
         return StepOutcome(
@@ -242,15 +244,15 @@ class _Attempt:
             rewards=rewards,
             error=error,
             doubts=self._doubts,
-            verifier_output=self._said,
-            verifier_files=self._left,
+            verifier_output=self._output,
+            verifier_files=self._files,
             artifacts=artifacts,
             agent_s=ended - started,
             verifier_s=time.monotonic() - ended,
         )
 
     async def _prepare(self, step: Step, environment: Environment) -> None:
-        """A step's own files, set-up and health check."""
+        """Write a step's own files, run its set-up, and wait for its health check."""
         if step.workdir is not None:
             files = ((str(p), step.workdir / p) for p in self._task.files.selected(step.workdir))
             await environment.write_tree(environment.workdir, of_files(files))
@@ -260,7 +262,7 @@ class _Attempt:
                 if ended.exit_code != 0:
                     raise RuntimeError(
                         f"Step '{step.name}' setup.sh exited with code {ended.exit_code}: "
-                        f"{ended.stderr[-_SAID:]}"
+                        f"{ended.stderr[-_SHOWN_CHARS:]}"
                     )
         if step.healthcheck is not None:
             await become_healthy(environment, step.healthcheck)
@@ -279,7 +281,7 @@ class _Attempt:
     # ── artifacts ─────────────────────────────────────────────────────────────────────────────────
 
     async def _collect(self, step: Step, environment: Environment) -> Tree:
-        """What the task wants kept, by its path below the root. What is not there is left out."""
+        """Return the step's artifacts by their paths below the root, without missing ones."""
         for hook in step.verifier.collect:
             await environment.run_command(hook.command, timeout_s=hook.timeout_sec, user=hook.user)
         wanted = {artifact.source: artifact for artifact in step.artifacts}
@@ -289,11 +291,10 @@ class _Attempt:
         for source, artifact in wanted.items():
             path = PurePosixPath(environment.workdir, source)
             try:
-                taken = await environment.read_tree(str(path))
+                copied = await environment.read_tree(str(path))
             except OSError:
                 continue
-            inside = taken.safe().without(artifact.exclude)
-            found += inside.at(str(path).lstrip("/"))
+            found += copied.safe().without(artifact.exclude).at(str(path).lstrip("/"))
         return found
 
     # ── the verifier ──────────────────────────────────────────────────────────────────────────────
@@ -301,10 +302,10 @@ class _Attempt:
     async def _verify(
         self, step: Step, environment: Environment, image: Image, artifacts: Tree
     ) -> Rewards:
-        """The rewards; what the tests printed is kept whatever comes of it.
+        """Run the verifier and return its rewards. Keeps the tests' output even if it raises.
 
         Raises:
-            VerifierError: there are none.
+            VerifierError: there are no rewards.
             MissingVariable, EnvironmentFailed, ImageError, …
         """
         if step.verifier_environment is None:
@@ -313,7 +314,7 @@ class _Attempt:
             return await self._test(step, environment)
         judged = await self._trials.judged_apart(self._task, step, artifacts)
         if judged is not None:
-            self._said = judged.said
+            self._output = judged.said
             check_range(judged.rewards, self._task.reward_range)
             return judged.rewards
         assert step.verifier_image is not None
@@ -331,7 +332,7 @@ class _Attempt:
 
     async def _test(self, step: Step, environment: Environment) -> Rewards:
         script, first = "test.sh", ""
-        if not step.tests:  # the verifier's image brings them
+        if not step.tests:  # the verifier's image contains them
             first = f"chmod +x {TESTS}/{script}; "
         for folder in step.tests:
             files = ((str(path), folder / path) for path in self._task.files.selected(folder))
@@ -342,33 +343,33 @@ class _Attempt:
             timeout_s=step.verifier.timeout_sec,
             user=step.verifier.user,
         )
-        self._said = ended.stdout
+        self._output = ended.stdout
         self._doubts = tuple(await environment.doubts())
         if ended.timed_out:
             raise VerifierTimeoutError(
                 f"the verifier did not end within {step.verifier.timeout_sec} s"
             )
-        self._left = await _left(environment)
-        rewards = _rewards(self._left)
+        self._files = await _verifier_files(environment)
+        rewards = _rewards(self._files)
         check_range(rewards, self._task.reward_range)
         return rewards
 
 
-async def _left(environment: Environment) -> Tree:
-    """The verifier's files; of very many or large ones those with a reward alone."""
+async def _verifier_files(environment: Environment) -> Tree:
+    """Return the verifier's files, or only the reward files if all are too many or too large."""
     try:
-        return await environment.read_tree(VERIFIER_LOGS, MOST_KEPT)
+        return await environment.read_tree(VERIFIER_LOGS, MAX_KEPT_BYTES)
     except OSError:
         return await environment.read_tree(VERIFIER_LOGS, only=(JSON_FILE, TEXT_FILE))
 
 
-def _rewards(left: Tree) -> Rewards:
-    """What the verifier's files are worth.
+def _rewards(files: Tree) -> Rewards:
+    """Return the rewards in the verifier's files.
 
     Raises:
-        VerifierError: nothing, by the name that Harbor gives the reason.
+        VerifierError: there are none; the subclass has Harbor's name for the reason.
     """
-    files = left.only((JSON_FILE, TEXT_FILE))
+    rewards = files.only((JSON_FILE, TEXT_FILE))
     with TemporaryDirectory(prefix="rewards-") as folder:
-        tree.unpack(folder, files.entries, files.body)
+        tree.unpack(folder, rewards.entries, rewards.body)
         return read_rewards(Path(folder))

@@ -1,4 +1,4 @@
-"""The outcome of a trial, step by step: rewards, errors by Harbor's names, and reasons for doubt."""
+"""The outcome of a trial and its steps: rewards, errors by Harbor's names, and reasons for doubt."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from coding_model_project.harbor.format.reward_rules import Rewards, reward_vali
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.integrity import Integrity
 
-MOST_KEPT = 4 << 20
-"""Bytes of /logs/verifier that an outcome keeps."""
+MAX_KEPT_BYTES = 4 << 20
+"""Maximum bytes of /logs/verifier that an outcome keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,11 @@ class StepOutcome:
     rewards: Rewards | None = None
     error: Exception | None = None
     doubts: tuple[str, ...] = ()
-    """Reasons for which the rewards may be the agent's own doing (`Environment.doubts`)."""
+    """Reasons to suspect that the agent forged the rewards (`Environment.doubts`)."""
     verifier_output: str = ""
-    """Output of the tests; the middle of it is left out if it is long."""
+    """Output of the tests, without its middle if it is long."""
     verifier_files: Tree = field(default_factory=Tree)
-    """Files in /logs/verifier, rewards included; only the rewards if all are more than `MOST_KEPT`."""
+    """Files in /logs/verifier with the rewards; only the rewards if they exceed `MAX_KEPT_BYTES`."""
     artifacts: Tree = field(default_factory=Tree)
     agent_s: float = 0.0
     verifier_s: float = 0.0
@@ -39,36 +39,36 @@ class TrialOutcome:
     task: Task
     rewards: Rewards | None
     error: Exception | None
-    """The end of the trial. Of a task with steps, the end of one is in the step alone."""
+    """The error that ended the trial. In a task with steps, a step's error is in the step only."""
     steps: tuple[StepOutcome, ...]
     notes: tuple[str, ...] = ()
-    """Parts of the environment's definition that were passed over."""
+    """Parts of the environment's definition that were ignored."""
     wall_s: float = 0.0
 
     @property
     def integrity(self) -> Integrity:
-        """`in_process` if a verifier of any step ran the agent's code, or cannot be shown not to have."""
+        """`in_process` if a verifier of any step ran, or may have run, the agent's code."""
         return Integrity.of(self.doubts)
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Of all steps."""
+        """Reasons for doubt in all steps."""
         return tuple(dict.fromkeys(doubt for step in self.steps for doubt in step.doubts))
 
     @property
     def exception(self) -> str | None:
-        """Harbor's name for what ended the trial."""
+        """Harbor's name for the error that ended the trial."""
         return None if self.error is None else exception_type(self.error)
 
     @property
     def failure_cause(self) -> FailureCause | None:
-        """Who or what ended the trial, or the first step that something ended."""
+        """The cause of the error that ended the trial, or else the first step that failed."""
         names = self._exceptions()
         return failure_cause(names[0]) if names else None
 
     @property
     def reward_valid(self) -> bool:
-        """True if the rewards measure the agent, and not an outage."""
+        """True if the rewards measure the agent, not an outage."""
         return reward_valid(self.rewards, self._exceptions())
 
     def _exceptions(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""How many trials of a trivial task this machine gets through, and what one costs."""
+"""A benchmark of trials: the throughput of a trivial task on this machine, and the cost of a trial."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRIVIAL: Mapping[str, str] = {
     "grep -qx 42 /app/answer && echo 1 > /logs/verifier/reward.txt"
     " || echo 0 > /logs/verifier/reward.txt\n",
 }
-"""Files of a task whose solution and tests are one command each."""
+"""Files of a task whose solution and tests are a single command each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,13 @@ class Speed:
     concurrency: int
     trials_per_minute: float
     cpu_ms_per_trial: float
-    """Of this process and all it started."""
+    """CPU time of this process and its descendants."""
     load: float
-    """Of the machine as the measurement began: processes that ran or waited to, over a minute."""
+    """One-minute load average of the machine when the measurement began."""
 
 
 def write_task(folder: Path, files: Mapping[str, str] = TRIVIAL) -> Path:
-    """Make a task's folder of these files."""
+    """Write these files into a task's folder, and return it."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -49,11 +49,11 @@ def write_task(folder: Path, files: Mapping[str, str] = TRIVIAL) -> Path:
 
 
 async def measure(trials: int, concurrency: int) -> Speed:
-    """Run a trivial task many times over with its own solution.
+    """Run a trivial task repeatedly with its own solution.
 
     Raises:
         SandboxError: a trial did not earn its reward.
-        EnvironmentFailed: environments cannot be made here.
+        EnvironmentFailed: this machine cannot make environments.
     """
     load = os.getloadavg()[0]
     with TemporaryDirectory(prefix="harbor-bench-") as folder:
@@ -66,7 +66,7 @@ async def measure(trials: int, concurrency: int) -> Speed:
                 [task] * trials, runner, lambda _: Oracle(), concurrency=concurrency
             ):
                 if graded.rewards != {"reward": 1.0}:
-                    raise SandboxError(f"a trivial trial went wrong: {graded.line()}")
+                    raise SandboxError(f"a trivial trial failed: {graded.line()}")
             wall_s = time.monotonic() - started
         cpu_s = _cpu_s() - cpu_s
     return Speed(

@@ -51,7 +51,8 @@ class Bounds:
     run_s: float = 300.0
     memory_mb: int = 4096
     """Also without a limit of the request's own."""
-    output_kb: int = 4096
+    output_kb: int = 16_384
+    """As much as any of this package's data sets needs (LiveCodeBench, for one)."""
 
     def check(self, limits: Limits) -> None:
         """Refuse limits above these: a verdict must not depend on which server gave it.

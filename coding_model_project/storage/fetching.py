@@ -1,8 +1,8 @@
-"""A path or a URL, as a path: what lies behind a URL is copied into a cache, once per version.
+"""Local paths for paths and URLs: a remote object or folder is copied into a cache, once per version.
 
-CACHE/KEY/NAME      a file, or a folder with all below it; KEY is a hash of the URL and the versions
-CACHE/KEY.lock      held while KEY is fetched: other processes wait, then use it
-CACHE/KEY.partial/  what has arrived so far; renamed to KEY once it is complete
+CACHE/KEY/NAME      a file, or a folder with its content; KEY is a hash of the URL and the versions
+CACHE/KEY.lock      held during the fetch of KEY: other processes wait, then use the copy
+CACHE/KEY.partial/  an incomplete fetch; renamed to KEY when it is complete
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ if TYPE_CHECKING:
 
 CACHE_VARIABLE = "CODING_DATA_CACHE"
 _LARGE_BYTES = 64 << 20
-"""From here on there is a progress bar."""
+"""Minimum size of a download that shows a progress bar."""
 _MB = 1_000_000
 
 
 def cache_dir() -> Path:
-    """The folder for copies of remote files: $CODING_DATA_CACHE, else the user's cache folder."""
+    """Return the folder for copies of remote files: $CODING_DATA_CACHE, else the user's cache folder."""
     given = os.environ.get(CACHE_VARIABLE)
     return Path(given) if given else Path.home() / ".cache" / "coding_model_project" / "data"
 
 
 def on_disk(path: str | Path) -> Path:
-    """The file itself, or a copy of the object behind a URL.
+    """Return the path itself, or a local copy of the object behind a URL.
 
     Raises:
-        ConfigError: the user can correct why it cannot be read.
+        ConfigError: it cannot be read, for a reason that the user can correct.
         DownloadError: the store does not answer.
     """
     return local_copy(as_url(path)) if is_url(path) else Path(path)
 
 
 def folder_on_disk(path: str | Path) -> str:
-    """The path itself, such as a model's folder or hub name, or a copy of the folder behind a URL.
+    """Return the path itself (a model's folder or hub name), or a local copy of the folder behind a URL.
 
     Raises:
-        ConfigError: the user can correct why it cannot be read.
+        ConfigError: it cannot be read, for a reason that the user can correct.
         DownloadError: the store does not answer.
     """
     return str(_fetched(as_url(path).rstrip("/"), is_folder=True)) if is_url(path) else str(path)
 
 
 def local_copy(url: str) -> Path:
-    """A copy of the object behind a URL.
+    """Return a local copy of the object behind a URL.
 
     Raises:
-        ConfigError: the user can correct why it cannot be read.
+        ConfigError: it cannot be read, for a reason that the user can correct.
         DownloadError: the store does not answer.
     """
     return _fetched(url, is_folder=False)
@@ -107,7 +107,7 @@ def _listed(store: ObjectStore, *, is_folder: bool) -> Mapping[str, Entry]:
 
 
 def _detailed(store: ObjectStore, error: Exception) -> Exception:
-    """The store's own words, where the answer to a HEAD request had none."""
+    """Return the store's full error if the answer to a HEAD request had no body."""
     if not has_no_words(error):
         return error
     try:
@@ -132,7 +132,7 @@ def _fetch(store: ObjectStore, entries: Mapping[str, Entry], folder: Path, name:
 
 @contextmanager
 def _bar(url: str, size: int) -> Iterator[Callback | None]:
-    """Show how much of a large object has arrived, in megabytes."""
+    """Show the progress of a large download, in megabytes."""
     if size < _LARGE_BYTES:
         yield None
         return
@@ -152,7 +152,7 @@ def _bar(url: str, size: int) -> Iterator[Callback | None]:
 
 @contextmanager
 def locked(path: Path, url: str) -> Iterator[None]:
-    """Let one process at a time fetch what the lock is for."""
+    """Hold the lock file, so that one process at a time fetches the URL."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

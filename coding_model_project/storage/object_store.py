@@ -1,4 +1,4 @@
-"""Operations on what lies below a URL: retried, with outages announced once."""
+"""Operations on the objects below a URL, with retries; each outage is announced once."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 _ATTEMPTS = 6
 _LONGEST_S = 300.0
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "created", "LastModified")
-"""Fields by which the protocols tell one content of an object from the next, best first."""
+"""Fields that identify an object's version in the various protocols, best first."""
 _URL = re.compile(r"^([a-z][a-z0-9+.-]*):/")
 _T = TypeVar("_T")
 
 
 def is_url(path: str | Path) -> bool:
-    """Return true for one of fsspec's URLs (s3://, gs://, https://, memory://, ...)."""
+    """Return whether a path is one of fsspec's URLs (s3://, gs://, https://, memory://, ...)."""
     return _URL.match(str(path)) is not None
 
 
 def as_url(path: str | Path) -> str:
-    """The URL that was given, also where a `Path` was made of it, which drops a slash."""
+    """Return the original URL, also from a `Path` made of it, which drops a slash."""
     return str(path) if "://" in str(path) else _URL.sub(r"\1://", str(path), count=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An object as a listing shows it."""
+    """An object in a listing."""
 
     bytes: int
     version: str
 
 
 def _retried(operation: Callable[..., _T]) -> Callable[..., _T]:
-    """Repeat a single operation after transport faults, as often as its store says."""
+    """Retry an operation after transport faults, up to its store's `attempts`."""
 
     @functools.wraps(operation)
     def call(store: ObjectStore, *args: Any) -> _T:
@@ -70,19 +70,20 @@ def _retried(operation: Callable[..., _T]) -> Callable[..., _T]:
 
 
 class ObjectStore:
-    """Objects below a URL, by their path relative to it.
+    """The objects below a URL, by their path relative to it.
 
-    Every operation raises what the protocol's library raises; `store_errors.explained` makes it one line.
+    Operations raise the errors of the protocol's library; `store_errors.explained` makes them one line.
     """
 
     def __init__(self, url: str, kind: str, *, attempts: int = _ATTEMPTS) -> None:
-        """
+        """Open the store without any request.
+
         Args:
-            kind: for the messages about outages, e.g. "checkpoint store".
-            attempts: of a single operation, within 5 minutes.
+            kind: the store's name in messages about outages, e.g. "checkpoint store".
+            attempts: the maximum number of attempts of one operation, within 5 minutes.
 
         Raises:
-            ConfigError: no such protocol, or its library is not installed.
+            ConfigError: the protocol is unknown, or its library is not installed.
         """
         import fsspec
         from fsspec.utils import get_protocol
@@ -104,7 +105,7 @@ class ObjectStore:
 
     @_retried
     def names(self) -> list[str]:
-        """Names of what lies directly below; empty if there is nothing."""
+        """Return the names directly below the URL."""
         self.files.invalidate_cache()
         try:
             found = self.files.ls(self.root, detail=False)
@@ -116,7 +117,7 @@ class ObjectStore:
 
     @_retried
     def entries(self) -> Mapping[str, Entry]:
-        """All objects below, at any depth, by path; one at the URL itself has the path ""."""
+        """Return all objects below the URL, at any depth, by path; the URL's own object has path ""."""
         self.files.invalidate_cache()
         found = cast(dict[str, dict[str, Any]], self.files.find(self.root, detail=True))
         return {
@@ -132,7 +133,7 @@ class ObjectStore:
 
     @_retried
     def read(self, path: str) -> bytes | None:
-        """An object's content; None if it is not there."""
+        """Return an object's content; None if it does not exist."""
         try:
             return cast(bytes, self.files.cat_file(self._at(path)))
         except FileNotFoundError:
@@ -143,7 +144,7 @@ class ObjectStore:
         self.files.pipe_file(self._at(path), content)
 
     def check_writable(self) -> None:
-        """Write an object and delete it, so that a missing permission is known before any work."""
+        """Write an object and delete it, to detect a missing permission before any work."""
         probe = f".writable-{uuid.uuid4().hex[:8]}"
         self.write(probe, b"")
         self.remove(probe)
@@ -165,19 +166,19 @@ class ObjectStore:
 
     @_retried
     def remove(self, path: str) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object, if it exists."""
         with suppress(FileNotFoundError):
             self.files.rm_file(self._at(path))
 
     @_retried
     def remove_below(self, path: str) -> None:
-        """Delete all objects below a path, if there are any."""
+        """Delete all objects below a path."""
         with suppress(FileNotFoundError):
             self.files.rm(self._at(path), recursive=True)
 
     @_retried
     def modified(self, path: str) -> datetime | None:
-        """When an object was written, by the store's clock; None if it is not there."""
+        """Return an object's modification time by the store's clock; None if it does not exist."""
         self.files.invalidate_cache()
         try:
             return self.files.modified(self._at(path))
@@ -186,6 +187,6 @@ class ObjectStore:
 
 
 def entry_of(info: Mapping[str, Any]) -> Entry:
-    """An entry of fsspec's own description of an object."""
+    """Convert fsspec's description of an object into an `Entry`."""
     version = next((str(info[name]) for name in _VERSIONS if info.get(name)), "")
     return Entry(bytes=info.get("size") or 0, version=version.strip('"'))

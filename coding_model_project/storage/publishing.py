@@ -1,4 +1,4 @@
-"""Results written to a URL: made in a temporary folder, and uploaded once they are complete."""
+"""Results written to a URL: made in a temporary folder, and uploaded when complete."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from coding_model_project.storage.object_store import ObjectStore, as_url
 from coding_model_project.storage.store_errors import explained
 
 _LAST = ("manifest.json", "config.json")
-"""Files by which readers know that a folder is complete."""
+"""Files that mark a folder as complete for its readers; uploaded last."""
 
 
 @contextmanager
 def published(out: Path) -> Iterator[Path]:
-    """Give a local path in place of a URL, and upload what was written at it or beside it.
+    """Yield a local path in place of a URL, then upload all files written at or beside it.
 
-    That the URL can be written is found out before any work is done.
+    A URL that cannot be written raises an error before the block runs.
 
     Raises:
-        ConfigError: the user can correct why it cannot be written.
+        ConfigError: it cannot be written, for a reason that the user can correct.
         DownloadError: the store does not answer.
     """
     parent, _, name = as_url(out).rstrip("/").rpartition("/")
@@ -41,10 +41,10 @@ def published(out: Path) -> Iterator[Path]:
             raise
         except OSError as error:
             if error.filename and os.fspath(error.filename).startswith(folder):
-                raise  # this machine's disk
+                raise  # an error of this machine's disk
             raise explained(error, as_url(out)) from error
         except Exception as error:
             if not type(error).__module__.startswith(("botocore", "aiobotocore", "aiohttp")):
-                raise  # the work's own
+                raise  # an error of the block itself
             raise explained(error, as_url(out)) from error
     sys.stderr.write(f"uploaded to {as_url(out)}\n")

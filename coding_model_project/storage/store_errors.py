@@ -1,7 +1,7 @@
-"""Errors of object stores as one line each: the URL, what is wrong, and the way out.
+"""One-line errors of object stores: the URL, what is wrong, and how to fix it.
 
-Every protocol's library raises errors of its own. botocore's are known by name, so that this module needs
-none of these libraries.
+Each protocol's library raises its own errors. This module recognizes botocore's by name, so it needs none
+of these libraries.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PERMANENT = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryE
 
 
 def missing_library(url: str, error: ImportError) -> ConfigError:
-    """The error for a protocol whose library is not installed."""
+    """Return the error for a protocol whose library is not installed."""
     protocol = url.partition("://")[0]
     library, way = _LIBRARIES.get(protocol, ("", ""))
     if not library:
@@ -69,7 +69,7 @@ def missing_library(url: str, error: ImportError) -> ConfigError:
 def explained(error: Exception, url: str) -> CodingModelError:
     """Return the error to raise in place of a library's.
 
-    A `ConfigError` is one that the user can correct; a `DownloadError` is the network's or the store's.
+    The user can correct a `ConfigError`; a `DownloadError` comes from the network or the store.
     """
     if isinstance(error, CodingModelError):
         return error
@@ -104,14 +104,14 @@ def explained(error: Exception, url: str) -> CodingModelError:
 
 
 def shortly_explained(error: Exception, url: str) -> str:
-    """Return why an operation failed, for a message that names the URL itself."""
+    """Return the reason for a failed operation, for a message that already names the URL."""
     if not (_code(error) or _is_unreachable(error)) and isinstance(error, OSError):
         return reason(error)
     return str(explained(error, url)).removeprefix(f"{url}: ")
 
 
 def is_transport_fault(error: BaseException) -> bool:
-    """Return true for an error that may not come again."""
+    """Return whether a retry may succeed."""
     if code := _code(error):
         return code not in _CODES
     if _is_full(error):
@@ -122,7 +122,7 @@ def is_transport_fault(error: BaseException) -> bool:
 
 
 def _is_unreachable(error: BaseException) -> bool:
-    """Return true if there was no answer at all."""
+    """Return whether the store gave no answer at all."""
     names = {name for one in _chain(error) for name in _names(one)}
     ours = {"EndpointConnectionError", "HTTPClientError", "ConnectionError", "TimeoutError"}
     return bool(ours & names) or "gaierror" in names
@@ -133,23 +133,23 @@ def _is_full(error: BaseException) -> bool:
 
 
 def _short(error: Exception) -> str:
-    """Why there was no answer, without the request's own long address."""
+    """Return the reason for a missing answer, without the request's long address."""
     text = reason(error)
     return "no connection" if text.startswith("Could not connect to the endpoint") else text
 
 
 def has_no_bucket(error: Exception) -> bool:
-    """Return true if not only the object, but its bucket is missing."""
+    """Return whether the object's bucket is missing too."""
     return _code(error) == "NoSuchBucket"
 
 
 def has_no_words(error: Exception) -> bool:
-    """Return true for the answer to a HEAD request, which has no body to say more."""
+    """Return whether the error answers a HEAD request, which has no body with details."""
     return _code(error) in ("400", "403")
 
 
 def _code(error: BaseException) -> str:
-    """S3's code for an error, of the answer that caused it; empty if there was none."""
+    """Return S3's code of the answer that caused an error; empty if there was none."""
     for one in _chain(error):
         response = getattr(one, "response", None)
         if isinstance(response, dict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(120)]
@@ -119,6 +121,15 @@ def test_verls_own_reward_scores_against_it(shared_server, cpu_platform):
             f"{shared_server.url}/run_code", None, 1024, completion, dict(tests)
         )
         assert found == score, told
+
+
+def test_our_reward_for_verl_scores_on_it(shared_server):
+    from coding_model_project.integrations.verl import compute_score
+
+    truth = json.dumps({"inputs": ["1 2\n", "4 5\n"], "outputs": ["3\n", "9\n"]})
+    for code, score in ((ADD, 1.0), ("print(3)", 0.5), ("1 / 0", 0.0), ("def f(:", 0.0)):
+        completion = f"```python\n{code}\n```"
+        assert compute_score("mine", completion, truth, sandbox=shared_server.url)["score"] == score
 
 
 @pytest.mark.verl

@@ -1,4 +1,4 @@
-"""Work done concurrently: its order, its bound, and what one failure does to the rest."""
+"""Concurrent work: its order, its bound, and the cancellation after a failure."""
 
 import asyncio
 from itertools import count

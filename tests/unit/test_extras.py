@@ -1,4 +1,4 @@
-"""What an extra installs: a missing one is one line, and the pinned sets hold all that is declared."""
+"""Extras: a missing one is a one-line error, and the pinned sets hold all declared packages."""
 
 import sys
 import tomllib
@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 @pytest.fixture
 def wheel(monkeypatch):
-    """As where a wheel was installed, without fastapi and scipy."""
+    """An installation from a wheel, without fastapi and scipy."""
     monkeypatch.setattr(install, "checkout", lambda: None)
     for name in ("fastapi", "scipy", "scipy.stats"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -1,4 +1,4 @@
-"""Outages are announced once each, and short ones in a row ever more rarely."""
+"""Each outage is announced once, and repeated short ones ever more rarely."""
 
 import time
 

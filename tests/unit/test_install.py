@@ -1,4 +1,4 @@
-"""Advice to install something fits how this package was installed."""
+"""Installation advice fits the way in which this package was installed."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Progress where standard error is a log."""
+"""Progress lines if standard error is a log."""
 
 from coding_model_project import progress
 

@@ -1,7 +1,7 @@
-"""How much of each evaluation problem stands in training documents, word for word.
+"""Detection of evaluation problems that occur word for word in training documents.
 
 The measure is the share of an evaluation statement's runs of `N` words that occur in one training
-statement. Runs that many documents share are boilerplate ("the first line contains a single integer")
+statement. Runs shared by many documents are boilerplate ("the first line contains a single integer")
 and do not count.
 """
 
@@ -18,14 +18,14 @@ from coding_model_project.data.dedup.search import Kind, Match, ngrams
 N = 8
 MIN_SHARE = 0.5
 MIN_RUNS = 4
-"""Fewer shared runs than this may be chance."""
+"""Minimum number of shared runs; fewer may be chance."""
 
 MAX_DOCUMENTS = 10
-"""Runs in more training or evaluation documents than this are boilerplate."""
+"""Maximum number of training or evaluation documents with a run; beyond it, the run is boilerplate."""
 
 
 def contaminated(documents: Sequence[Document]) -> list[Match]:
-    """Pairs of an evaluation and a training document, in either order of position."""
+    """Return pairs of an evaluation and a training document, in either order of position."""
     owners = _owners(documents)
     if not owners:
         return []
@@ -57,7 +57,7 @@ def contaminated(documents: Sequence[Document]) -> list[Match]:
 
 
 def _owners(documents: Sequence[Document]) -> dict[int, list[int]]:
-    """Each run of the evaluation documents with those it stands in, without boilerplate."""
+    """Return the evaluation documents that contain each run, without boilerplate."""
     owners: dict[int, list[int]] = defaultdict(list)
     for index, document in enumerate(documents):
         if not document.role.may_train:

@@ -1,4 +1,4 @@
-"""Which training problems go. Evaluation problems never go: they are only reported on."""
+"""The choice of training problems to remove. Evaluation problems are reported, never removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coding_model_project.data.dedup.search import Match, Say, matches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """A training problem that goes, and the one that it repeats."""
+    """A removed training problem, and the one that it repeats."""
 
     id: str
     kind: str
@@ -24,23 +24,23 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What came of a search."""
+    """The result of a search."""
 
     removed: tuple[Removal, ...]
     kept: tuple[str, ...]
     """Ids of training problems."""
     between_evaluations: tuple[tuple[str, str, str], ...]
-    """Pairs of evaluation problems that are the same, with the kind: reported, never removed."""
+    """Pairs of equal evaluation problems, with the kind: reported, never removed."""
     pairs: Counter[tuple[str, str, str]]
-    """How many pairs of each (set, other set, kind)."""
+    """Number of pairs by (set, other set, kind)."""
 
 
 def decide(documents: Sequence[Document], say: Say = lambda _: None) -> Decision:
-    """Search and decide: what repeats an evaluation problem goes, and of training duplicates all
-    but the first.
+    """Search for duplicates, and remove training problems that repeat an evaluation problem or an
+    earlier training problem.
 
     Args:
-        documents: training and evaluation sets together; their roles tell them apart.
+        documents: the documents of training and evaluation sets, distinguished by their roles.
     """
     found = matches(documents, say)
     say("searching n-grams of evaluation sets")
@@ -75,7 +75,7 @@ def _against_evaluation(
 def _within_training(
     documents: Sequence[Document], found: Sequence[Match], gone: set[int]
 ) -> dict[int, Removal]:
-    """In order of position, so that what a removed document repeats does not go because of it."""
+    """Remove duplicates in order of position; a removed document never causes another removal."""
     removed: dict[int, Removal] = {}
     for match in sorted(found, key=lambda match: (match.b, match.a)):
         if not (documents[match.a].role.may_train and documents[match.b].role.may_train):

@@ -1,8 +1,9 @@
-"""A problem as what is compared. Nothing else of it is kept: whole sets fit in memory."""
+"""The compared parts of a problem, without the rest, so that whole sets fit in memory."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 import re
 import sys
@@ -19,7 +20,7 @@ from coding_model_project.types import Asserts, Call, Problem, Stdin, Test
 Hashes = NDArray[np.uint64]
 
 MIN_SHAPE_NODES = 40
-"""Syntax nodes below which two equal solutions may be chance."""
+"""Minimum number of syntax nodes; equal solutions with fewer may be chance."""
 
 _WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"(?<![.!?:\n] )(?<!^)\b[A-Z][a-z]+\b", re.M)
@@ -27,24 +28,24 @@ _NAME = re.compile(r"(?<![.!?:\n] )(?<!^)\b[A-Z][a-z]+\b", re.M)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One problem. `cases` and `shape` are hashes of tests and of the gold solution's structure."""
+    """A problem to compare. `cases` and `shape` hash its tests and its gold solution's structure."""
 
     id: str
     source: str
     split: str
     role: Role
     sha256: str
-    """Of the statement as it is."""
+    """The hash of the unchanged statement."""
     words: tuple[str, ...]
-    """Of the statement's prose: lower case, without signs."""
+    """The words of the statement's prose, in lower case and without signs."""
     skeleton: tuple[str, ...]
-    """The words with variables and names of persons in one form each."""
+    """The words, with all variables and all names of persons each replaced by one word."""
     cases: Hashes
     shape: str | None = None
 
 
 def document(problem: Problem) -> Document:
-    """What is compared of a problem."""
+    """Return the compared parts of a problem."""
     source = problem.id.split("/")[0]
     statement = prose(unicodedata.normalize("NFKC", problem.statement))
     cases = sorted({_case_hash(text) for test in problem.tests for text in _cases(test)})
@@ -62,13 +63,13 @@ def document(problem: Problem) -> Document:
 
 
 def prose(statement: str) -> str:
-    """Without lines of tests: assertions look alike, and are compared as tests."""
+    """Return a statement without lines of tests, which look alike and are compared as tests."""
     lines = statement.split("\n")
     return "\n".join(line for line in lines if not line.lstrip().startswith(("assert ", ">>> ")))
 
 
 def skeleton(statement: str) -> tuple[str, ...]:
-    """Words in which renaming shows not: single letters and names within sentences become one."""
+    """Return words that renaming does not change: single letters become one, and so do names."""
     anonymous = _NAME.sub("somebody", statement)
     known = {name.lower() for name in _NAME.findall(statement)}
     return tuple(
@@ -82,10 +83,10 @@ def skeleton(statement: str) -> tuple[str, ...]:
 
 
 def shape(code: str) -> str | None:
-    """A Python program's structure, hashed: names numbered as they come, no docstrings or comments.
+    """Return a hash of a Python program's structure, without docstrings and comments.
 
-    Functions' names too: another set asks for the same program by another name. None for programs of
-    fewer than `MIN_SHAPE_NODES`.
+    Names are numbered in order, including names of functions, since another set may ask for the same
+    program by another name. Return None for programs with fewer than `MIN_SHAPE_NODES` nodes.
     """
     try:
         with warnings.catch_warnings():
@@ -115,13 +116,11 @@ def _anonymise(node: ast.AST, names: dict[str, str]) -> None:
             body[0] = ast.Pass()
 
 
-_BUILTINS = (
-    frozenset(dir(__builtins__)) if not isinstance(__builtins__, dict) else frozenset(__builtins__)
-)
+_BUILTINS = frozenset(dir(builtins))
 
 
 def _cases(test: Test) -> list[str]:
-    """A test as texts that are the same for the same case, whatever the function is called."""
+    """Return a test as texts that are equal for equal cases, for any name of the function."""
     match test.input:
         case Stdin(text):
             return [f"{' '.join(text.split())}→{' '.join(str(test.expected).split())}"]
@@ -132,7 +131,7 @@ def _cases(test: Test) -> list[str]:
 
 
 def _assertions(tests: Asserts) -> list[str]:
-    """Each assertion, with the function under test by one name."""
+    """Return each assertion, with the function under test renamed to one name."""
     try:
         tree = ast.parse(tests.source)
     except (SyntaxError, ValueError, RecursionError):

@@ -1,10 +1,10 @@
-"""A search over data sets by name, and what it leaves on disk.
+"""A search for duplicates over data sets by name, and its files.
 
-<out>/manifest.json   every set with its origin, licence, counts and content hash; what was removed and
-                      why; which evaluation sets were not at hand
+<out>/manifest.json   every set with its origin, licence, counts and content hash; the removed problems
+                      with reasons; the evaluation sets that were not found
       report.md       the same for people
-      removed.jsonl   a line per removed problem: id, kind, what it repeats, score
-      problems.jsonl  the training problems that are left, in our own schema
+      removed.jsonl   a line per removed problem: id, kind, the repeated problem, score
+      problems.jsonl  the remaining training problems, in our own schema
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from coding_model_project.types import Problem
 
 N_SHOWN = 20
 DEFAULT_MAX_TESTS = 50
-"""Hidden tests read and written of each problem: sets of contests hold hundreds."""
+"""Maximum number of hidden tests read and written per problem; contest sets hold hundreds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SetFacts:
-    """What was read of one set."""
+    """Facts about a set that was read."""
 
     name: str
     path: str | None
@@ -54,18 +54,18 @@ class SetFacts:
     roles: Counter[str] = field(default_factory=Counter)
     set_aside: Counter[str] = field(default_factory=Counter)
     sha256: str = ""
-    """Over the hashes of all statements, in order."""
+    """The hash over the hashes of all statements, in order."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governed:
-    """A finished search: what was read, what was decided."""
+    """A finished search: the sets read, and the decision."""
 
     training: tuple[SetFacts, ...]
     evaluation: tuple[SetFacts, ...]
     absent: tuple[tuple[str, str], ...]
-    """Evaluation sets that were not at hand, with why: nothing was held against these."""
+    """Evaluation sets that were not found, with the reason; nothing was compared with these."""
     decision: Decision
     documents: int
     seconds: float
@@ -82,17 +82,17 @@ def govern(
     columns: Mapping[str, str] | None = None,
     say: Say = lambda _: None,
 ) -> Governed:
-    """Search training sets for duplicates and for evaluation problems, and write what is left.
+    """Search training sets for duplicates and for evaluation problems, and write the remaining problems.
 
     Args:
-        training: names, NAME=PATH or paths; of each only the problems that may train are written.
-        against: evaluation sets in the same forms; those that are not at hand are named as absent.
-        folder: where to look by name.
-        download: also look for evaluation sets on the hub.
-        columns: other names of columns in the training files that are given by path.
+        training: names, NAME=PATH or paths; only their problems that may train are written.
+        against: evaluation sets in the same forms; missing ones are reported as absent.
+        folder: the folder to search by name.
+        download: whether to search for evaluation sets on the hub too.
+        columns: the column for each field that has another name in training files given by path.
 
     Raises:
-        ConfigError: a training set is not to be found, or holds nothing that may train.
+        ConfigError: a training set was not found, or holds nothing that may train.
         DataError: a file is damaged.
     """
     started = time.monotonic()
@@ -100,7 +100,7 @@ def govern(
     mapped = columns or {}
     read = [_read(word, folder, True, max_tests, documents, say, mapped) for word in training]
     if not any(one.role.may_train for one in documents):
-        raise ConfigError(f"{', '.join(training)}: test only, or empty: nothing there may train")
+        raise ConfigError(f"{', '.join(training)}: test only or empty: nothing there may train")
     n_training = len(documents)
     found, absent = [], []
     for word in against:
@@ -110,7 +110,7 @@ def govern(
             found.append(_read(word, folder, download, max_tests, documents, say))
         except (ConfigError, DownloadError) as error:
             absent.append((word, str(error)))
-    documents = _once(documents, n_training)
+    documents = _deduplicated(documents, n_training)
     decision = decide(documents, say)
     governed = Governed(
         training=tuple(read),
@@ -120,8 +120,8 @@ def govern(
         documents=len(documents),
         seconds=time.monotonic() - started,
     )
-    say("writing what is left")
-    _write(governed, _again(training, folder, max_tests, mapped), out)
+    say("writing the remaining problems")
+    _write(governed, _read_again(training, folder, max_tests, mapped), out)
     return governed
 
 
@@ -158,11 +158,11 @@ def _read(
     return facts
 
 
-def _once(documents: Sequence[Document], n_training: int) -> list[Document]:
-    """Each problem once, and what was named to be held against is evaluation, whatever else it may be.
+def _deduplicated(documents: Sequence[Document], n_training: int) -> list[Document]:
+    """Return each problem once; documents of sets to compare with count as evaluation in any case.
 
     Args:
-        n_training: how many of the documents, from the first on, are of training sets.
+        n_training: the number of leading documents that belong to training sets.
     """
     found = {one.id: one for one in documents[:n_training]}
     for one in documents[n_training:]:
@@ -186,10 +186,10 @@ def _write(governed: Governed, problems: Iterable[Problem], out: Path) -> None:
     partial.replace(out / "manifest.json")
 
 
-def _again(
+def _read_again(
     training: Sequence[str], folder: Path | None, max_tests: int, columns: Mapping[str, str]
 ) -> Iterable[Problem]:
-    """The training sets once more: keeping their tests while searching would fill the memory."""
+    """Read the training sets again, since keeping their tests during the search takes too much memory."""
     for word in training:
         name, path = given_set(word)
         mapped = columns if path is not None else NO_COLUMNS
@@ -205,7 +205,7 @@ def _file_hash(path: Path) -> str:
 
 
 def as_json(governed: Governed) -> dict[str, Any]:
-    """The manifest, all but the hashes of the files written."""
+    """Return the manifest without the hashes of the written files."""
     decision = governed.decision
     return {
         "training": [_facts(facts) for facts in governed.training],
@@ -236,13 +236,13 @@ def _facts(facts: SetFacts) -> dict[str, Any]:
 
 
 def _reasons(decision: Decision) -> dict[str, int]:
-    """Removals by role of what is repeated and by kind."""
+    """Count removals by the repeated problem's role and by kind."""
     counts = Counter(f"{one.other_role}:{one.kind}" for one in decision.removed)
     return dict(counts.most_common())
 
 
 def as_markdown(governed: Governed) -> str:
-    """The report for people."""
+    """Return the report as Markdown."""
     decision = governed.decision
     lines = [
         "# Data governance report",
@@ -261,13 +261,13 @@ def as_markdown(governed: Governed) -> str:
                 f"{one.licence} | {one.origin} |"
             )
     if governed.absent:
-        lines += ["", "**Not checked**, since these evaluation sets were not at hand:", ""]
+        lines += ["", "**Not checked**, since these evaluation sets were not found:", ""]
         lines += [f"- `{name}`: {why}" for name, why in governed.absent]
     lines += [
         "",
         "## Removed",
         "",
-        "| repeats a problem of role | shown by | problems |",
+        "| role of the repeated problem | signal | problems |",
         "|---|---|---|",
     ]
     for reason, count in _reasons(decision).items():
@@ -283,7 +283,7 @@ def as_markdown(governed: Governed) -> str:
         lines += [f"- {one.name}: {n} × {why}" for why, n in one.set_aside.most_common(N_SHOWN)]
     lines += [
         "",
-        f"Evaluation problems that repeat one another (kept, all in the manifest): "
+        f"Pairs of equal evaluation problems (kept, all in the manifest): "
         f"{len(decision.between_evaluations)}.",
         "",
     ]

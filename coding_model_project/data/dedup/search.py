@@ -1,14 +1,14 @@
-"""Pairs of documents that are the same problem, found by six signals.
+"""Search for pairs of documents that are the same problem, by six signals.
 
 exact       equal statements
-normalised  equal but for case, signs and blanks
-near        most word triples of their skeletons shared: found by MinHash (datasketch), then computed
-            exactly, so that the sketch can miss a pair but not invent one
-paraphrase  a high cosine over the rarer words, weighted by how rare they are
-tests       at least three test cases shared, and half of those of the document with fewer
-code        gold solutions equal but for names
+normalised  statements that are equal except for case, signs and blanks
+near        skeletons that share most word triples: candidates from MinHash (datasketch), then an exact
+            computation, so that the sketch can miss a pair but not invent one
+paraphrase  a high cosine over the rarer words, weighted by rarity
+tests       at least three shared test cases, and half of those of the document with fewer
+code        gold solutions that are equal except for names
 
-Texts that were reworded beyond recognition are found by their tests or not at all.
+Completely reworded texts are found only by their tests or code.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from coding_model_project.extras import extra
 NEAR, NEAR_SHORT = 0.6, 0.8
 PARAPHRASE, PARAPHRASE_SHORT = 0.65, 0.9
 PARAPHRASE_WITH_TRIPLES, SHARED_TRIPLES = 0.45, 0.3
-"""Less of a cosine will do where that share of word triples is common too: sentences that stayed, with
-other words in them."""
+"""The lower threshold of the cosine if at least that share of word triples is common too, as in sentences
+with some words replaced."""
 
 SHORT_WORDS = 30
-"""Of a statement of one sentence a single word makes another problem ("square", "pentagon"): where one
-of the two is this short, they must agree better."""
+"""Number of words below which a statement is short. If one of two statements is short, the thresholds are
+higher, since a single word makes another problem ("square", "pentagon")."""
 
 SHINGLE_WORDS = 3
 N_PERMUTATIONS = 128
 CANDIDATE_THRESHOLD = 0.5
-"""Of the sketches, below `NEAR`: what is worth computing exactly."""
+"""Threshold of the sketches for an exact computation; below `NEAR`."""
 
 MIN_SHARED_CASES = 3
 MIN_SHARED_SHARE = 0.5
 MAX_CASE_DOCUMENTS = 20
-"""A test case in more documents than this is trivial ("1" → "1") and shows nothing."""
+"""Maximum number of documents with a test case; beyond it, the case is trivial ("1" → "1")."""
 
 MAX_WORD_SHARE = 0.1
-"""Words in more documents than this are boilerplate to the paraphrase signal."""
+"""Maximum share of documents with a word; beyond it, the paraphrase signal ignores the word."""
 
 MAX_SHINGLE_DOCUMENTS, MAX_SHINGLE_SHARE = 20, 0.005
-"""Runs of words in more documents than both are boilerplate to the near signal."""
+"""Maximum number and share of documents with a run; beyond both, the near signal ignores the run."""
 
 MIN_WORDS = 8
-"""Shorter statements share their words by chance."""
+"""Minimum number of words of a statement; shorter ones share words by chance."""
 
 MAX_GROUP = 50
-"""Of equal documents, all pairs of which are given."""
+"""Maximum size of a group of equal documents for which all pairs are returned."""
 
 _BLOCK = 512
 _NONE = np.empty(0, dtype=np.uint64)
 
 
 class Kind(StrEnum):
-    """What shows that two documents are the same problem, the strongest first."""
+    """The signal that two documents are the same problem, strongest first."""
 
     exact = "exact"
     normalised = "normalised"
@@ -88,7 +88,7 @@ Say = Callable[[str], None]
 
 
 def matches(documents: Sequence[Document], say: Say = lambda _: None) -> list[Match]:
-    """All pairs, each by its strongest kind."""
+    """Return all pairs, each with its strongest kind."""
     best: dict[tuple[int, int], Match] = {}
     order = list(Kind)
     for name, search in _SEARCHES.items():
@@ -101,20 +101,20 @@ def matches(documents: Sequence[Document], say: Say = lambda _: None) -> list[Ma
 
 
 def equal_texts(documents: Sequence[Document]) -> Iterator[Match]:
-    """Exact and normalised duplicates."""
+    """Yield exact and normalised duplicates."""
     yield from _grouped(documents, Kind.exact, lambda document: document.sha256)
     yield from _grouped(documents, Kind.normalised, lambda document: " ".join(document.words))
 
 
 def equal_code(documents: Sequence[Document]) -> Iterator[Match]:
-    """Solutions of the same structure."""
+    """Yield documents whose solutions have the same structure."""
     yield from _grouped(documents, Kind.code, lambda document: document.shape)
 
 
 def _grouped(
     documents: Sequence[Document], kind: Kind, key: Callable[[Document], str | None]
 ) -> Iterator[Match]:
-    """All pairs of equal documents; of very large groups each one with one that stands for them."""
+    """Yield all pairs of equal documents; in very large groups, pairs with one representative only."""
     groups: dict[str, list[int]] = defaultdict(list)
     for index, document in enumerate(documents):
         if value := key(document):
@@ -122,7 +122,7 @@ def _grouped(
     for members in groups.values():
         if len(members) <= MAX_GROUP:
             pairs = combinations(members, 2)
-        else:  # an evaluation problem if there is one: what repeats it must be found
+        else:  # represented by an evaluation problem if there is one, whose repeats must be found
             held_out = [i for i in members if not documents[i].role.may_train]
             chosen = (held_out or members)[0]
             pairs = (tuple(sorted((chosen, i))) for i in members if i != chosen)
@@ -130,7 +130,7 @@ def _grouped(
 
 
 def near(documents: Sequence[Document]) -> Iterator[Match]:
-    """Shared word triples, by MinHash and then exactly."""
+    """Yield documents that share word triples, by MinHash and then exactly."""
     with extra("dedup"):
         from datasketch import MinHash, MinHashLSH
 
@@ -151,7 +151,7 @@ def near(documents: Sequence[Document]) -> Iterator[Match]:
 
 
 def _without_boilerplate(sets: list[np.ndarray]) -> list[np.ndarray]:
-    """Without what many documents have: those have sentences in common, not problems."""
+    """Remove shingles of many documents, which share sentences but not problems."""
     hashes, counts = np.unique(np.concatenate([*sets, _NONE]), return_counts=True)
     common = hashes[counts > max(MAX_SHINGLE_DOCUMENTS, MAX_SHINGLE_SHARE * len(sets))]
     return [mine[~np.isin(mine, common, assume_unique=True)] for mine in sets]
@@ -162,12 +162,12 @@ def _threshold(a: Document, b: Document, long: float, short: float) -> float:
 
 
 def _low_bits(value: np.uint64) -> int:
-    """MinHash wants 32 bits; our shingles are hashes already."""
+    """Return 32 bits of a shingle, which is already a hash, for MinHash."""
     return int(value) & 0xFFFFFFFF
 
 
 def shingles(document: Document, n: int = SHINGLE_WORDS) -> np.ndarray:
-    """Hashes of all runs of `n` words of the skeleton; none for the shortest statements."""
+    """Return hashes of all runs of `n` words of the skeleton; none for the shortest statements."""
     if len(document.skeleton) < MIN_WORDS:
         return _NONE
     return np.unique(ngrams(document.skeleton, n))
@@ -178,7 +178,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def ngrams(words: Sequence[str], n: int) -> np.ndarray:
-    """Hashes of all runs of `n` words, in order."""
+    """Return hashes of all runs of `n` words, in order."""
     if len(words) < n:
         return _NONE
     hashes = np.fromiter(map(_word_hash, words), dtype=np.uint64, count=len(words))
@@ -206,7 +206,7 @@ def _jaccard(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def shared_cases(documents: Sequence[Document]) -> Iterator[Match]:
-    """Documents that share test cases which few others have."""
+    """Yield documents that share rare test cases."""
     holders: dict[int, list[int]] = defaultdict(list)
     for number, document in enumerate(documents):
         for case in document.cases.tolist():
@@ -223,7 +223,7 @@ def shared_cases(documents: Sequence[Document]) -> Iterator[Match]:
 
 
 def paraphrases(documents: Sequence[Document]) -> Iterator[Match]:
-    """Cosine over the rarer words, in whatever order; boilerplate does not count."""
+    """Yield documents with a high cosine over the rarer words, in any order, without boilerplate."""
     with extra("dedup"):
         from scipy.sparse import csr_matrix
 
@@ -248,7 +248,7 @@ def paraphrases(documents: Sequence[Document]) -> Iterator[Match]:
 
 
 def _weights(documents: Sequence[Document]):
-    """Documents × features, rows of length one, and which documents the rows are."""
+    """Return a matrix (documents × features) with rows of length one, and the rows' documents."""
     with extra("dedup"):
         from scipy.sparse import coo_matrix, diags
 
@@ -267,7 +267,7 @@ def _weights(documents: Sequence[Document]):
     most = max(20, MAX_WORD_SHARE * len(long_enough))
     useful = (n_documents > 1) & (n_documents <= most)
     rarity = np.log(len(long_enough) / np.maximum(n_documents, 1)).astype(np.float32)
-    # Words of one document only cannot match, but they do tell it from others: they count in length.
+    # Words of only one document cannot match, but count in its length, since they distinguish it.
     squares = counts @ ((rarity * (n_documents <= most)) ** 2)
     lengths = np.sqrt(np.asarray(squares).ravel())
     weighted = counts[:, useful] @ diags(rarity[useful])
@@ -276,7 +276,7 @@ def _weights(documents: Sequence[Document]):
 
 
 def _stem(word: str) -> str:
-    """Crude, and the same for all: plurals and endings of verbs fall away."""
+    """Return a crude stem: remove plurals and verb endings."""
     for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "es", "ed", "s", "ly"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]

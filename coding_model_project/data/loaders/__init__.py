@@ -1,7 +1,7 @@
-"""Data sets by name, from wherever they are: `load("mbpp_train")`.
+"""Loading of data sets by name from local files or the hub: `load("mbpp_train")`.
 
-A name is one of `LOADERS`, or one with a split behind it ("codecontests_valid"). It is looked for at
-`path`, then under the data folder by its publisher's file names, then on the hub. Any other name with
+A name is one of `LOADERS`, optionally followed by a split ("codecontests_valid"). The set is searched for
+at `path`, then under the data folder by its publisher's file names, then on the hub. Any other name with
 a path is a file in our own schema, or a folder of Harbor tasks.
 """
 
@@ -81,7 +81,7 @@ def _harbor(name: str) -> Loader:
 
 
 def is_task_folder(path: Path) -> bool:
-    """Return true for a Harbor task and for a folder of them, as deep as Harbor's cache has them."""
+    """Return whether a path is a Harbor task or a folder of tasks, as deeply nested as Harbor's cache."""
     patterns = [f"{'*/' * depth}task.toml" for depth in range(5)]
     return path.is_dir() and any(next(path.glob(pattern), None) for pattern in patterns)
 
@@ -128,12 +128,12 @@ DATA_DIR_VARIABLE = "CODING_DATA_DIR"
 
 
 def data_dir(given: Path | None = None) -> Path:
-    """The folder of data sets: as given, else $CODING_DATA_DIR, else ./data."""
+    """Return the folder of data sets: `given`, else $CODING_DATA_DIR, else ./data."""
     return given or Path(os.environ.get(DATA_DIR_VARIABLE) or "data")
 
 
 def find(name: str) -> tuple[Loader, str | None] | None:
-    """The loader of a name and the split behind it; None for names that are not known."""
+    """Return the loader of a name, and the split in the name if any; None for unknown names."""
     plain = name.lower().replace("-", "_")
     if plain in LOADERS:
         return LOADERS[plain], None
@@ -144,10 +144,10 @@ def find(name: str) -> tuple[Loader, str | None] | None:
 
 
 def given_set(word: str) -> tuple[str, str | None]:
-    """A data set as given on the command line: a name, NAME=PATH, or the path of a file.
+    """Parse a data set from the command line: a name, NAME=PATH, or the path of a file.
 
     Returns:
-        Its name, and its path if one was given.
+        Its name, and its path if given.
     """
     name, equals, path = word.partition("=")
     if equals:
@@ -160,13 +160,13 @@ def given_set(word: str) -> tuple[str, str | None]:
 def stream(
     name: str, place: Place, trail: Trail, *, max_tests: int | None = None
 ) -> Iterator[Problem | SetAside]:
-    """A data set's problems and unusable rows one at a time: whole sets may not fit in memory.
+    """Yield a data set's problems and unusable rows one at a time; whole sets may not fit in memory.
 
     Args:
-        max_tests: keep at most this many hidden tests of each problem, evenly over all of them.
+        max_tests: keep at most this many hidden tests of each problem, evenly spread.
 
     Raises:
-        ConfigError: no such set, or it is nowhere to be found; says where was looked.
+        ConfigError: the set is unknown, or was not found; names the places searched.
         DataError: a file is damaged or is not this data set; names file and line.
     """
     loader, split = _loader(name, place)
@@ -184,18 +184,18 @@ def load(
     max_tests: int | None = None,
     progress: Callable[[], None] | None = None,
 ) -> Loaded:
-    """A whole data set in memory.
+    """Load a whole data set into memory.
 
     Args:
         path: its file, folder or URL.
-        data_dir: where to look by name.
-        revision: of the hub's repository, in the place of the pinned one.
-        columns: other names of columns in the file at `path`, field → column.
+        data_dir: the folder to search by name.
+        revision: the revision of the hub's repository; overrides the pinned one.
+        columns: the column in the file at `path` for each field that has another name there.
         max_tests: see `stream`.
-        progress: called after each row.
+        progress: a function called after each row.
 
     Raises:
-        ConfigError, DataError: as `stream`.
+        ConfigError, DataError: see `stream`.
     """
     trail = Trail(origins=[], notes=[])
     place = Place(path=path, data_dir=_data_dir(data_dir), revision=revision, columns=columns or {})
@@ -224,7 +224,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
     found = find(name)
     if place.columns:
         if place.path is None:
-            raise ConfigError(f"{name}: --map names columns of a file; give the file with --path")
+            raise ConfigError(f"{name}: --map needs a file; add --path PATH")
         return found or (mapped.MappedLoader(name=name), None)
     local = None if place.path is None or is_url(place.path) else Path(place.path)
     if local is not None and local.exists() and own.is_own(local):
@@ -241,7 +241,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
     raise ConfigError(
         f"{name}: no such data set{f'; did you mean {near[0]}?' if near else ''}; `data list` shows "
         "the known ones, each also with _train, _valid or _test; any other "
-        f"name needs a file of problems: {name}=PATH, or --path PATH"
+        f"name needs a file of problems: {name}=PATH or --path PATH"
     )
 
 

@@ -1,4 +1,4 @@
-"""What every loader is: where a data set is published, and how one of its rows becomes a problem."""
+"""The protocol of loaders, and the description of a published data set."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from coding_model_project.types import Problem
 
 Row = Mapping[str, Any]
 Located = tuple[str, Row]
-"""A row, after where it stands ("file.jsonl:3")."""
+"""A location ("file.jsonl:3") and the row there."""
 
 
 class Unusable(Exception):
-    """Why one row cannot become a problem. Ends as a `SetAside`, never leaves this package."""
+    """A row that cannot become a problem. Loaders turn it into a `SetAside`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
-    """A row that cannot be used, counted rather than dropped in silence."""
+    """An unusable row, counted instead of dropped silently."""
 
     where: str
     reason: str
@@ -31,87 +31,87 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A data set as problems, and what of it could not be used."""
+    """The problems of a data set, and its unusable rows."""
 
     name: str
     problems: tuple[Problem, ...]
     set_aside: tuple[SetAside, ...] = ()
     origin: str = ""
-    """The files or the hub revision that it came from."""
+    """The files or the hub revision that it was read from."""
     notes: tuple[str, ...] = ()
-    """What the user should know, such as a row count that is not the published one."""
+    """Notes for the user, such as a row count that differs from the published one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One piece that is published by itself: a file, or a split on the hub."""
+    """A separately published piece: a file, or a split on the hub."""
 
     split: str | None
-    """None where the rows themselves say."""
+    """Its split; None if each row has its own."""
     files: tuple[str, ...]
-    """Patterns of file names below the data folder, the first that matches wins."""
+    """Patterns of file names below the data folder; the first that matches wins."""
     n_rows: int | None = None
     config: str | None = None
     hub_split: str | None = None
     hub_file: str | None = None
-    """For repositories that the hub cannot convert: the raw file to fetch."""
+    """The raw file to fetch from a repository that the hub cannot convert."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A data set as its publisher has it."""
+    """A published data set."""
 
     name: str
     licence: str
     fields: tuple[str, ...]
-    """Columns without which this is another data set."""
+    """Required columns; a file without them is another data set."""
     parts: tuple[Part, ...]
     optional: tuple[str, ...] = ()
     hub: str | None = None
     revision: str | None = None
-    """The pinned commit or ref; None takes the newest and records which that was."""
+    """The pinned commit or ref; None takes the newest commit and records it."""
     whole: bool = True
-    """All parts must be there; else those that are found."""
+    """True if all parts are required; False if those that are found suffice."""
     tests: str = ""
     """The kind of tests, in words, for the table of data sets."""
     splits: tuple[str, ...] = ()
-    """Its splits where `parts` do not say them."""
+    """Its splits, if `parts` do not name them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where to look, in this order: `path`, then `data_dir`, then the hub."""
+    """Places to search, in this order: `path`, then `data_dir`, then the hub."""
 
     path: str | Path | None = None
     data_dir: Path = Path("data")
     revision: str | None = None
-    """In the place of the pinned one."""
+    """The hub revision; overrides the pinned one."""
     split: str | None = None
     hub: bool = True
-    """Whether to look on the hub at all."""
+    """True to search the hub too."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Other names of columns in the file at `path`: field → column."""
+    """The column in the file at `path` for each field that has another name there."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """What a stream met on its way: complete once the stream has ended."""
+    """Origins and notes collected by a stream; complete when the stream has ended."""
 
     origins: list[str]
     notes: list[str]
 
 
 class Loader(Protocol):
-    """Reads one data set. `loaders.LOADERS` maps names to them."""
+    """A reader of one data set. `loaders.LOADERS` maps names to loaders."""
 
     @property
     def published(self) -> Published: ...
 
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
-        """Its problems and unusable rows, one at a time.
+        """Yield its problems and unusable rows, one at a time.
 
         Raises:
-            ConfigError: it is nowhere to be found; says where was looked.
+            ConfigError: the set was not found; names the places searched.
             DataError: a file is damaged, or is not this data set; names file and line.
         """
         ...
@@ -119,7 +119,7 @@ class Loader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderByName:
-    """A loader whose code is in a room above this one: imported once rows are asked for."""
+    """A loader whose code is in a higher room; it is imported when rows are read."""
 
     published: Published
     source: str
@@ -131,14 +131,14 @@ class LoaderByName:
 
 
 ToProblem = Callable[[Row, Part, int], Problem]
-"""Row, part and the row's number in it to a problem; raises `Unusable`."""
+"""A function that converts a row, given its part and its index there; raises `Unusable`."""
 
 
 def check_schema(where: str, row: object, published: Published) -> Row:
-    """The row, known to hold every required column.
+    """Return the row if it has every required column.
 
     Raises:
-        DataError: names the column that is missing.
+        DataError: a column is missing; names it.
     """
     if not isinstance(row, Mapping):
         raise DataError(f"{where}: not an object but {type(row).__name__}")
@@ -150,15 +150,15 @@ def check_schema(where: str, row: object, published: Published) -> Row:
 
 
 def renamed(where: str, row: Row, columns: Mapping[str, str]) -> Row:
-    """The row with the columns that the user mapped also under the names of their fields.
+    """Return the row with the mapped columns also under the names of their fields.
 
     Raises:
-        DataError: a column is missing; names those that are there.
+        DataError: a column is missing; names the existing ones.
     """
     for name, column in columns.items():
         if column not in row:
             raise DataError(
-                f"{where}: --map {name}={column}: there is no column {column!r}; row has columns "
+                f"{where}: --map {name}={column}: no column {column!r}; the row has columns "
                 + ", ".join(map(str, row))
             )
     return {**row, **{name: row[column] for name, column in columns.items()}}
@@ -168,10 +168,10 @@ def renamed(where: str, row: Row, columns: Mapping[str, str]) -> Row:
 
 
 def text(row: Row, field: str) -> str:
-    """A field that must be text.
+    """Return a field that must be text.
 
     Raises:
-        Unusable: it is not.
+        Unusable: it is not text.
     """
     value = row.get(field)
     if not isinstance(value, str):
@@ -180,10 +180,10 @@ def text(row: Row, field: str) -> str:
 
 
 def texts(row: Row, field: str) -> tuple[str, ...]:
-    """A field that must be a list of texts; null and absent are empty.
+    """Return a field that must be a list of texts; null and a missing field give an empty one.
 
     Raises:
-        Unusable: it is not.
+        Unusable: it is not a list of texts.
     """
     value = row.get(field)
     if value is None:
@@ -194,10 +194,10 @@ def texts(row: Row, field: str) -> tuple[str, ...]:
 
 
 def number(row: Row, field: str) -> float | None:
-    """A field that is a number or null.
+    """Return a field that must be a number or null.
 
     Raises:
-        Unusable: it is something else.
+        Unusable: it is neither.
     """
     value = row.get(field)
     if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):

@@ -1,9 +1,9 @@
 """BigCodeBench: functions that use libraries, with unittest classes that share their process. Test only.
 
-The full set and the hard one, asked for by an instruction or by a signature with its docstring
-("complete"). A program runs as the publisher's evaluation runs it (`bigcodebench.evaluate`): the imports
-and signature that the problem gives, the candidate's program, the tests, in a module that is not
-`__main__`. The libraries must be installed for the interpreter of `coding.sandbox.python`.
+The full and the hard set, with prompts by instruction or by a signature with docstring ("complete"). A
+program runs as in the publisher's evaluation (`bigcodebench.evaluate`): the problem's imports and
+signature, the candidate's program and the tests, in a module that is not `__main__`. The libraries must
+be installed for the interpreter of `coding.sandbox.python`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.types import Harness, Limits, Problem
 
 LIMITS = Limits(cpu_s=60.0, wall_s=240.0, memory_mb=4096)
-"""Wall time as the publisher has it."""
+"""Limits with the publisher's wall time."""
 
 VERSION = "v0.1.4"
 
@@ -48,7 +48,7 @@ _run_published_tests()
 
 
 def problem(name: str, prompt: str, row: Row, _part: Part, _index: int) -> Problem:
-    """A row, as the task that its field `prompt` asks for."""
+    """Convert a row, with the text of its field `prompt` as the statement."""
     given, published = text(row, "code_prompt"), text(row, "complete_prompt")
     return Problem(
         id=f"{name}/{text(row, 'task_id').split('/')[-1]}",

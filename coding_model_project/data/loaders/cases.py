@@ -1,4 +1,4 @@
-"""Tests in the shapes that data sets keep them in."""
+"""Conversion of tests from the forms that data sets use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from coding_model_project.types import Call, Plain, Stdin, Test
 
 
 def pairs(cases: Any) -> list[tuple[str, str]]:
-    """Inputs with outputs, from a list of {input, output} or an object of two lists.
+    """Return inputs with outputs, from a list of {input, output} or an object of two lists.
 
     Raises:
-        Unusable: an output is missing, or one of them is no text.
+        Unusable: an output is missing, or one of them is not text.
     """
     if cases is None:
         return []
@@ -31,12 +31,12 @@ def pairs(cases: Any) -> list[tuple[str, str]]:
 
 
 def stdin_tests(cases: Sequence[tuple[str, str]], *, public: bool = False) -> tuple[Test, ...]:
-    """Tests of scripts."""
+    """Return tests of scripts."""
     return tuple(Test(input=Stdin(given), expected=out, public=public) for given, out in cases)
 
 
 def stdin_text(value: Any) -> str:
-    """Standard input or output kept as text, or as a list of its lines.
+    """Return standard input or output that is stored as text or as a list of lines.
 
     Raises:
         Unusable: it is neither.
@@ -49,29 +49,29 @@ def stdin_text(value: Any) -> str:
 
 
 def lines_call(function: str, given: str, expected: str, *, public: bool = False) -> Test:
-    """A call whose arguments stand one a line, each as JSON, and whose result is JSON too.
+    """Return a call whose arguments are JSON, one per line, and whose result is JSON.
 
     Raises:
-        Unusable: they are not.
+        Unusable: they are not JSON.
     """
     try:
         args = tuple(json.loads(line) for line in given.split("\n") if line.strip())
         value = json.loads(expected)
     except ValueError as error:
-        raise Unusable(f"a test's arguments are no JSON: {error}") from error
+        raise Unusable(f"a test's arguments are not JSON: {error}") from error
     return Test(input=Call(function=function, args=args), expected=value, public=public)
 
 
 def columns(tests: Mapping[str, Any], *, public: bool = False) -> tuple[Test, ...]:
-    """Tests kept as {inputs: […], outputs: […], fn_name?}: APPS, TACO, Eurus.
+    """Convert tests {inputs: […], outputs: […], fn_name?} (APPS, TACO, Eurus).
 
-    With `fn_name` an input is the list of a call's arguments, and an output its value; both may be text,
-    arguments then one a line as JSON (Eurus, verl). Many sets wrap each value in a list of one; it is
-    unwrapped where every output of the problem has that shape. JSON has no keys but text: as in the
-    authors' own judges, a dict whose keys are all digits gets integers.
+    With `fn_name`, an input is the list of a call's arguments, and an output is its value. Both may be
+    text, with one JSON argument per line (Eurus, verl). Many sets wrap each value in a list of one; it is
+    unwrapped if every output of the problem has that form. JSON keys are always text, so, as in the
+    authors' judges, a dict whose keys are all digits gets integers.
 
     Raises:
-        Unusable: the lists differ in length, or hold other things.
+        Unusable: the lists differ in length, or hold values of another form.
     """
     inputs, outputs = tests.get("inputs"), tests.get("outputs")
     if not isinstance(inputs, list) or not isinstance(outputs, list):
@@ -113,7 +113,7 @@ def _digit_keys(value: Any) -> Any:
 
 
 def call_cases(cases: Sequence[Mapping[str, Any]], *, public: bool = False) -> tuple[Test, ...]:
-    """Tests {type: "function_call", fn_name, input: […], output}: Prime Intellect.
+    """Convert tests {type: "function_call", fn_name, input: […], output} (Prime Intellect).
 
     Raises:
         Unusable: they call several functions, or have another form.
@@ -127,7 +127,7 @@ def call_cases(cases: Sequence[Mapping[str, Any]], *, public: bool = False) -> t
 
 
 def with_starter(statement: str, starter: Any, function: str | None) -> str:
-    """A statement with the code to start from, and the function's name if nothing else says it."""
+    """Add the starter code to a statement, and the function's name if it does not occur otherwise."""
     if isinstance(starter, str) and starter.strip() and starter.strip() not in statement:
         statement += f"\n\nStart from this code:\n\n```python\n{starter.rstrip()}\n```\n"
     if function and function not in statement:
@@ -136,14 +136,14 @@ def with_starter(statement: str, starter: Any, function: str | None) -> str:
 
 
 def from_json(value: Any, field: str) -> Any:
-    """The content of a field that holds JSON as text; what is decoded already stays.
+    """Decode a field that holds JSON as text; an already decoded one is returned unchanged.
 
     Raises:
-        Unusable: the text is no JSON.
+        Unusable: the text is not JSON.
     """
     if not isinstance(value, str):
         return value
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise Unusable(f"field '{field}' is no JSON: {error}") from error
+        raise Unusable(f"field '{field}' is not JSON: {error}") from error

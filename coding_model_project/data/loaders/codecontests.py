@@ -1,7 +1,7 @@
-"""CodeContests: competitive problems, with submissions that were accepted and that were not.
+"""CodeContests: competitive problems, with accepted and rejected submissions.
 
-Its known flaws decide what is set aside here: statements with pictures, problems that read files, and
-problems that accept any of several answers, which need a checker that the set does not hold.
+This loader sets aside rows with known flaws: statements with pictures, problems that read files, and
+problems that accept any of several answers, which need a checker that the set does not have.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.types import Limits, Problem
 
 MAX_SOLUTIONS = 5
-"""Gold and known-bad programs kept of each problem; some have hundreds."""
+"""Maximum number of gold and of known-bad programs per problem; some have hundreds."""
 
 PYTHON_FACTOR = 2.0
-"""Published time limits are for compiled programs on the judges' machines."""
+"""Factor of published time limits, which are for compiled programs on the judges' machines."""
 
 PYTHON_3 = 3
 _ANY_ANSWER = re.compile(
@@ -31,7 +31,7 @@ _ANY_ANSWER = re.compile(
 
 
 def problem(row: Row, part: Part, index: int) -> Problem:
-    """A row of any split."""
+    """Convert a row of any split."""
     statement = text(row, "description")
     if row.get("input_file") or row.get("output_file"):
         raise Unusable("reads or writes files")
@@ -53,8 +53,10 @@ def problem(row: Row, part: Part, index: int) -> Problem:
 
 
 def refuse_any_answer(statement: str) -> None:
-    """Raises:
-    Unusable: more than one output is right, by the statement's words.
+    """Raise if, by the statement's words, several outputs are right.
+
+    Raises:
+        Unusable: several outputs are right.
     """
     if found := _ANY_ANSWER.search(statement):
         words = " ".join(found.group().split())
@@ -62,7 +64,7 @@ def refuse_any_answer(statement: str) -> None:
 
 
 def limits(cpu_s: float | None, memory_mb: float | None) -> Limits:
-    """A judge's limits as ours; what is not given takes the defaults."""
+    """Convert a judge's limits; missing ones take the defaults."""
     default = Limits()
     cpu = cpu_s * PYTHON_FACTOR if cpu_s else default.cpu_s
     return Limits(
@@ -83,7 +85,7 @@ def _limits(row: Row) -> Limits:
 
 
 def _python(submissions: Any) -> tuple[str, ...]:
-    """The first few distinct programs in Python 3."""
+    """Return the first few distinct programs in Python 3."""
     if not submissions:
         return ()
     marked = zip(submissions["language"], submissions["solution"], strict=True)

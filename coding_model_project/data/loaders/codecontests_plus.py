@@ -1,7 +1,7 @@
-"""CodeContests+: problems of CodeContests with generated, verified tests and a checker each.
+"""CodeContests+: problems of CodeContests, each with generated, verified tests and a checker.
 
-A checker is a C++ program against testlib. Those that only compare tokens do what our own comparison
-does. Problems with any other are judged by it where it can be compiled, and set aside elsewhere.
+A checker is a C++ program that uses testlib. One that only compares tokens is replaced by our own
+comparison. A problem with any other checker is judged by it, or set aside if it cannot be compiled here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _PLAIN_CHECKER = re.compile(
     r"\b(wcmp|lcmp|fcmp|ncmp|icmp|hcmp)\b|compare sequences of tokens", re.I
 )
 _READS_MORE = re.compile(r"\binf\s*\.")
-"""A checker that reads the test's input judges more than equality."""
+"""The sign of a checker that reads the test's input, and so judges more than equality."""
 
 
 def problem(row: Row, part: Part, index: int) -> Problem:
-    """A row of any of the sizes."""
+    """Convert a row of any size."""
     statement = text(row, "description")
     checker = _checker(row.get("checker"))
     title = row.get("title")
@@ -49,7 +49,7 @@ def problem(row: Row, part: Part, index: int) -> Problem:
 
 
 def _checker(source: Any) -> Checker | None:
-    """The row's checker, if it does more than compare tokens.
+    """Return the row's checker, if it does more than compare tokens.
 
     Raises:
         Unusable: it cannot be compiled here.
@@ -57,7 +57,7 @@ def _checker(source: Any) -> Checker | None:
     if not source or (_PLAIN_CHECKER.search(source) and not _READS_MORE.search(source)):
         return None
     if cpp.find() is None:
-        raise Unusable("needs its checker program, and there is no g++ with static libraries")
+        raise Unusable("needs its checker program: install g++ with static libraries")
     if "testlib.h" in source and not cpp.has_testlib():
         raise Unusable(f"needs its checker program: set {cpp.TESTLIB} to the path of testlib.h")
     return Checker(source=source, language="cpp")
@@ -66,7 +66,7 @@ def _checker(source: Any) -> Checker | None:
 def _python(submissions: Any) -> tuple[str, ...]:
     if not submissions:
         return ()
-    if isinstance(submissions, dict):  # how parquet readers may turn a list of objects
+    if isinstance(submissions, dict):  # some parquet readers return a list of objects like this
         submissions = [
             {"language": language, "code": code}
             for language, code in zip(submissions["language"], submissions["code"], strict=True)
@@ -80,7 +80,7 @@ def _python(submissions: Any) -> tuple[str, ...]:
 
 
 def loader(size: str = "1x") -> TableLoader:
-    """The set with this many times the tests ("1x" to "5x")."""
+    """Return the loader of the set with this many times the tests ("1x" to "5x")."""
     return TableLoader(
         published=Published(
             name="codecontests_plus",

@@ -1,6 +1,6 @@
-"""open-r1/codeforces: problems with official tests, some of them cut, some with a generated checker.
+"""open-r1/codeforces: problems with official tests, some truncated, some with a generated checker.
 
-A checker is a Python program: `checker.py INPUT ANSWER OUTPUT`, which prints 1 or 0.
+A checker is a Python program, `checker.py INPUT ANSWER OUTPUT`, that prints 1 or 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SECTIONS = (("input_format", "Input"), ("output_format", "Output"), ("note", "N
 
 
 def problem(row: Row, part: Part, index: int) -> Problem:
-    """A row; its examples are its public tests."""
+    """Convert a row; its examples become public tests."""
     if row.get("input_mode") not in (None, "stdio"):
         raise Unusable("reads or writes files")
     source = row.get("generated_checker")

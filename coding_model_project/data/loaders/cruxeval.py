@@ -1,4 +1,4 @@
-"""CRUXEval: predict what a short function returns, or an input for which it does. Test only."""
+"""CRUXEval: predict the value of a short function, or an input for a given value. Test only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.types import Limits, Predicted, Prediction, Problem
 
 LIMITS = Limits(cpu_s=3.0, wall_s=10.0)
-"""CPU time as the publisher's scorer has it."""
+"""Limits with the CPU time of the publisher's scorer."""
 
-_ASKED = {
+_TASKS = {
     Predicted.output: "Work out step by step what `f` returns there. It may have bugs; what counts is "
     "what it really returns.",
     Predicted.input: "Find an input for which `f` returns that value. Any such input will do.",
@@ -24,18 +24,18 @@ _FORM = {
 
 
 def problem(of: Predicted, row: Row, _part: Part, _index: int) -> Problem:
-    """A row, as the task of predicting its output or its input."""
+    """Convert a row into the task of predicting its output or its input."""
     program, given, output = (text(row, name) for name in ("code", "input", "output"))
     try:
         returned = ast.literal_eval(output)
     except (ValueError, SyntaxError) as error:
         raise Unusable("field 'output' is not a literal") from error
-    asked = f"f({given}) == ??" if of is Predicted.output else f"f(??) == {output}"
+    assertion = f"f({given}) == ??" if of is Predicted.output else f"f(??) == {output}"
     return Problem(
         id=f"cruxeval_{of[0]}/{text(row, 'id').removeprefix('sample_')}",
         split="test",
         statement=(
-            f"```python\n{program}\n\nassert {asked}\n```\n\n{_ASKED[of]} Then write the whole "
+            f"```python\n{program}\n\nassert {assertion}\n```\n\n{_TASKS[of]} Then write the whole "
             f"assertion, {_FORM[of]}, between [ANSWER] and [/ANSWER]."
         ),
         tests=(),

@@ -1,6 +1,6 @@
 """DeepCoder: verified problems of PrimeIntellect, TACO, LiveCodeBench v5 and Codeforces.
 
-Its lcbv5 rows are LiveCodeBench's own: train on them only after `data dedup` against the releases
+Its lcbv5 rows are LiveCodeBench's own. Before training on them, run `data dedup` against the releases
 that you evaluate on.
 """
 
@@ -20,7 +20,7 @@ MAX_SOLUTIONS = 5
 
 
 def problem(row: Row, part: Part, index: int) -> Problem:
-    """A row of any of its configurations."""
+    """Convert a row of any configuration."""
     statement = text(row, "problem")
     refuse_any_answer(statement)
     starter = row.get("starter_code")

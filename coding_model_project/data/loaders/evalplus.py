@@ -1,8 +1,8 @@
 """HumanEval+ and MBPP+: EvalPlus's inputs for the two benchmarks. Test only.
 
-A row has inputs and a solution, no outputs: the expected values are what the solution returns
-(`evalplus_expected`). The first tests are the benchmark's own (`Problem.base_tests`), and values compare
-as EvalPlus compares them (`grading.value_rules`).
+A row has inputs and a solution, but no outputs: the expected values are those that the solution returns
+(`evalplus_expected`). The first tests are the benchmark's own (`Problem.base_tests`). Values compare by
+EvalPlus's rules (`grading.value_rules`).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _COMPARISONS = {
     "Mbpp/581": "evalplus_pyramid",
     **{f"Mbpp/{n}": "evalplus_set" for n in (2, 7, 111, 140, 232, 249, 579, 769)},
 }
-"""Of tasks with several right values; see `grading.value_rules`."""
+"""Comparisons of tasks with several right values; see `grading.value_rules`."""
 
 _NOT_NONE = {"check_str", "text_match_three", "text_starta_endb"}
-"""Functions of MBPP+ that may return a match where the author's does: it is no data."""
+"""Functions of MBPP+ that may return a match object, which is not plain data, like the author's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalPlusLoader:
-    """See `base.Loader`. Runs the solutions that no cached expected values belong to, in the sandbox."""
+    """See `base.Loader`. Solutions without cached expected values run in the sandbox."""
 
     table: TableLoader
 
@@ -100,7 +100,7 @@ def _problem(source: str, row: Row, base: list[list[Plain]], plus: list[list[Pla
 
 def _inputs(row: Mapping[str, object], field: str) -> list[list[Plain]]:
     value = row.get(field)
-    if value == {}:  # MBPP 793 has no further inputs
+    if value == {}:  # MBPP 793 has no additional inputs
         return []
     if not isinstance(value, list) or not all(isinstance(args, list) for args in value):
         raise Unusable(f"field '{field}' is not a list of lists of arguments")

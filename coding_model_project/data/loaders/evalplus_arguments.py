@@ -1,9 +1,9 @@
-"""Arguments of MBPP+ with the types that JSON lacks: tuples, sets, complex numbers.
+"""Restoration of types that JSON lacks in arguments of MBPP+: tuples, sets, complex numbers.
 
-A row's assertions call the function with arguments as its authors wrote them. A list of a row's input
-that stands where all assertions have a tuple is a tuple, at every depth; the same for sets, and for
-numbers that are kept as text. So all but nine of the 378 tasks get the types that EvalPlus gives them
-(`mbpp_deserialize_inputs` of evalplus 0.3.1); the nine have an example of their own here.
+A row's assertions call the function with the original arguments. A list in an input becomes a tuple if
+all assertions have a tuple at that position, at every depth; the same holds for sets, and for numbers
+stored as text. All but nine of the 378 tasks thus get the same types as in EvalPlus
+(`mbpp_deserialize_inputs` of evalplus 0.3.1); the nine have their own example here.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _EXAMPLES: dict[str, list[Any]] = {
     "Mbpp/596": [([0],)],
     "Mbpp/791": [_AT_ANY_DEPTH],
 }
-"""Arguments in the place of the assertions', whose types differ from those that EvalPlus calls with."""
+"""Example arguments for tasks whose assertions have other types than EvalPlus's calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """The types of values that stand at one place, and of those inside them."""
+    """The types of values at one position, and of the values inside them."""
 
     kinds: frozenset[type]
     inner: _Types | None
 
     @classmethod
     def of(cls, values: Iterable[Any]) -> _Types | None:
-        """Those of all examples at a place; None without any."""
+        """Return the types of all examples at a position; None without examples."""
         kinds, inside = set(), []
         for value in values:
             kinds.add(type(value))
@@ -56,7 +56,7 @@ class _Types:
 def typed(
     task: str, assertions: str, function: str, inputs: Sequence[Sequence[Plain]]
 ) -> list[list[Plain]]:
-    """Return the inputs of a task with the types that its function is called with.
+    """Return the inputs of a task with the types that its function expects.
 
     Raises:
         Unusable: the assertions do not call the function.
@@ -71,7 +71,7 @@ def typed(
 
 
 def _calls(assertions: str, function: str) -> list[list[Any]]:
-    """The arguments of each call of a function."""
+    """Return the arguments of each call of a function."""
     try:
         calls = [
             [_value(arg) for arg in node.args]
@@ -94,7 +94,7 @@ def _value(node: ast.expr) -> Any:
             return make(_value(node.args[0]))
     try:
         return ast.literal_eval(node)
-    except ValueError:  # such as 14*14: no container, which is all that matters
+    except ValueError:  # an expression such as 14*14, which is not a container and so irrelevant
         return None
 
 
@@ -104,7 +104,7 @@ def _typed(value: Any, types: _Types | None) -> Any:
     match value:
         case list():
             items = [_typed(item, types.inner) for item in value]
-            if set in types.kinds:  # {} is a dict, and stands for the empty set where both are
+            if set in types.kinds:  # {} is a dict; if both types occur, it means the empty set
                 return set(items) if items or dict not in types.kinds else {}
             return tuple(items) if tuple in types.kinds and list not in types.kinds else items
         case dict():

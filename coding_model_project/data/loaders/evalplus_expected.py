@@ -1,8 +1,8 @@
-"""Expected values of tests that have none: what the problem's own solution returns, run in the sandbox.
+"""Expected values for tests without any: the values that the problem's own solution returns.
 
-They are kept in the user's cache folder, a file per problem that is named by the content it was made of:
-the program, the function, its arguments and the interpreter. So an interrupted run loses at most the
-problems that were being computed. A damaged file is made again.
+The solution runs in the sandbox. The values are cached in the user's cache folder, with one file per
+problem. Its name is a hash of the program, the function, its arguments and the interpreter. An
+interrupted run loses at most the problems in progress. A damaged file is recomputed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from coding_model_project.sandbox.embedded.languages.binaries import cache_folde
 from coding_model_project.types import Call, Execution, Limits, Problem, Program, Status
 
 LIMITS = Limits(cpu_s=120.0, wall_s=300.0, memory_mb=4096, output_kb=65_536)
-"""Of a solution, which is trusted to end."""
+"""Limits of a solution, which is trusted to end."""
 
 NOT_NONE = "evalplus_not_none"
-"""The comparison that needs of a value only that there is one."""
+"""The comparison that checks only whether a value is None."""
 
 _FORMAT = b"expected 1"
 _DIGEST = 32
@@ -42,18 +42,18 @@ _ALL = """
 def _expected_values(inputs):
     return [{function}(*arguments) for arguments in inputs]
 """
-"""All calls in one process, as the publisher makes them. The solution is trusted not to mind."""
+"""All calls in one process, as in the publisher's code; the solution is trusted to keep no state."""
 
 
 def with_expected(
     name: str, items: Iterator[Problem | SetAside], trail: Trail, total: int
 ) -> Iterator[Problem | SetAside]:
-    """Give the problems of a data set their expected values.
+    """Add expected values to the problems of a data set.
 
-    An input is left out, and noted, if its value is too large to be judged within `Problem.limits`.
+    An input is left out, with a note, if its value is too large for judging within `Problem.limits`.
 
     Args:
-        total: the number of problems, for the progress bar, which appears once one is computed.
+        total: the number of problems, for the progress bar, which appears when one is computed.
 
     Raises:
         SandboxError: the sandbox failed.
@@ -89,7 +89,7 @@ def with_expected(
 
 
 _Values = list[Any]
-"""Of each input, its value in a list; an empty one if that is too large."""
+"""The value of each input in a list of one, or an empty list if it is too large."""
 
 _TOO_LARGE = (Status.memory_limit, Status.output_limit)
 
@@ -99,7 +99,7 @@ class _Solver:
     sandbox: EmbeddedSandbox
 
     async def expected(self, problem: Problem) -> _Values | str:
-        """The values of a problem's solution, which are kept for later; or why there are none."""
+        """Return the values of a problem's solution, which are cached, or the reason for having none."""
         values = await self._at_once(problem) or await self._one_by_one(problem)
         if isinstance(values, str):
             return values
@@ -108,7 +108,7 @@ class _Solver:
         if problem.comparison == NOT_NONE:
             values = [[one[0] is not None] for one in values if one]
         if _has_opaque(values):
-            return "its solution returns what is no plain data"
+            return "its solution returns a value that is not plain data"
         _keep(_path(problem), values)
         return values
 
@@ -182,7 +182,7 @@ def _path(problem: Problem) -> Path:
 
 
 def _known(problem: Problem) -> _Values | None:
-    """The values that were kept; None if none were, or if the file is damaged."""
+    """Return the cached values; None without a file, or if it is damaged."""
     try:
         content = _path(problem).read_bytes()
         digest, packed = content[:_DIGEST], content[_DIGEST:]
@@ -195,7 +195,7 @@ def _known(problem: Problem) -> _Values | None:
 
 
 def _keep(path: Path, values: _Values) -> None:
-    """Write values atomically. Without room for them they are computed again the next time."""
+    """Cache values atomically. If the disk is full, the next run recomputes them."""
     packed = zlib.compress(codec.dumps(values), 6)
     partial = path.with_suffix(f".{os.getpid()}")
     try:

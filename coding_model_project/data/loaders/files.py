@@ -1,4 +1,4 @@
-"""Rows of local files: parquet, JSON lines (also gzipped), JSON, and folders of them."""
+"""Readers of local files: parquet, JSON lines (also gzipped), JSON, and folders of them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _BATCH_ROWS = 64  # rows of CodeContests hold megabytes of tests each
 
 
 def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
-    """The rows of a file or folder, each after where it stands.
+    """Yield the rows of a file or folder, each with its location.
 
     Args:
-        columns: of parquet files, read only these; empty reads all.
+        columns: the columns to read of parquet files; empty reads all.
 
     Raises:
-        ConfigError: there is no such file, or it has none of the known forms.
+        ConfigError: the file does not exist, or its format is unknown.
         DataError: it is damaged; names file and line.
     """
     if path.is_dir():
@@ -44,7 +44,7 @@ def read_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Located]:
     elif path.name.endswith(".arrow"):
         yield from _arrow(path)
     else:
-        raise ConfigError(f"{path}: not one of {', '.join(SUFFIXES)} or a folder of them")
+        raise ConfigError(f"{path}: expected {', '.join(SUFFIXES)} or a folder of them")
 
 
 def _json_lines(path: Path) -> Iterator[Located]:
@@ -55,7 +55,9 @@ def _json_lines(path: Path) -> Iterator[Located]:
                 if line.strip():
                     yield f"{path}:{number}", _parse(line, f"{path}:{number}")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}:{number + 1}: the gzip file is damaged or cut: {error}") from error
+        raise DataError(
+            f"{path}:{number + 1}: the gzip file is damaged or truncated: {error}"
+        ) from error
 
 
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -72,12 +74,12 @@ def _parse(line: bytes, where: str) -> dict[str, object]:
 
 
 def _lenient(line: bytes, where: str) -> object:
-    """As Python's own reader: it takes NaN, which orjson refuses, and integers beyond 64 bits, which
-    orjson makes floats of."""
+    """Parse with Python's own reader, which accepts NaN, unlike orjson, and integers beyond 64 bits,
+    which orjson turns into floats."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: no valid JSON, cut off perhaps: {error}") from error
+        raise DataError(f"{where}: invalid JSON, perhaps truncated: {error}") from error
 
 
 def _json(path: Path) -> Iterator[Located]:
@@ -85,7 +87,7 @@ def _json(path: Path) -> Iterator[Located]:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
-        raise DataError(f"{path}:{line}: no valid JSON, cut off perhaps: {error}") from error
+        raise DataError(f"{path}:{line}: invalid JSON, perhaps truncated: {error}") from error
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise DataError(f"{path}:1: not a list of objects")
     for number, row in enumerate(content, 1):
@@ -93,13 +95,13 @@ def _json(path: Path) -> Iterator[Located]:
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
-    # DuckDB takes 100 MB less of an installation than pyarrow, which only training files need.
+    # DuckDB is 100 MB smaller to install than pyarrow, which only training files need.
     import duckdb
 
     number = 0
     source = {"file": glob.escape(os.fspath(path))}
     try:
-        with duckdb.connect(config={"threads": 1}) as connection:  # more hold more rows at once
+        with duckdb.connect(config={"threads": 1}) as connection:  # more threads hold more rows
             query = connection.execute("SELECT * FROM read_parquet($file) LIMIT 0", source)
             names = [column[0] for column in query.description or ()]
             names = [name for name in names if name in columns] or names
@@ -111,7 +113,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Located]:
                     yield f"{path} row {number}", dict(zip(names, values, strict=True))
     except duckdb.Error as error:
         line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path} row {number + 1}: no readable parquet: {line}") from error
+        raise DataError(f"{path} row {number + 1}: unreadable parquet: {line}") from error
 
 
 def _arrow(path: Path) -> Iterator[Located]:
@@ -126,11 +128,11 @@ def _arrow(path: Path) -> Iterator[Located]:
                     number += 1
                     yield f"{path} row {number}", row
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} row {number + 1}: no readable arrow stream: {error}") from error
+        raise DataError(f"{path} row {number + 1}: unreadable arrow stream: {error}") from error
 
 
 def _folder(path: Path, columns: Sequence[str]) -> Iterator[Located]:
-    """A `save_to_disk` folder, whole or one split of it, or a folder of files."""
+    """Read a `save_to_disk` folder, whole or one split of it, or a folder of files."""
     if (path / "dataset_dict.json").exists():
         splits = json.loads((path / "dataset_dict.json").read_text())["splits"]
         members = [path / split for split in splits]
@@ -140,6 +142,6 @@ def _folder(path: Path, columns: Sequence[str]) -> Iterator[Located]:
     else:
         members = [file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES)]
     if not members:
-        raise ConfigError(f"{path}: the folder holds no {', '.join(SUFFIXES)}")
+        raise ConfigError(f"{path}: the folder has no {', '.join(SUFFIXES)}")
     for member in members:
         yield from read_rows(member, columns)

@@ -1,7 +1,7 @@
-"""HumanEval: 164 functions to complete, each with one `check` that asserts. Test only.
+"""HumanEval: 164 functions to complete, each with one `check` of asserts. Test only.
 
-A program is the prompt with the body. The tests of three problems call helpers that the prompt
-defines; the trusted tests bring the prompt's own, so that a program cannot put another in its place.
+A program is the prompt with the body. The tests of three problems call helpers that the prompt defines.
+The trusted tests include their own copy of these, so that a program cannot replace them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from coding_model_project.types import Asserts, Limits, Problem, Test
 
 
 def problem(row: Row, _part: Part, _index: int) -> Problem:
-    """A row; the gold program is the prompt and the canonical body."""
+    """Convert a row; the gold program is the prompt and the canonical body."""
     prompt, entry_point = text(row, "prompt"), text(row, "entry_point")
     checks = "\n".join(
         (*_helpers(prompt, entry_point), text(row, "test"), f"check({entry_point})", "")
@@ -31,7 +31,7 @@ def problem(row: Row, _part: Part, _index: int) -> Problem:
 
 
 def _helpers(prompt: str, entry_point: str) -> list[str]:
-    """What the prompt defines besides the function to write, with the imports it needs."""
+    """Return the prompt's definitions other than the function to write, with the prompt's imports."""
     try:
         nodes = ast.parse(prompt).body
     except SyntaxError as error:

@@ -1,8 +1,8 @@
 """HumanEval-X: HumanEval's problems in other languages, each with its tests. Test only.
 
-Tests are code of the language that runs in the candidate's process (`humaneval_x_harnesses`). A gold
+Tests are code in the same language that runs in the candidate's process (`humaneval_x_harnesses`). A gold
 program is the published declaration and body. The Rust declarations import crates that only a few
-solutions use; those lines are left out, since programs here have the standard library alone.
+solutions use. This loader removes those lines, since programs here have only the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coding_model_project.types import Limits, Problem
 LIMITS = Limits(cpu_s=10.0, wall_s=30.0)
 
 LANGUAGES = {"cpp": "cpp", "go": "go", "java": "java", "js": "javascript", "rust": "rust"}
-"""The published name of each language that is judged, and ours."""
+"""Published names of the supported languages, with ours."""
 
 _CRATES = re.compile(r"^use (?:rand::Rng|regex::Regex|md5);\n", re.M)
 _FUNCTIONS = {
@@ -28,17 +28,17 @@ _FUNCTIONS = {
     "javascript": re.compile(r"const\s+(\w+)\s*="),
     "rust": re.compile(r"fn\s+(\w+)\s*[(<]"),
 }
-"""The name of the function to write, the last that a declaration matches."""
+"""Patterns of function names; the last match in a declaration is the function to write."""
 
 
 def problem(language: str, row: Row, _part: Part, _index: int) -> Problem:
-    """A row, as the task of completing its function in a language."""
+    """Convert a row into the task of completing its function in a language."""
     prompt = text(row, "prompt")
     if language == "rust":
         prompt += _CRATES.sub("", text(row, "declaration"))
     names = _FUNCTIONS[language].findall(prompt)
     if not names:
-        raise Unusable("the declaration of no function is found")
+        raise Unusable("no declaration of a function was found")
     published, _, number = text(row, "task_id").partition("/")
     return Problem(
         id=f"humaneval_x_{_PUBLISHED[language]}/{number}",
@@ -81,4 +81,4 @@ def _loader(name: str, language: str) -> TableLoader:
     )
 
 
-LOADERS = {f"humaneval_x_{name}": _loader(name, spoken) for name, spoken in LANGUAGES.items()}
+LOADERS = {f"humaneval_x_{name}": _loader(name, language) for name, language in LANGUAGES.items()}

@@ -1,8 +1,8 @@
-"""The programs around HumanEval-X's tests, by language (`types.Harness`).
+"""Harnesses for HumanEval-X's tests, by language (`types.Harness`).
 
-Each keeps the published tests and changes three things: a failed assertion is told on standard output, so
-that it is a wrong answer and not a crash; an entry point of ours calls the tests; and it copies standard
-input to standard output behind them.
+Each keeps the published tests with three changes. A failed assertion is printed on standard output, so
+that it counts as a wrong answer and not as a crash. Our own entry point calls the tests. After them, it
+copies standard input to standard output.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ FAILED = "a test failed"
 
 
 def _only(text: str, old: str, new: str) -> str:
-    """The text with its one `old` replaced.
+    """Replace the only occurrence of `old`.
 
     Raises:
-        Unusable: it is not there once.
+        Unusable: it does not occur exactly once.
     """
     if text.count(old) != 1:
         raise Unusable(f"the tests hold {old!r} {text.count(old)} times")
@@ -42,7 +42,7 @@ _CPP_INCLUDES = "".join(
         "vector",
     )
 )
-"""As the publisher has them, but for C's string functions: the tests of `strlen` would call C's own."""
+"""The publisher's includes without C's string functions, since tests of `strlen` would call C's own."""
 
 _CPP = """\
 using namespace std;
@@ -65,7 +65,7 @@ static void published_tests(){"""
 
 
 def cpp(tests: str) -> Harness:
-    """The tests' `main` becomes a function, their `assert` says which condition failed."""
+    """Turn the tests' `main` into a function, and let their `assert` print the failed condition."""
     tests = _only(tests, "int main(){", _CPP_ASSERT)
     return Harness(
         before=_CPP_INCLUDES,
@@ -98,7 +98,7 @@ class Main {
 
 
 def java(tests: str) -> Harness:
-    """The tests' `Main` gets another name, and ours calls it. It is not public: `Solution` may be."""
+    """Rename the tests' `Main`, and call it from ours, which is not public, since `Solution` may be."""
     tests = _only(tests, "public class Main {", "class PublishedTests {")
     return Harness(
         before=_JAVA_IMPORTS,
@@ -125,7 +125,7 @@ _JAVASCRIPT = """\
 
 
 def javascript(tests: str) -> Harness:
-    """A failed `console.assert` only says so where it runs; here it ends the tests."""
+    """Let a failed `console.assert` end the tests, instead of only printing a message."""
     return Harness(after=_JAVASCRIPT.replace("{failed}", FAILED).replace("{tests}", tests))
 
 
@@ -169,9 +169,9 @@ _GO_PATHS = {"rand": "math/rand", "md5": "crypto/md5"}
 
 
 def go(tests: str) -> Harness:
-    """The tests run without the testing package and testify, which has `Equal` as here.
+    """Run the tests without the testing package and testify, whose `Equal` is reimplemented.
 
-    What they import has names of ours, since a file may not import a package twice under one.
+    Their imports get our own names, since a file may not import a package twice under one name.
     """
     found = _GO_TEST.findall(tests)
     if len(found) != 1:
@@ -217,7 +217,7 @@ _RUST_TEST = re.compile(r"#\[test\]\s*(?:pub\s+)?fn (\w+)\(\)")
 
 
 def rust(tests: str) -> Harness:
-    """The tests' module is compiled without the test runner, with macros that say what failed."""
+    """Compile the tests' module without the test runner, with macros that print the failed condition."""
     if tests.strip().startswith("/*"):
         raise Unusable("its tests are commented out")
     if "rand::" in tests:

@@ -1,4 +1,4 @@
-"""IFEval, IFBench and training sets of the same form: prompts with instructions that can be checked.
+"""IFEval, IFBench and training sets of the same form: prompts with verifiable instructions.
 
 IFEval: Zhou et al. 2023 (arXiv 2311.07911). IFBench, and training prompts with up to five constraints:
 Pyatkin et al. 2025 (arXiv 2507.02833).
@@ -18,7 +18,7 @@ from coding_model_project.types import Instruction, Problem
 
 
 def instructions(kinds: Iterable[Any], arguments: Iterable[Any]) -> tuple[Instruction, ...]:
-    """Instructions of a row's two columns; arguments that are null are columns of other kinds.
+    """Convert the two columns of a row; null arguments belong to other kinds.
 
     Raises:
         Unusable: a kind is unknown, or its arguments do not fit.
@@ -50,15 +50,15 @@ def _evaluated(row: Row, part: Part, index: int) -> Problem:
 
 
 def _trained(row: Row, part: Part, index: int) -> Problem:
-    """A row whose ground truth is text: a list with one object of `instruction_id` and `kwargs`."""
-    asked = [turn["content"] for turn in row["messages"] if turn["role"] == "user"]
-    if len(asked) != 1 or len(row["messages"]) != 1:
+    """Convert a row whose ground truth is text: a list of one object {instruction_id, kwargs}."""
+    prompts = [turn["content"] for turn in row["messages"] if turn["role"] == "user"]
+    if len(prompts) != 1 or len(row["messages"]) != 1:
         raise Unusable("a conversation of several turns")
     truth = _read(row["ground_truth"])
     return Problem(
         id=f"if_multi/{row.get('key', index)}",
         split="train",
-        statement=str(asked[0]),
+        statement=str(prompts[0]),
         tests=(),
         instructions=instructions(truth["instruction_id"], truth["kwargs"]),
         language="text",
@@ -66,7 +66,7 @@ def _trained(row: Row, part: Part, index: int) -> Problem:
 
 
 def _read(ground_truth: Any) -> Mapping[str, Any]:
-    """Read a ground truth, which is published as JSON or as Python writes it."""
+    """Parse a ground truth, which is published as JSON or as a Python literal."""
     if isinstance(ground_truth, str):
         try:
             ground_truth = json.loads(ground_truth)

@@ -1,9 +1,9 @@
 """KodCode: synthetic problems, each with a solution and a small pytest module that tests it.
 
-A module is taken apart: each plain test function becomes a test of its own (`Asserts`) with the imports
-and helpers before it, called in a process apart from the program. There is no pytest in that process, so
-`pytest.raises` of a built-in exception is replaced by a few lines here, and modules that use more of it
-(parameters, fixtures, classes), libraries or files are set aside with the reason.
+Each plain test function of a module becomes a separate test (`Asserts`) with the module's imports and
+helpers, called in another process than the program. That process has no pytest, so a few lines here
+replace `pytest.raises` of built-in exceptions. Modules that use more of pytest (parameters, fixtures,
+classes), libraries or files are set aside with the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coding_model_project.types import Asserts, Limits, Problem, Test
 
 _DIFFICULTIES = {"easy": 1, "medium": 2, "hard": 3}
 _NOT_HERE = {"unittest", "subprocess", "tempfile", "shutil", "pathlib", "os", "socket", "threading"}
-"""Modules of the standard library that say: this test needs files, processes or a framework."""
+"""Modules of the standard library that indicate a need for files, processes or a framework."""
 
 _RAISES = """\
 class _Raises:
@@ -42,7 +42,7 @@ class pytest:
 
 
 def problem(row: Row, part: Part, index: int) -> Problem:
-    """A row of any style; `test` is named `test_code` in the first release."""
+    """Convert a row of any style; the first release calls `test` `test_code`."""
     info = row.get("test_info") or []
     info = info if isinstance(info, list) else [info]
     names = [one["function_name"] for one in info if one.get("function_name")]
@@ -71,10 +71,10 @@ def problem(row: Row, part: Part, index: int) -> Problem:
 
 
 def split_module(source: str) -> list[str]:
-    """A pytest module as pieces of test code, one for each of its test functions.
+    """Split a pytest module into pieces of test code, one per test function.
 
     Raises:
-        Unusable: it needs pytest, a library or a file; or has no test function.
+        Unusable: it needs pytest, a library or a file, or has no test function.
     """
     try:
         body = ast.parse(source).body
@@ -100,7 +100,7 @@ def split_module(source: str) -> list[str]:
 
 
 def _imports(node: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
-    """The import without what the program defines, which the tests see anyway, and without pytest."""
+    """Return an import without the program's names, which the tests see anyway, and without pytest."""
     module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
     if isinstance(node, ast.ImportFrom) and (module == "solution" or node.level):
         if any(name.name == "*" for name in node.names):
@@ -131,10 +131,10 @@ def _plain(node: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _check_pytest(body: list[ast.stmt]) -> bool:
-    """Return True if the module uses pytest, which is `pytest.raises` of built-in exceptions alone.
+    """Return whether the module uses pytest, that is, `pytest.raises` of built-in exceptions.
 
     Raises:
-        Unusable: it uses something else of it.
+        Unusable: it uses other parts of pytest.
     """
     used = False
     raises = set()
@@ -167,7 +167,7 @@ def _is_exception(name: str) -> bool:
 
 
 def _is_main(node: ast.stmt) -> bool:
-    """`if __name__ == "__main__":`, which only a module that is run enters."""
+    """Return whether a statement is `if __name__ == "__main__":`."""
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 

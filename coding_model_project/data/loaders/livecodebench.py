@@ -1,6 +1,6 @@
 """LiveCodeBench: contest problems by date, in releases that each add a file. Test only; no solutions.
 
-Tests are scripts' or calls', as each says. The private ones are JSON, or packed by `safe_pickle`.
+Each test says whether it is for a script or a call. Private tests are JSON, or packed for `safe_pickle`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.types import Limits, Problem, Stdin, Test
 
 N_ROWS = (400, 111, 101, 101, 167, 175)
-"""What each release adds; v6 holds 1,055."""
+"""Number of rows that each release adds; v6 holds 1,055."""
 
 _DIFFICULTIES = {"easy": 1, "medium": 2, "hard": 3}
 
 
 def problem(row: Row, _part: Part, _index: int) -> Problem:
-    """A row of any release."""
+    """Convert a row of any release."""
     metadata = from_json(row.get("metadata") or "{}", "metadata")
     function = metadata.get("func_name")
     starter = row.get("starter_code") or ""
@@ -44,7 +44,7 @@ def problem(row: Row, _part: Part, _index: int) -> Problem:
 
 
 def tests(cases: Any, function: str | None, *, public: bool = False) -> tuple[Test, ...]:
-    """Test cases {input, output, testtype}, as LiveCodeBench and DeepCoder keep them."""
+    """Convert test cases {input, output, testtype} of LiveCodeBench and DeepCoder."""
     if cases and all(case.get("type") == "function_call" for case in cases):
         return call_cases(cases, public=public)
     found = []
@@ -83,7 +83,7 @@ def _part(release: int) -> Part:
 
 
 def loader(release: int | None = None) -> TableLoader:
-    """All rows up to a release; None takes the releases that are there (on the hub: all)."""
+    """Return the loader of all rows up to a release; None takes the existing files (on the hub: all)."""
     last = release or len(N_ROWS)
     return TableLoader(
         published=Published(

@@ -1,8 +1,8 @@
-"""A user's own file whose columns have other names, by `--map FIELD=COLUMN`.
+"""A loader of a user's own file whose columns have other names, by `--map FIELD=COLUMN`.
 
-`statement` and `tests` must be found; `id` is else the row's number and `split` else what the file's name
-says. Tests may be ours, or in one of the forms public sets use: {inputs, outputs, fn_name?}, a list of
-{input, output}, a list of assertions, or test code as text.
+`statement` and `tests` are required. By default, `id` is the row's number and `split` comes from the
+file's name. Tests have our own form or a common one of public sets: {inputs, outputs, fn_name?}, a list
+of {input, output}, a list of assertions, or test code as text.
 """
 
 from __future__ import annotations
@@ -42,20 +42,22 @@ _GRADERS = {
     JUDGED_BY[grader]: grader
     for grader in (GradedBy.math, GradedBy.instructions, GradedBy.prediction, GradedBy.harness)
 }
-"""Fields that stand in the place of tests, each with its grader."""
+"""Fields that replace tests, each with its grader."""
 
 
 def parse_map(given: Sequence[str] | None) -> dict[str, str]:
-    """`--map FIELD=COLUMN`, each given once.
+    """Parse the values of `--map FIELD=COLUMN`.
 
     Raises:
-        ConfigError: another form, or a field twice.
+        ConfigError: a value has another form, or a field occurs twice.
     """
     found: dict[str, str] = {}
     for word in given or ():
         name, equals, column = word.partition("=")
         if not equals or not name or not column:
-            raise ConfigError(f"--map={word}: write FIELD=COLUMN, such as --map statement=question")
+            raise ConfigError(
+                f"--map={word}: expected FIELD=COLUMN, such as --map statement=question"
+            )
         if name in found:
             raise ConfigError(f"--map={word}: the field {name} is mapped twice")
         found[name] = column
@@ -64,7 +66,7 @@ def parse_map(given: Sequence[str] | None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedLoader:
-    """See `base.Loader`. Rows that cannot be used are set aside with the reason."""
+    """See `base.Loader`. Unusable rows are set aside with the reason."""
 
     name: str
 
@@ -101,7 +103,7 @@ class MappedLoader:
                     yield problem
 
     def _problem(self, row: Row, number: int, split: str, grader: str | None) -> Problem:
-        """Make a problem of a row; columns that only happen to be called as another grader's are left."""
+        """Convert a row into a problem, without columns that share their name with other graders'."""
         kept = [n for n in FIELDS if n not in _GRADERS or _GRADERS[n] == grader]
         fields = {name: row[name] for name in kept if row.get(name) is not None}
         key = str(fields.get("id", number))
@@ -134,7 +136,7 @@ def _is_ours(tests: Any) -> bool:
 
 
 def _tests(kept: Any, entry_point: str | None) -> tuple[Test, ...]:
-    """Tests in a form of public data sets; text is JSON, or else test code."""
+    """Convert tests from the forms of public data sets; text is JSON, or else test code."""
     if isinstance(kept, str):
         if not kept.strip():
             raise Unusable("no hidden tests")
@@ -154,8 +156,8 @@ def _tests(kept: Any, entry_point: str | None) -> tuple[Test, ...]:
     if _is_ours(kept):
         return problem_of({"id": "", "split": "", "statement": "", "tests": kept}).tests
     raise Unusable(
-        "field 'tests' has an unknown form; known are our own, {inputs, outputs, fn_name}, a list of "
-        "{input, output}, a list of assertions, test code as text"
+        "field 'tests' has an unknown form: expected our own, {inputs, outputs, fn_name}, a list of "
+        "{input, output}, a list of assertions, or test code as text"
     )
 
 

@@ -1,4 +1,4 @@
-"""GSM8K and MATH: problems with an answer and no program, judged by `grading.maths.grader`."""
+"""GSM8K and MATH: problems with an answer instead of a program, judged by `grading.maths.grader`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def math_problem(
     difficulty: int | None = None,
     tags: tuple[str, ...] = (),
 ) -> Problem:
-    """A problem with a final answer."""
+    """Create a problem with a final answer."""
     if not answer.strip():
         raise Unusable("the answer is empty")
     return Problem(

@@ -1,8 +1,8 @@
 """MBPP, in full and sanitized: short functions with three assertions each.
 
-Tasks are split by number, as their authors do. `mbpp_reg` is the test split of the sanitized set, 257
-tasks, for quick regression checks. The assertions are part of the statement, since nothing else gives
-the function's name and arguments; a model that is trained on them is therefore shown its tests.
+Tasks are split by number, like the authors' splits. `mbpp_reg` is the test split of the sanitized set,
+257 tasks, for quick regression checks. The assertions are part of the statement, since nothing else gives
+the function's name and arguments; a model trained on these tasks therefore sees its tests.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SHOWN = " Your code should pass these tests:\n\n"
 
 
 def without_tests(statement: str) -> str:
-    """The statement of a problem from here without its tests; any other as it is."""
+    """Remove the tests from the statement of one of these problems; return any other unchanged."""
     return statement.partition(_SHOWN)[0]
 
 
 def split_of(task: int) -> str:
-    """The authors' split of a task."""
+    """Return the authors' split of a task."""
     if task <= 10:
         return "prompt"
     if task <= 510:
@@ -61,14 +61,14 @@ def _problem(
             Test(input=Asserts(source=f"{lead}{one}\n", entry_point=entry_point))
             for one in (*asserts, *challenge)
         ),
-        isolation=Isolation.shared,  # its authors run the asserts one after another in one process
+        isolation=Isolation.shared,  # the authors run the asserts in sequence, in one process
         entry_point=entry_point,
         gold=(gold,),
     )
 
 
 def _entry_point(gold: str, asserts: tuple[str, ...]) -> str:
-    """The function of the gold program that the first test calls, the outermost one."""
+    """Return the outermost function of the gold program that the first test calls."""
     try:
         defined = {
             node.name

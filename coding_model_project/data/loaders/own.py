@@ -1,4 +1,4 @@
-"""Sets in no need of conversion: our own schema (`data.problems`)."""
+"""The loader of files in our own schema (`data.problems`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN_FIELDS = ("id", "split", "statement", "tests")
 
 
 def is_own(path: Path) -> bool:
-    """Return true if a file's first row is in our own schema."""
+    """Return whether a file's first row is in our own schema."""
     if path.is_dir() or not path.name.endswith((".jsonl", ".jsonl.gz")):
         return False
     fields = columns_of(path)
@@ -26,14 +26,14 @@ def is_own(path: Path) -> bool:
 
 
 def columns_of(path: Path) -> set[str]:
-    """The columns of a file's first row."""
+    """Return the columns of a file's first row."""
     first = next(read_rows(path), None)
     return set(first[1]) if first else set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLoader:
-    """See `base.Loader`. A malformed row is an error, not set aside: the file is ours to correct."""
+    """See `base.Loader`. A malformed row is an error and not set aside, since the user can correct it."""
 
     name: str
 
@@ -45,7 +45,7 @@ class OwnLoader:
         """See `base.Loader.items`."""
         if place.path is None:
             raise ConfigError(
-                f"{self.name}: give its file of problems: {self.name}=PATH, or --path PATH"
+                f"{self.name}: no file of problems: add {self.name}=PATH or --path PATH"
             )
         path = on_disk(place.path)
         trail.origins.append(str(place.path))

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub."""
+"""Downloads of data sets from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from coding_model_project.data.loaders.files import read_rows
 from coding_model_project.errors import ConfigError, DownloadError
 
 _REFUSED = (400, 401, 403, 404)
-"""Answers of the hub that the user can correct, by another name or a token."""
+"""HTTP statuses of the hub that the user can fix with another name or a token."""
 
 
 def hub_rows(published: Published, part: Part, revision: str) -> Iterator[Located]:
-    """A part's rows, from a commit that `hub_revision` found.
+    """Yield a part's rows, from a commit that `hub_revision` returned.
 
     Raises:
-        ConfigError: the repository has no such file, or is not open to this user.
+        ConfigError: the repository has no such file, or this user may not read it.
         DownloadError: the hub does not answer.
     """
     from huggingface_hub import snapshot_download
@@ -37,8 +37,8 @@ def hub_rows(published: Published, part: Part, revision: str) -> Iterator[Locate
             break
     else:
         raise ConfigError(
-            f"the hub's {published.hub}@{revision[:12]} holds no {' or '.join(patterns)}; download it "
-            f"by hand (hf download {published.hub} --repo-type dataset) and name a file with --path"
+            f"the hub's {published.hub}@{revision[:12]} has no {' or '.join(patterns)}; download it "
+            f"yourself (hf download {published.hub} --repo-type dataset) and pass a file with --path"
         )
     for file in files:
         for where, row in read_rows(file, (*published.fields, *published.optional)):
@@ -47,9 +47,9 @@ def hub_rows(published: Published, part: Part, revision: str) -> Iterator[Locate
 
 
 def hub_patterns(published: Published, part: Part) -> list[str]:
-    """Where a part's files lie in its repository, most likely first.
+    """Return patterns of a part's files in its repository, most likely first.
 
-    Local copies are looked for by the same names, with the repository's own in front at times.
+    Local copies have the same names, sometimes prefixed by the repository's.
     """
     if part.hub_file is not None:
         return [part.hub_file]
@@ -61,10 +61,10 @@ def hub_patterns(published: Published, part: Part) -> list[str]:
 
 
 def hub_revision(published: Published, wanted: str | None) -> str:
-    """The commit behind a revision, or behind the newest one. Fails within seconds if offline.
+    """Return the commit of a revision, or the newest commit. Fails within seconds if offline.
 
     Raises:
-        ConfigError: the hub has no such data set or revision, or it is not open to this user.
+        ConfigError: the hub has no such data set or revision, or this user may not read it.
         DownloadError: the hub does not answer.
     """
     try:
@@ -76,7 +76,7 @@ def hub_revision(published: Published, wanted: str | None) -> str:
             "pip install huggingface_hub"
         ) from error
     if wanted is not None and HF_HUB_OFFLINE:
-        return wanted  # the user says that it lies in the hub's cache
+        return wanted  # offline, it must be in the hub's cache
     with _one_line(published.hub or "", wanted):
         found = HfApi().dataset_info(published.hub or "", revision=wanted, timeout=10)
     return found.sha or wanted or "main"
@@ -84,7 +84,7 @@ def hub_revision(published: Published, wanted: str | None) -> str:
 
 @contextmanager
 def _one_line(repository: str, revision: str | None) -> Iterator[None]:
-    """The hub's own errors as ours: what the user can correct, and what only the network can."""
+    """Convert the hub's errors into a `ConfigError`, which the user can fix, or a `DownloadError`."""
     from huggingface_hub import errors
 
     at = f" at revision {revision}" if revision else ""
@@ -118,7 +118,7 @@ def _one_line(repository: str, revision: str | None) -> Iterator[None]:
 
 
 def _network_errors() -> tuple[type[Exception], ...]:
-    """Errors of the HTTP library that huggingface_hub uses; those of requests are OSErrors."""
+    """Return the errors of huggingface_hub's HTTP library; those of requests are OSErrors."""
     libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
     return (OSError, *(library.HTTPError for library in libraries if library is not None))
 

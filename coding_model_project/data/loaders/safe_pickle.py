@@ -1,9 +1,9 @@
-"""Unpickles plain data and nothing else. A pickle is a program; this one may not name a function.
+"""An unpickler for plain data only. A pickle is a program; here it may not name a function.
 
-LiveCodeBench keeps its private tests as base64 → zlib → pickle → JSON text. Two walls, each enough by
-itself against code: only opcodes that build plain data are allowed, and `find_class`, the one way by
-which a pickle reaches code, refuses every name. The first also bounds the memo, whose size a pickle
-of a few bytes could otherwise set to gigabytes.
+LiveCodeBench stores its private tests as base64 → zlib → pickle → JSON text. Each of two measures alone
+prevents code execution: only opcodes that build plain data are allowed, and `find_class`, a pickle's only
+way to code, rejects every name. The first also bounds the memo, whose size a pickle of a few bytes could
+otherwise set to gigabytes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import zlib
 from typing import Any, NoReturn
 
 MAX_BYTES = 1 << 30
-"""Of the decompressed pickle: a small text can unfold to any size. 1 GiB; real rows hold up to
-some hundred MB."""
+"""Maximum size of the decompressed pickle, since a small text can unpack to any size. Real rows hold up
+to a few hundred MB."""
 
 
 class HostilePickle(ValueError):
-    """The bytes are no pickle of plain data."""
+    """Bytes that are not a pickle of plain data."""
 
 
 _PLAIN_OPCODES = """
@@ -47,10 +47,10 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def loads(data: bytes) -> Any:
-    """The plain data in a pickle.
+    """Unpickle plain data.
 
     Raises:
-        HostilePickle: it names a class or function, or is no pickle.
+        HostilePickle: it names a class or function, or is not a pickle.
     """
     try:
         _check_opcodes(data)
@@ -68,33 +68,33 @@ def loads(data: bytes) -> Any:
         OverflowError,
         MemoryError,
         RecursionError,
-    ) as error:  # whatever the C unpickler makes of malformed opcodes
-        raise HostilePickle(f"no pickle of plain data: {type(error).__name__}") from error
+    ) as error:  # the C unpickler's errors for malformed opcodes
+        raise HostilePickle(f"not a pickle of plain data: {type(error).__name__}") from error
 
 
 def _check_opcodes(data: bytes) -> None:
     for n_before, (opcode, argument, _) in enumerate(pickletools.genops(data)):
         if opcode.name not in _ALLOWED:
             raise HostilePickle(f"uses {opcode.name}")
-        # A pickler numbers its memo from 0 on, so an index beyond the opcodes so far is no pickler's.
+        # A pickler numbers its memo from 0, so it never uses an index beyond the opcodes so far.
         if opcode.name in _MEMO and isinstance(argument, int) and argument > n_before:
-            raise HostilePickle("asks for a memo that it cannot need")
+            raise HostilePickle("requests a larger memo than it can need")
 
 
 def decode(text: str, *, max_bytes: int = MAX_BYTES) -> Any:
-    """base64 → zlib → pickle of plain data.
+    """Decode base64 → zlib → pickle of plain data.
 
     Raises:
-        HostilePickle: any of the steps fails, or it would unfold to more than `max_bytes`.
+        HostilePickle: a step fails, or the unpacked pickle exceeds `max_bytes`.
     """
     try:
         packed = base64.b64decode(text, validate=True)
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(packed, max_bytes)
     except (binascii.Error, ValueError, zlib.error) as error:
-        raise HostilePickle(f"no base64 of zlib: {error}") from error
+        raise HostilePickle(f"not base64 of zlib: {error}") from error
     if unpacker.unconsumed_tail:
-        raise HostilePickle(f"unfolds to more than {max_bytes} bytes")
+        raise HostilePickle(f"unpacks to more than {max_bytes} bytes")
     if not unpacker.eof:
-        raise HostilePickle("the compressed data is cut")
+        raise HostilePickle("the compressed data is truncated")
     return loads(data)

@@ -1,8 +1,8 @@
-"""SYNTHETIC-1: problems of APPS, CodeContests, Codeforces and TACO as Prime Intellect verifies them.
+"""SYNTHETIC-1: Prime Intellect's verifiable problems of APPS, CodeContests, Codeforces and TACO.
 
-A row is one answer of a model to a problem; a problem is loaded once. Rows of other tasks (maths, code
-understanding, real changes) and of languages that are not judged here are set aside. The task data
-without answers, `PrimeIntellect/verifiable-coding-problems`, has the same columns and loads by --path.
+A row is one answer of a model to a problem; each problem is loaded once. Rows of other tasks (maths, code
+understanding, real changes) and of unsupported languages are set aside. The task data without answers,
+`PrimeIntellect/verifiable-coding-problems`, has the same columns and loads by --path.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ LANGUAGES = ("python", "cpp", "javascript")
 
 _LEAD = "Solve the following coding problem using the programming language"
 _END = "Now solve the problem and return the code."
-"""Their prompts' own words around the statement; ours ask in other words."""
+"""The fixed text around the statement in their prompts, which ours replace."""
 
 
 def problem(row: Row, part: Part, index: int) -> Problem:
-    """A row of task type "verifiable_code"."""
+    """Convert a row of task type "verifiable_code"."""
     if row.get("task_type") != TASK:
         raise Unusable(f"task type {row.get('task_type')!r}; only {TASK!r} is judged by tests")
     info = _decoded(row["verification_info"])
@@ -70,7 +70,7 @@ def _tests(cases: Any) -> tuple[tuple[Test, ...], str | None]:
 
 
 def _decoded(kept: Any) -> Mapping[str, Any]:
-    """JSON, or what Python's own `str` makes of the same."""
+    """Decode JSON, or the `str` of the same value in Python."""
     if isinstance(kept, str) and kept.lstrip().startswith("{'"):
         try:
             kept = ast.literal_eval(kept)

@@ -1,4 +1,4 @@
-"""A loader over rows: finds the files of a data set, checks them, and turns rows into problems."""
+"""A loader that finds the files of a data set, validates them, and converts rows into problems."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import GradedBy, Problem
 
 SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
-"""Other words for a split; the rest stand for themselves."""
+"""Synonyms of splits."""
 
 UNKNOWN_SPLIT = "unknown"
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 
 
 def split_word(split: str) -> str:
-    """A split by its one name here: "valid" is "validation"."""
+    """Return the canonical name of a split: "valid" is "validation"."""
     return SPLIT_WORDS.get(split.lower(), split.lower())
 
 
@@ -44,18 +44,18 @@ def split_word(split: str) -> str:
 class TableLoader:
     """See `base.Loader`.
 
-    Row counts are held against the published ones: a copy found by its publisher's file name, or on
-    the hub, must be whole. A file given by `--path` may be a part of it, which is noted.
+    Row counts are compared with the published ones. A copy found by its publisher's file name, or on the
+    hub, must be complete. A file given by `--path` may be a part, which causes a note.
     """
 
     published: Published
     to_problem: ToProblem
     only_split: str | None = None
-    """Keep rows of this split alone: for a name that is one split of a set."""
+    """The only split to keep, for a name that is one split of a set."""
     n_problems: int | None = None
-    """With `only_split`: how many rows it has."""
+    """The published number of rows of `only_split`."""
     once: bool = False
-    """Rows may repeat a problem, by its id: the first is loaded and the others set aside."""
+    """True if rows may repeat a problem's id: the first is loaded, and the others are set aside."""
     resolve: Callable[[Published, str | None], str] = hub_revision
     download: Callable[[Published, Part, str], Iterator[Located]] = hub_rows
 
@@ -124,10 +124,10 @@ class TableLoader:
         return problem
 
     def _found(self, data_dir: Path, wanted: str | None) -> list[tuple[Part, list[Path]]]:
-        """The parts under the data folder.
+        """Return the parts under the data folder.
 
         Raises:
-            ConfigError: some are there and others are missing.
+            ConfigError: some exist and others are missing.
         """
         parts = [part for part in self.published.parts if _may_hold(part, wanted)]
         found = [(part, matching(data_dir, part, self.published)) for part in parts]
@@ -135,16 +135,16 @@ class TableLoader:
         present = [(part, paths) for part, paths in found if paths]
         if missing and present and self.published.whole:
             raise ConfigError(
-                f"{self.published.name}: {present[0][1][0]} is there, but none of "
-                f"{', '.join(missing[0].files)} under {data_dir}; give one file: "
-                f"{self.published.name}=PATH, or --path PATH"
+                f"{self.published.name}: found {present[0][1][0]}, but none of "
+                f"{', '.join(missing[0].files)} under {data_dir}; add them, or pass one file: "
+                f"{self.published.name}=PATH or --path PATH"
             )
         return present
 
     def _part_of(self, path: str | Path, wanted: str | None) -> Part:
-        """Find the part that a file given by its path is, by its name and the requested split.
+        """Return the part of a file given by its path, from its name and the requested split.
 
-        A file of which neither tells the split gets the split "unknown", which may not train.
+        If neither determines the split, it is "unknown", which may not train.
         """
         parts = [part for part in self.published.parts if _may_hold(part, wanted)]
         pure = Path(str(path))
@@ -168,17 +168,17 @@ class TableLoader:
             clone = place.data_dir / self.published.hub.split("/")[-1]
             fetch = f" (hf download {self.published.hub} --repo-type dataset --local-dir {clone})"
         absent = (
-            f"{name}: not under {place.data_dir} (as {' or '.join(looked)}); put it there{fetch}, or "
-            f"give its file ({name}=PATH, or --path PATH) or its folder (--data-dir)"
+            f"{name}: not found under {place.data_dir} (as {' or '.join(looked)}); add it{fetch}, or "
+            f"pass its file ({name}=PATH or --path PATH) or its folder (--data-dir)"
         )
         if self.published.hub is None or not place.hub:
             raise ConfigError(absent)
         revision = place.revision or self.published.revision
-        with _and_nowhere_else(absent):
+        with _with_places_searched(absent):
             revision = self.resolve(self.published, revision)
         trail.origins.append(f"{self.published.hub}@{revision}")
         for part in parts:
-            with _and_nowhere_else(absent):
+            with _with_places_searched(absent):
                 counted = _Counted(self.download(self.published, part, revision))
                 first = list(islice(counted, 1))
             rows = chain(first, counted)
@@ -189,17 +189,17 @@ class TableLoader:
         if part.n_rows in (None, n_rows):
             return
         split = f" {part.split}" if part.split else ""
-        says = f"{self.published.name}{split}: {n_rows} rows, {part.n_rows} published"
+        note = f"{self.published.name}{split}: {n_rows} rows, {part.n_rows} published"
         if place.path is None and place.revision is None:
             raise DataError(
-                f"{says}; a file that is only a part: {self.published.name}=PATH, or --path PATH"
+                f"{note}; to load an incomplete file, pass {self.published.name}=PATH or --path PATH"
             )
-        trail.notes.append(says)
+        trail.notes.append(note)
 
 
 @contextmanager
-def _and_nowhere_else(absent: str) -> Iterator[None]:
-    """Errors of the hub, with where else was looked."""
+def _with_places_searched(absent: str) -> Iterator[None]:
+    """Add the other places searched to errors of the hub."""
     try:
         yield
     except (ConfigError, DownloadError) as error:
@@ -207,7 +207,7 @@ def _and_nowhere_else(absent: str) -> Iterator[None]:
 
 
 class _Counted:
-    """An iterator that knows how many rows it gave."""
+    """An iterator that counts its rows."""
 
     def __init__(self, rows: Iterator[Located]) -> None:
         self._rows = rows
@@ -227,7 +227,7 @@ def _may_hold(part: Part, wanted: str | None) -> bool:
 
 
 def matching(data_dir: Path, part: Part, published: Published) -> list[Path]:
-    """Files of the first pattern that matches, also within a clone of the hub's repository."""
+    """Return the files of the first pattern that matches, also within a clone of the hub's repository."""
     folders = [data_dir]
     if published.hub is not None:
         owner_and_name = published.hub.split("/")

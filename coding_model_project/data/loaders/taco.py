@@ -1,9 +1,9 @@
 """TACO and APPS: problems of contests and Codewars with Python solutions, both in APPS's format.
 
-`input_output` is JSON text {inputs, outputs, fn_name?}: scripts, or calls of a function. Known flaws:
+`input_output` is JSON text {inputs, outputs, fn_name?}, for scripts or calls of a function. Known flaws:
 most of TACO's problems fail verification with their own solutions, some of APPS's have no tests, and
-TACO holds problems of APPS and CodeContests. Train on what `data preflight --passed` keeps, after
-`data dedup`.
+TACO contains problems of APPS and CodeContests. Before training, run `data dedup`, then keep only the
+problems from `data preflight --passed`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.types import Problem
 
 MAX_SOLUTIONS = 5
-"""Solutions kept of each problem; some have hundreds."""
+"""Maximum number of solutions per problem; some have hundreds."""
 
 _DIFFICULTIES = {
     "introductory": 1, "interview": 2, "competition": 3,
@@ -88,7 +88,7 @@ def _solutions(kept: Any) -> tuple[str, ...]:
 
 
 def _amount(kept: Any) -> tuple[float | None, str]:
-    """The number and the unit of "2.0 seconds"."""
+    """Parse a number and a unit, such as "2.0 seconds"."""
     found = re.match(r"\s*(\d+(?:\.\d+)?)\s*(\w*)", str(kept or ""))
     return (float(found[1]) or None, found[2].lower()) if found else (None, "")
 
@@ -99,7 +99,7 @@ def _memory(kept: Any) -> float | None:
 
 
 def _list(kept: Any) -> tuple[str, ...]:
-    """A list of words, which TACO keeps as Python writes it."""
+    """Parse a list of words, which TACO stores as a Python literal."""
     if isinstance(kept, str):
         try:
             kept = ast.literal_eval(kept)

@@ -1,8 +1,8 @@
-"""Rows made for verl: a prompt, a data source and the ground truth that its reward functions read.
+"""Rows made for verl: a prompt, a data source and the ground truth for its reward functions.
 
-`eurus` is Eurus-2-RL-Data; `verl` is any file in the form that verl's own rewards expect. For code the
-ground truth is {inputs, outputs, fn_name?}, or {assert_case: […]} as verl's SandboxFusion reward also
-takes it, as an object or as JSON text; for maths it is the answer.
+`eurus` is Eurus-2-RL-Data; `verl` is any file in the form that verl's own rewards expect. For code, the
+ground truth is {inputs, outputs, fn_name?} or {assert_case: […]} (both accepted by verl's SandboxFusion
+reward), as an object or as JSON text. For maths, it is the answer.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from coding_model_project.types import Asserts, Limits, Problem, Test
 FIELDS = ("data_source", "prompt", "reward_model")
 
 _REQUEST = "Write Python code to solve the problem."
-"""Eurus ends its prompts with this and how to fence the answer; our prompts ask in their own words."""
+"""The start of the instructions at the end of Eurus's prompts, which ours replace."""
 
 
 def problem(row: Row, part: Part, index: int) -> Problem:
-    """A row of Eurus, of ability "code" or "math"."""
+    """Convert a row of Eurus with the ability "code" or "math"."""
     return _problem(row, part, index, "eurus")
 
 
 def _plain(row: Row, part: Part, index: int, *, name: str) -> Problem:
-    """A row of any file. Its source stays in the id: what is test only by name stays test only."""
+    """Convert a row of any file. The id keeps its source, so that a test-only set stays test only."""
     source = "".join(c if c.isalnum() else "_" for c in str(row["data_source"])).strip("_").lower()
     return _problem(row, part, index, f"{name}_{source}" if source else name)
 
@@ -58,8 +58,8 @@ def _problem(row: Row, part: Part, index: int, source: str) -> Problem:
     if tests is None:
         if row.get("ability") != "math":
             raise Unusable(
-                "the ground truth holds no tests; rows made here by `data rows` name a problem: "
-                "use the problems.jsonl beside them"
+                "the ground truth holds no tests; rows made by `data rows` name a problem: use the "
+                "problems.jsonl beside them"
             )
         return math_problem(name, split, statement, str(truth))
     refuse_any_answer(statement)
@@ -94,10 +94,10 @@ def _tests(truth: Any) -> tuple[tuple[Test, ...], str | None] | None:
 def _statement(prompt: Any) -> str:
     if isinstance(prompt, str):
         return prompt.strip()
-    asked = [turn["content"] for turn in prompt if turn["role"] == "user"]
-    if not asked:
+    turns = [turn["content"] for turn in prompt if turn["role"] == "user"]
+    if not turns:
         raise Unusable("the prompt has no user turn")
-    return asked[-1].split(_REQUEST)[0].strip()
+    return turns[-1].split(_REQUEST)[0].strip()
 
 
 LOADER = TableLoader(
@@ -120,7 +120,7 @@ LOADER = TableLoader(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerlLoader:
-    """See `base.Loader`. Any file of rows for verl; it has no publisher, so it needs a path."""
+    """See `base.Loader`. Loads any file of rows for verl; without a publisher, it needs a path."""
 
     name: str = "verl"
 
@@ -144,7 +144,7 @@ class VerlLoader:
         """See `base.Loader.items`."""
         if place.path is None:
             raise ConfigError(
-                f"{self.name}: rows for verl have no publisher; name their file, --path"
+                f"{self.name}: rows for verl have no publisher; pass their file with --path PATH"
             )
         to_problem = partial(_plain, name=self.name)
         return TableLoader(published=self.published, to_problem=to_problem).items(place, trail)

@@ -1,1 +1,1 @@
-"""Is a data set fit to grade by, and which of its tests tell right programs from wrong ones?"""
+"""Checks of data sets for grading, and selection of tests that distinguish right from wrong programs."""

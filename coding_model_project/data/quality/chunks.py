@@ -1,4 +1,4 @@
-"""A preflight in chunks, each of which is kept: what is interrupted resumes, and nodes share the work."""
+"""A preflight in chunks with stored results, so that it can resume and nodes can share the work."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from coding_model_project.grading.cache import problem_digest
 from coding_model_project.types import Problem
 
 CHUNK = 200
-"""Most problems of a chunk."""
+"""Maximum number of problems per chunk."""
 
 _CHUNKS = 10
-"""Chunks that a small set is cut into, for several nodes to share."""
+"""Number of chunks of a small set, so that several nodes can share it."""
 
 _MOST_FAILURES = 3
-"""Chunks that may fail before the others are not tried any more."""
+"""Number of failed chunks after which the others are skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +31,20 @@ class Chunk:
     """Problems that are checked together, with their faults within the whole set."""
 
     key: str
-    """A digest of the problems, of what is done with them, and of the judge."""
+    """A digest of the problems, the settings and the judge."""
     problems: Sequence[Problem]
     found: Sequence[Sequence[Fault]]
 
 
 Check = Callable[[Chunk], Awaitable[Preflight]]
-"""Checks a chunk; raises SandboxError if that cannot be done."""
+"""A function that checks a chunk; raises SandboxError if it cannot."""
 
 
 def chunks(problems: Sequence[Problem], settings: str) -> Iterator[Chunk]:
-    """Cut a set into chunks; the same set is always cut alike.
+    """Split a set into chunks, deterministically.
 
     Args:
-        settings: all that a result depends on beside the problems.
+        settings: all inputs of a result other than the problems.
     """
     found = faults(problems)
     size = min(CHUNK, max(1, -(-len(problems) // _CHUNKS)))
@@ -66,15 +66,15 @@ async def check_chunks(
     keep: Callable[[str, Preflight], None],
     at_once: int,
 ) -> Preflight:
-    """Check what is not known yet, and put all together.
+    """Check the chunks without a known result, and merge all results.
 
     Args:
         known: results by the chunk's key.
-        keep: called with each new result, as soon as it is there.
-        at_once: chunks under way.
+        keep: a function called with each new result at once.
+        at_once: the maximum number of chunks in progress.
 
     Raises:
-        SandboxError: some chunks could not be checked; the others were, and are kept.
+        SandboxError: some chunks could not be checked; the others were, and their results are kept.
     """
     failures: list[SandboxError] = []
 
@@ -96,19 +96,19 @@ async def check_chunks(
     done = [result for result in results if result is not None]
     if failures:
         raise SandboxError(
-            f"{len(cut) - len(done)} of {len(cut)} chunks could not be checked ({failures[0]}); with "
-            "--journal FILE the same command checks only those"
+            f"{len(cut) - len(done)} of {len(cut)} chunks could not be checked ({failures[0]}); to check "
+            "only those, repeat the command with --journal FILE"
         )
     return merged(done)
 
 
 def merged(parts: Sequence[Preflight]) -> Preflight:
-    """The result of a set, of those of its parts; `seconds` are those of all nodes."""
+    """Merge the results of a set's parts; `seconds` is the sum over all nodes."""
     named: Counter[str] = Counter()
     reasons: dict[str, tuple[str, ...]] = {}
     for part in parts:
         named.update(part.faults)
-        for name, why in part.quarantined:  # an id that comes twice may be in two chunks
+        for name, why in part.quarantined:  # a duplicate id may be in two chunks
             reasons[name] = tuple(dict.fromkeys((*reasons.get(name, ()), *why)))
     return Preflight(
         problems=sum(part.problems for part in parts),
@@ -141,12 +141,12 @@ def _sum(rates: Iterator[Rate]) -> Rate:
 
 
 def as_row(result: Preflight) -> dict[str, Any]:
-    """A result as plain data, for a journal."""
+    """Return a result as plain data, for a journal."""
     return asdict(result) | {"faults": dict(result.faults)}
 
 
 def of_row(row: Mapping[str, Any]) -> Preflight:
-    """The result that `as_row` made this of."""
+    """Return the result that `as_row` converted."""
     nested = {
         "gold": Rate(**row["gold"]),
         "bad": Rate(**row["bad"]),

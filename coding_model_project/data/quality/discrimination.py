@@ -1,4 +1,4 @@
-"""The known-bad programs that each test rejects, found by running all of them on all tests."""
+"""Measurement of the known-bad programs that each test rejects, by running all programs on all tests."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import Execution, GradedBy, Limits, Problem, Program, Status
 
 MAX_TIMEOUTS = 2
-"""Tests on which a program may time out before the rest is left: those then count as passed."""
+"""Number of time-outs after which a program's remaining tests are skipped and count as passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Known-bad programs that some tests reject, of those that all tests reject."""
+    """Number of known-bad programs rejected by some tests, out of those that any test rejects."""
 
     hits: int
     total: int
@@ -46,26 +46,26 @@ NOTHING = Kept(hits=0, total=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discrimination:
-    """The worth of the chosen tests, of one problem or summed over several."""
+    """The value of the chosen tests, for one problem or summed over several."""
 
     problems: int = 0
     tests: int = 0
     """Hidden tests of these problems."""
     chosen: int = 0
     undetected: int = 0
-    """Programs that no test rejects: mutants that change nothing, or what the tests miss."""
+    """Programs that no test rejects: equivalent mutants, or faults that the tests miss."""
     kept: Kept = NOTHING
-    """By the chosen tests, of the programs they were chosen for."""
+    """Rejections by the chosen tests, of the programs that they were chosen for."""
     held_out: Kept = NOTHING
-    """By tests chosen for the other half of a problem's programs: what to expect of new ones."""
+    """Rejections by tests chosen for the other half of a problem's programs, as expected for new ones."""
     as_given: Kept = NOTHING
-    """By as many tests from the front, in the data set's own order."""
+    """Rejections by the same number of tests in the data set's own order."""
     executions: int = 0
-    """Of rejected programs on all tests."""
+    """Number of executions of rejected programs on all tests."""
     stopped_as_given: int = 0
-    """The same with an early stop, in the data set's order."""
+    """Number of executions with an early stop, in the data set's order."""
     stopped_ordered: int = 0
-    """The same with an early stop, in an order chosen for the other half of the programs."""
+    """Number of executions with an early stop, in an order chosen for the other half of the programs."""
 
     def __add__(self, other: Discrimination) -> Discrimination:
         return Discrimination(
@@ -75,12 +75,12 @@ class Discrimination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The result of a data set."""
+    """The result for a data set."""
 
     orders: tuple[TestOrder, ...]
     total: Discrimination
     skipped: tuple[tuple[str, str], ...]
-    """Problems that keep all tests as they are, with why."""
+    """Problems that keep all tests in their order, with the reason."""
     seconds: float
 
 
@@ -93,15 +93,15 @@ async def select_tests(
     max_concurrency: int = 16,
     progress: Callable[[], None] = lambda: None,
 ) -> Selection:
-    """Order each problem's hidden tests by what they reject, and keep the first k.
+    """Order each problem's hidden tests by the programs that they reject, and keep the first k.
 
-    Known-bad programs are the problem's own and mutants of its first gold solution. A problem whose
-    gold solution is not accepted has tests that say nothing, and is skipped.
+    Known-bad programs are the problem's own and mutants of its first gold solution. A problem whose gold
+    solution is rejected is skipped, since its tests are unreliable.
 
     Args:
-        k: None keeps all tests in their new order: verdicts stay as they are, and judging that stops
-            at the first failure stops sooner.
-        progress: called once a problem.
+        k: the number of tests to keep. None keeps all in their new order, which does not change verdicts
+            but lets an early stop come sooner.
+        progress: a function called once per problem.
 
     Raises:
         SandboxError: the sandbox failed.
@@ -161,7 +161,7 @@ def _selected(
 async def _rejects(
     problem: Problem, sandbox: Sandbox, slots: asyncio.Semaphore, n_mutants: int
 ) -> tuple[list[frozenset[int]], int] | str:
-    """By test the programs that it rejects, and how many programs ran; or why nothing can be said."""
+    """Return the programs that each test rejects and the number of programs, or a reason to skip it."""
     tests = problem.hidden_tests
     if not problem.gold or problem.graded_by is not GradedBy.tests or not tests:
         return "no gold solution that runs" if tests else "no hidden tests"
@@ -198,7 +198,7 @@ async def _run(
 
 
 def _rejected(problem: Problem, number: int, execution: Execution) -> bool:
-    """Return true if a test fails a program; failures that a loaded machine may cause do not count."""
+    """Return whether a test rejects a program; failures that a loaded machine may cause do not count."""
     if execution.status is Status.wall_timeout:
         return False
     test = problem.hidden_tests[number]

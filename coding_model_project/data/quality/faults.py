@@ -1,4 +1,4 @@
-"""Faults of problems that show without running anything: a preflight names them before it judges."""
+"""Faults of problems that a preflight finds without running anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RANGES = {
     "memory_mb": (8, 65_536),
     "output_kb": (1, 1_048_576),
 }
-"""Plausible range of each limit; a value outside has a wrong unit or is a slip."""
+"""Plausible range of each limit; a value outside has a wrong unit or is a mistake."""
 
 DUPLICATE_ID = "duplicate id"
 EMPTY_ID = "empty id"
@@ -22,24 +22,24 @@ NO_HIDDEN_TESTS = "no hidden tests"
 ABSURD_LIMITS = "absurd limits"
 
 Fault = tuple[str, str]
-"""Its kind and the detail."""
+"""The kind of a fault and its detail."""
 
 
 def faults(problems: Sequence[Problem]) -> list[list[Fault]]:
-    """Each problem's faults, in the order of the problems: the kind of fault and the detail."""
+    """Return the faults of each problem, in the order of the problems."""
     times = Counter(problem.id for problem in problems)
     return [list(_faults(problem, times[problem.id])) for problem in problems]
 
 
 def _faults(problem: Problem, times: int) -> Iterator[Fault]:
     if not problem.id.strip():
-        yield EMPTY_ID, 'each problem needs an id of its own, such as "mine/1"'
+        yield EMPTY_ID, 'each problem needs its own id, such as "mine/1"'
     if times > 1:
-        yield DUPLICATE_ID, f"{times} problems have it; a reward goes by the id alone"
+        yield DUPLICATE_ID, f"{times} problems have it; rewards identify a problem by its id"
     if not problem.statement.strip():
-        yield EMPTY_STATEMENT, "a model would be asked nothing"
+        yield EMPTY_STATEMENT, "the prompt would be empty"
     if not problem.hidden_tests and problem.graded_by is GradedBy.tests:
-        yield NO_HIDDEN_TESTS, "only hidden tests earn reward; leave out public: true on some"
+        yield NO_HIDDEN_TESTS, "only hidden tests earn reward; remove public: true from some"
     wrong = [one for name in RANGES if (one := _out_of_range(problem.limits, name))]
     if wrong:
         yield ABSURD_LIMITS, ", ".join(wrong)

@@ -1,7 +1,6 @@
-"""Programs that are wrong by one mechanical change of a right one.
+"""Mutants: programs with one mechanical change of a right one.
 
-Which of them are wrong indeed is for a plain run of the tests to say (`second_opinion`): some changes
-change nothing.
+Some changes have no effect. A plain run of the tests decides which mutants are wrong (`second_opinion`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Operator(StrEnum):
     returned = "return"
     """None returned, or nothing printed."""
     call = "call"
-    """A call left out: what it was given, or the object whose method it is, stands in its place."""
+    """A call replaced by its first argument, or by the object whose method it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +59,10 @@ Change = Callable[[ast.AST], None]
 
 
 def mutants(source: str) -> Iterator[Mutant]:
-    """A program's mutants, one operator after the other in turn; none if it does not parse."""
+    """Yield a program's mutants, one per operator in turn; none if it does not parse."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in a gold solution is not ours
+            warnings.simplefilter("ignore")  # invalid escapes in a gold solution
             tree = ast.parse(source)
             original = ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError):
@@ -85,7 +84,7 @@ def mutants(source: str) -> Iterator[Mutant]:
 
 
 def _changed(tree: ast.Module, index: int, change: Change) -> str | None:
-    """The program with a change of its `index`-th node; `ast.walk` goes the same way in a copy."""
+    """Apply a change to the `index`-th node of a copy, which `ast.walk` traverses in the same order."""
     changed = copy.deepcopy(tree)
     node = next(node for number, node in enumerate(ast.walk(changed)) if number == index)
     change(node)
@@ -184,7 +183,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _formats_text(node: ast.AST) -> bool:
-    """ "%d" % n: another operator there fails at once, which tests nothing."""
+    """Return whether a node is like "%d" % n, in which another operator fails at once."""
     return (
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Mod)

@@ -1,12 +1,12 @@
-"""Is a data set fit to grade by? Its gold solutions must pass and its known-bad ones must fail.
+"""The preflight of a data set: its gold solutions must pass, and its known-bad ones must fail.
 
-Mutants of gold solutions are known bad once a plain run of the tests fails them; what the tests let
-pass is set aside, for it says nothing of the judge. A problem of which anything is wrong, or whose
-verdicts change from one repeat to the next, is named with the reasons and must not train. What is wrong
-without running anything (`faults`) is named first, and such problems are not judged.
+Mutants of gold solutions are known bad if a plain run of the tests rejects them. Mutants that pass are
+set aside, since they show nothing about the judge. A problem with any fault, or with verdicts that change
+between repeats, is reported with the reasons and must not train. Faults that are visible without running
+anything (`faults`) are reported first, and such problems are not judged.
 
-The answer of a maths problem is taken from its solution in most sets, so a solution that ends in the
-expected answer was compared with itself: it counts neither as accepted nor as shown.
+Most sets take the answer of a maths problem from its solution. A solution that ends in the expected
+answer is then compared with itself, so it counts neither as accepted nor as evidence.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import GradedBy, Limits, Problem, Verdict
 
 MAX_TRIED = 40
-"""Mutants run of one problem, in search of some that its tests can tell from the gold."""
+"""Maximum number of mutants run per problem, in search of some that its tests reject."""
 
 MIN_OPERATORS = 2
-"""Of the mutants kept of one problem, where it has that many."""
+"""Minimum number of distinct operators among a problem's mutants, if it has that many."""
 
 UNPROVEN = "no gold solution: nothing shows that it can be solved"
 
@@ -48,40 +48,40 @@ class Mutation:
     judged: int = 0
     rejected: int = 0
     set_aside: int = 0
-    """Passed the plain run: equivalent to the gold, or beyond what its tests see."""
+    """Mutants that passed the plain run: equivalent to the gold, or not detected by its tests."""
     problems: int = 0
-    """With at least one mutant judged."""
+    """Problems with at least one judged mutant."""
     with_two_operators: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """The results of a data set's own solutions."""
+    """The results for a data set's own solutions."""
 
     problems: int
     gold_accepted: int
-    """Problems that have gold solutions, all of them accepted."""
+    """Problems with gold solutions, all accepted."""
     bad_total: int
-    """Known-bad programs, mutants among them."""
+    """Known-bad programs, including mutants."""
     bad_rejected: int
     seconds: float
-    """Wall seconds of judging the gold solutions once."""
+    """Wall-clock seconds of judging the gold solutions once."""
     complaints: tuple[str, ...]
-    """A line per gold solution rejected, known-bad one accepted, flaky and unusable problem."""
+    """A line per rejected gold solution, accepted known-bad one, flaky problem and unusable problem."""
     without_gold: int = 0
     gold: Rate = NONE
-    """Gold programs accepted: the true positives."""
+    """Accepted gold programs: the true positives."""
     bad: Rate = NONE
-    """Known-bad programs rejected, mutants among them: the true negatives."""
+    """Rejected known-bad programs, including mutants: the true negatives."""
     mutation: Mutation = Mutation()
     flaky: tuple[str, ...] = ()
-    """Ids of problems with a program that was accepted in some repeats only."""
+    """Ids of problems with a program that only some repeats accepted."""
     quarantined: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Ids of problems that must not train, with the reasons."""
     faults: Mapping[str, int] = field(default_factory=dict)
-    """Problems by what is wrong with them without running anything; these were not judged."""
+    """Number of problems by kind of `faults`; these were not judged."""
     compared_with_itself: int = 0
-    """Maths problems whose solution ends in the expected answer, which shows nothing."""
+    """Maths problems whose solution ends in the expected answer, which is no evidence."""
 
     @property
     def passed(self) -> bool:
@@ -90,7 +90,7 @@ class Preflight:
 
 @dataclass(slots=True)
 class _Judged:
-    """A problem's programs and whether each repeat accepted them."""
+    """A program of a problem, with a verdict per repeat."""
 
     problem: Problem
     code: str
@@ -118,11 +118,11 @@ async def preflight(
     """Judge gold solutions by all of a problem's tests, known-bad ones by the hidden tests.
 
     Args:
-        found: `faults` of these problems, where they are a part of a set; None looks for them.
-        max_concurrency: programs handed to the sandbox at once.
-        mutants_per_problem: mechanical mutants of its first gold solution to judge as known bad.
-        repeats: how often each solution is judged, to find verdicts that change.
-        progress: called once for each gold and known-bad program and for each problem's mutants.
+        found: `faults` of these problems if they are a part of a set; None computes them.
+        max_concurrency: the maximum number of programs in the sandbox at once.
+        mutants_per_problem: the number of mutants of the first gold solution to judge as known bad.
+        repeats: the number of times to judge each solution, to find verdicts that change.
+        progress: a function called once per gold and known-bad program and per problem's mutants.
 
     Raises:
         UngradableError: the sandbox failed. A problem with unusable data is quarantined instead.
@@ -171,9 +171,8 @@ async def _preflight(
     unsound = {judged.problem.id for judged in gold if not judged.accepted} | run.unusable
     maths = {p.id for p in problems if _compared_with_itself(p) and p.id not in unsound}
     shown = [judged for judged in gold if judged.problem.id not in maths]
-    provable = [
-        p for p in problems if p.graded_by is not GradedBy.instructions
-    ]  # they need no gold
+    # Problems with instructions need no gold solution.
+    provable = [p for p in problems if p.graded_by is not GradedBy.instructions]
     unproven = {p.id: [UNPROVEN] for p in provable if not p.gold and p.id not in run.reasons}
     known_bad = [*bad, *mutated]
     return Preflight(
@@ -195,7 +194,7 @@ async def _preflight(
 
 
 class _Run:
-    """One preflight's grader and findings."""
+    """The grader and the findings of a preflight."""
 
     def __init__(
         self,
@@ -226,12 +225,12 @@ class _Run:
         self._progress()
 
     async def judge(self, work: Iterable[tuple[Problem, str]]) -> list[_Judged]:
-        """Judge programs once; those of unusable problems are left out."""
+        """Judge programs once, except those of unusable problems."""
         done = await each(work, lambda one: self._judge(*one))
         return [judged for judged in done if judged is not None]
 
     async def again(self, work: Sequence[_Judged]) -> None:
-        """Judge programs once more."""
+        """Judge programs again."""
         verdicts = await each(work, lambda judged: self._verdict(judged.problem, judged.code))
         for judged, verdict in zip(work, verdicts, strict=True):
             judged.verdicts.append(verdict)
@@ -239,7 +238,7 @@ class _Run:
     async def mutants(self, gold: Sequence[_Judged], wanted: int) -> tuple[list[_Judged], Mutation]:
         """Judge mutants of each problem's first accepted gold solution.
 
-        Not where a checker judges: there is no second opinion on several right outputs.
+        Problems with a checker are skipped, since there is no second opinion on several right outputs.
         """
         if not wanted:
             return [], Mutation()
@@ -261,7 +260,7 @@ class _Run:
         problem = self._original[gold.problem.id]
         slowest_s = max((result.cpu_s for result in gold.verdicts[0].results), default=0.0)
         limits = mutant_limits(problem.limits, slowest_s)
-        # Twice the judge's: what times out there must not pass here by a judge's grace.
+        # Twice the judge's limits: a mutant that times out here must not pass by the judge's grace.
         plain = replace(limits, cpu_s=2 * limits.cpu_s, wall_s=2 * limits.wall_s)
         kept: list[Mutant] = []
         n_passing = 0
@@ -290,7 +289,7 @@ class _Run:
         return [one for _, one in judged], n_passing, len({operator for operator, _ in judged})
 
     async def _by_order(self, problem: Problem, code: str, limits: Limits) -> bool:
-        """Return true if a plain run fails it only by the order of a set; equal sets may differ in it."""
+        """Return whether a mutant fails a plain run only by the order of a set's items."""
         async with self._limiter.shared():
             return await passes_plainly(problem, code, self._sandbox, limits, rebuilt=True)
 
@@ -310,7 +309,7 @@ class _Run:
 
 
 def _compared_with_itself(problem: Problem) -> bool:
-    """Return true for an answer that stands in the problem's own solution, letter by letter."""
+    """Return whether the answer occurs literally in the problem's own solution."""
     found = [final_answer(solution) for solution in problem.gold]
     return problem.graded_by is GradedBy.math and any(
         one is not None and one.text == problem.answer for one in found
@@ -318,19 +317,19 @@ def _compared_with_itself(problem: Problem) -> bool:
 
 
 def _mutable(problem: Problem) -> bool:
-    """Return true if a second opinion knows the rule by which a mutant is accepted."""
+    """Return whether a second opinion supports the problem's comparison."""
     known = problem.comparison != CHECKER and problem.comparison not in VALUE_RULES
     return problem.graded_by is GradedBy.tests and known
 
 
 def mutant_limits(limits: Limits, slowest_s: float) -> Limits:
-    """Ten times what the gold took on its slowest test, but at least a second: many mutants never end."""
+    """Return limits for mutants: ten times the gold's slowest test, at least 1 s. Many never end."""
     cpu_s = min(limits.cpu_s, max(1.0, 10 * slowest_s))
     return replace(limits, cpu_s=cpu_s, wall_s=max(3 * cpu_s, limits.wall_s * cpu_s / limits.cpu_s))
 
 
 def _all_hidden(problem: Problem) -> Problem:
-    """With its public tests among those it is judged by."""
+    """Return the problem with its public tests turned into hidden ones."""
     return replace(problem, tests=tuple(replace(test, public=False) for test in problem.tests))
 
 

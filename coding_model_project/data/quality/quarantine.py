@@ -1,4 +1,4 @@
-"""What a preflight found unfit, as a file: the problem, and why it must not train."""
+"""Files of problems that failed a preflight, with the reasons, and of those that passed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from coding_model_project.data.problems import problem_line, write_problems
 from coding_model_project.types import Problem
 
 Reasons = Sequence[tuple[str, tuple[str, ...]]]
-"""Ids of problems with why each is unfit."""
+"""Ids of unfit problems, with the reasons."""
 
 
 def write_quarantine(
     path: Path, problems: Iterable[Problem], quarantined: Reasons, set_aside: Iterable[SetAside]
 ) -> None:
-    """Write {"id", "reasons", "problem"} a problem, and {"where", "reasons"} a row set aside."""
+    """Write {"id", "reasons", "problem"} per problem, and {"where", "reasons"} per row set aside."""
     reasons = dict(quarantined)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -37,6 +37,6 @@ def write_quarantine(
 
 
 def write_passed(path: Path, problems: Iterable[Problem], quarantined: Reasons) -> None:
-    """Write the problems of which nothing is wrong."""
+    """Write the problems without faults."""
     unfit = {problem_id for problem_id, _ in quarantined}
     write_problems(path, (problem for problem in problems if problem.id not in unfit))

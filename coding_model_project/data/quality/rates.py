@@ -1,4 +1,4 @@
-"""Shares with the interval that their counts allow."""
+"""Shares with confidence intervals."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _Z = 1.959963984540054
-"""Two-sided 95% of the normal distribution."""
+"""The two-sided 95% quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How many of how many, with Wilson's 95% interval (none of none says nothing: 0 to 1)."""
+    """A share as two counts, with Wilson's 95% interval (0 to 1 for a total of 0)."""
 
     hits: int
     total: int
@@ -23,7 +23,7 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's score interval: unlike the normal one it stays right at shares of 0 and 1."""
+        """Wilson's score interval, which unlike the normal one stays right at shares of 0 and 1."""
         if not self.total:
             return 0.0, 1.0
         n, p = self.total, self.hits / self.total
@@ -34,7 +34,7 @@ class Rate:
 
     @staticmethod
     def of(flags: Iterable[bool]) -> Rate:
-        """How many of them hold."""
+        """Return the share of true flags."""
         known = list(flags)
         return Rate(hits=sum(known), total=len(known))
 

@@ -1,8 +1,8 @@
-"""Does a program pass its tests when they are simply run? A second opinion on mutants, not a judge.
+"""A second opinion on mutants by a plain run of the tests. It is not a judge.
 
-Everything happens in one script within the sandbox: calls print what they return, assertions run
-beside the program. It shares with the graders neither the way a program is called nor the comparison
-of answers. A program that wants to deceive it can, which mechanical mutants do not.
+Everything happens in one script within the sandbox: calls print their values, and assertions run beside
+the program. It shares neither the calling of programs nor the comparison of answers with the graders. A
+program could deceive it, but mechanical mutants do not.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ for _name in {names}:
     if _name in globals():
         globals()[_name] = _wrapped(globals()[_name])
 """
-"""Arguments and answers made anew, as they are when they cross into a sandbox. Equal sets may then
-give their items in another order, on which a program must not depend."""
+"""Code that copies arguments and answers, like the transfer into a sandbox. Equal sets may then iterate
+in another order, on which a program must not depend."""
 
 
 async def passes_plainly(
     problem: Problem, code: str, sandbox: Sandbox, limits: Limits, *, rebuilt: bool = False
 ) -> bool:
-    """Whether all hidden tests pass in a plain run.
+    """Return whether all hidden tests pass in a plain run.
 
     Args:
-        limits: of one test; a script of several gets their sum.
-        rebuilt: make arguments and answers anew (see `_REBUILT`).
+        limits: the limits of one test; a script of several tests gets their sum.
+        rebuilt: whether to copy arguments and answers (see `_REBUILT`).
 
     Raises:
         SandboxError: the sandbox failed.
@@ -127,7 +127,7 @@ async def _asserts_pass(tests: list[Test], code: str, sandbox: Sandbox, limits: 
 async def _script(
     source: str, n_tests: int, sandbox: Sandbox, limits: Limits
 ) -> list[object] | None:
-    """What a script printed behind the mark, one value a test; None if it did not come to that."""
+    """Return the values that a script printed after the mark, one per test; None if it failed."""
     whole = replace(limits, cpu_s=limits.cpu_s * n_tests, wall_s=limits.wall_s * n_tests)
     (execution,) = await sandbox.run(Program(source=source), [Stdin("")], whole)
     lines = [line for line in execution.stdout.split("\n") if line.startswith(_MARK)]
@@ -137,7 +137,7 @@ async def _script(
 
 
 def _value(text: str) -> object:
-    """The value that a `repr` stands for; of what is not plain data something equal to nothing."""
+    """Parse a `repr`; return an object that equals nothing if it is not plain data."""
     try:
         return ast.literal_eval(_Floats().visit(ast.parse(text, mode="eval")))
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
@@ -145,14 +145,14 @@ def _value(text: str) -> object:
 
 
 class _Floats(ast.NodeTransformer):
-    """The names that `repr` gives to some floats as those floats."""
+    """A transformer of the names inf and nan into floats."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(float(node.id)) if node.id in ("inf", "nan") else node
 
 
 def _pictured(value: Any) -> Any:
-    """With tuples as lists, as data sets in JSON have them."""
+    """Convert tuples to lists, as in JSON data sets."""
     if isinstance(value, (list, tuple)):
         return [_pictured(item) for item in value]
     if isinstance(value, dict):

@@ -1,9 +1,8 @@
-"""Which tests tell wrong programs from right ones, most telling first: an order, or the first k of it.
+"""Orders of tests by the wrong programs that they reject, most effective first, or the first k of one.
 
-A test that rejects nothing costs an execution of every program and says nothing. Judging by fewer tests
-makes reward cheaper, and easier to earn wrongly: how much is lost is measured, on programs that had no
-part in the choice (`Discrimination.held_out`). Only training problems are shortened; who evaluates runs
-all tests.
+A test that rejects nothing costs an execution of every program without a benefit. Fewer tests make
+rewards cheaper, but easier to earn wrongly. `Discrimination.held_out` measures that loss on programs that
+were not used for the choice. Only training problems lose tests; evaluations run all of them.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from coding_model_project.types import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOrder:
-    """Which of a problem's hidden tests to judge by, and in which order."""
+    """The hidden tests of a problem to judge by, in their order."""
 
     __test__ = False  # not a pytest class
 
     id: str
     tests: tuple[int, ...]
-    """Numbers of hidden tests, from 0."""
+    """Indices of hidden tests, from 0."""
     of: int
-    """How many hidden tests the problem has."""
+    """Number of hidden tests of the problem."""
     version: str
-    """A hash of these, so that an order is not applied to other tests."""
+    """A hash of the hidden tests, so that an order is never applied to other tests."""
 
 
 def additional_greedy(rejects: Sequence[frozenset[int]]) -> tuple[int, ...]:
-    """All tests, each next one the one that rejects most programs that none before it rejects.
+    """Order all tests greedily: the next test rejects the most programs that no earlier test rejects.
 
-    Once all programs are rejected, or what is left rejects none, a new round begins over all of them:
-    the "additional" prioritization of Rothermel et al. 2001 ("Prioritizing test cases for regression
-    testing"). Of the first k tests it guarantees 1 − 1/e of what the best k reject, as every greedy
-    cover does. Ties go to the earlier test.
+    When all programs are rejected, or the remaining tests reject no more, a new round begins over all
+    programs. This is the "additional" prioritization of Rothermel et al. 2001 ("Prioritizing test cases
+    for regression testing"). As for any greedy cover, the first k tests reject at least 1 − 1/e of the
+    programs that the best k reject. Ties go to the earlier test.
 
     Args:
-        rejects: by test, the programs it rejects.
+        rejects: the programs that each test rejects.
     """
     left = list(range(len(rejects)))
     order: list[int] = []
@@ -62,23 +61,23 @@ def additional_greedy(rejects: Sequence[frozenset[int]]) -> tuple[int, ...]:
 
 
 def rejected_by(rejects: Sequence[frozenset[int]], tests: Iterable[int]) -> set[int]:
-    """The programs that at least one of these tests rejects."""
+    """Return the programs that at least one of these tests rejects."""
     return {program for test in tests for program in rejects[test]}
 
 
 def first_rejection(rejects: Sequence[frozenset[int]], order: Sequence[int], program: int) -> int:
-    """How many executions of a program an early stop needs in this order."""
+    """Return the number of executions of a program until an early stop in this order."""
     return next((n for n, test in enumerate(order, 1) if program in rejects[test]), len(order))
 
 
 def version(problem: Problem) -> str:
-    """A hash of a problem's hidden tests."""
+    """Return a hash of a problem's hidden tests."""
     bare = Problem(id="", split="", statement="", tests=problem.hidden_tests)
     return hashlib.blake2b(problem_line(bare), digest_size=8).hexdigest()
 
 
 def write_orders(path: Path, orders: Iterable[TestOrder]) -> None:
-    """Write orders, one a line, atomically."""
+    """Write orders atomically, one per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(b"".join(orjson.dumps(asdict(order)) + b"\n" for order in orders))
@@ -86,10 +85,10 @@ def write_orders(path: Path, orders: Iterable[TestOrder]) -> None:
 
 
 def read_orders(path: str | Path) -> dict[str, TestOrder]:
-    """Orders by problem.
+    """Read orders, by problem.
 
     Raises:
-        ConfigError: the file is missing or not of orders; names the line.
+        ConfigError: the file is missing, or a line is not an order; names the line.
     """
     local = on_disk(path)
     if not local.is_file():
@@ -105,10 +104,10 @@ def read_orders(path: str | Path) -> dict[str, TestOrder]:
 
 
 def ordered(problems: Iterable[Problem], orders: Mapping[str, TestOrder]) -> list[Problem]:
-    """Problems with only the hidden tests chosen, in their order; without an order they keep all.
+    """Apply orders to problems: keep the chosen hidden tests in their order, or all without an order.
 
     Raises:
-        ConfigError: a problem's tests are not those that its order was made for.
+        ConfigError: a problem's tests have changed since its order was made.
     """
     return [_ordered(problem, orders.get(problem.id)) for problem in problems]
 
@@ -119,7 +118,8 @@ def _ordered(problem: Problem, order: TestOrder | None) -> Problem:
     hidden = problem.hidden_tests
     if version(problem) != order.version:
         raise ConfigError(
-            f"--tests: {problem.id} has other tests than those the order was made for; make it again"
+            f"--tests: the tests of {problem.id} have changed since the order was made; run `data "
+            "select-tests` again"
         )
     tests = (*problem.public_tests, *(hidden[n] for n in order.tests))
     return replace(problem, tests=tests, base_tests=None)  # the base tests are no longer the first

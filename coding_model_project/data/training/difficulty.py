@@ -1,10 +1,10 @@
-"""Training problems drawn by how much a group of samples is expected to teach.
+"""Sampling of training problems by the expected value of a group of samples.
 
-With a pass rate p the rewards of a group vary by p(1 - p), which is what group-relative advantages learn
-from: a problem that always or never passes teaches nothing (Bae et al. 2025, arXiv 2504.03380, draw by
-the same measure). The rate is not known but estimated, as a Beta distribution of the samples seen, so a
-problem's worth is the mean of p(1 - p) under it: αβ / ((α + β)(α + β + 1)). One that was never tried is
-worth 1/6 of the 1/4 there is at most, so all are tried in time.
+With a pass rate p, the rewards of a group have the variance p(1 - p), from which group-relative
+advantages learn. A problem that always or never passes teaches nothing (Bae et al. 2025, arXiv
+2504.03380, sample by the same measure). The rate is estimated as a Beta distribution of the samples seen,
+so a problem's worth is the mean of p(1 - p) under it: αβ / ((α + β)(α + β + 1)). An untried problem is
+worth 1/6, against a maximum of 1/4, so all problems are eventually tried.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 from coding_model_project.errors import ConfigError
 
 MEMORY = 0.9
-"""The weight that earlier samples of a problem keep when new ones are seen: the policy changes."""
+"""Decay of the weight of earlier samples with each new group, since the policy changes."""
 MOST_PRIOR = 8.0
-"""The samples that a measured rate counts for at most: it was measured on another policy."""
+"""Maximum number of samples that a measured rate counts for, since another policy made them."""
 
 
 class DrawByWorth:
-    """Draws rows by the worth of their problems; the same draws for the same seed and samples.
+    """A sampler of rows by the worth of their problems, deterministic for a seed and samples.
 
     Args:
         ids: the problem of each row.
-        seed: of the draws.
-        apart: a row is not drawn again before so many others were; at most all others.
-        rates: measured rates: the samples that passed and those that were judged, by problem.
+        seed: the seed of the draws.
+        apart: the minimum number of other rows between two draws of a row; at most all others.
+        rates: measured rates by problem: the numbers of passed and of judged samples.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class DrawByWorth:
                 self._failed[self._number[name]] = (judged - passed) * share
 
     def draw(self) -> int:
-        """Draw a row's number."""
+        """Draw a row's index."""
         worth = self.worth()[self._rows]
         worth[list(self._recent)] = 0.0
         row = int(self._rng.choice(len(worth), p=worth / worth.sum()))
@@ -69,13 +69,13 @@ class DrawByWorth:
         return alpha * beta / (total * (total + 1))
 
     def seen(self, problem: str, passed: int, judged: int) -> None:
-        """Take note of the samples of a group."""
+        """Record the samples of a group."""
         number = self._number[problem]
         self._passed[number] = MEMORY * self._passed[number] + passed
         self._failed[number] = MEMORY * self._failed[number] + judged - passed
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that later draws depend on."""
+        """Return the state that later draws depend on."""
         return {
             "problems": self._names,
             "passed": self._passed.tolist(),
@@ -85,16 +85,16 @@ class DrawByWorth:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a state was kept.
+        """Resume from a state.
 
         Raises:
-            ConfigError: it is of other training rows.
+            ConfigError: the state belongs to other training rows.
         """
         if state["problems"] != self._names:
             raise ConfigError(
-                "data.train_files: the checkpoint's online sampler knows other problems "
-                f"({len(state['problems'])}, not these {len(self._names)}): resume with the files it was "
-                "trained on, or start a new run in another coding.run_dir"
+                "data.train_files: the checkpoint's online sampler has other problems "
+                f"({len(state['problems'])}, not these {len(self._names)}): resume with the original "
+                "training files, or start a new run in another coding.run_dir"
             )
         self._passed, self._failed = np.array(state["passed"]), np.array(state["failed"])
         self._recent = deque(state["recent"], maxlen=self._recent.maxlen)

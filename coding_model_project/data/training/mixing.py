@@ -1,4 +1,4 @@
-"""Which problems train, in which order and how often: mixtures, curricula, lengths."""
+"""Selection and order of training problems: mixtures, curricula, lengths."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CountTokens = Callable[[Problem], int]
 
 
 def parse_mixture(text: str) -> dict[str, float]:
-    """Weights of data sources from "mbpp=2,tinycode=1".
+    """Parse weights of data sources such as "mbpp=2,tinycode=1".
 
     Raises:
-        ConfigError: it is written otherwise, or no weight is above zero.
+        ConfigError: the text has another form, or no weight is above zero.
     """
     weights: dict[str, float] = {}
     for part in text.split(","):
@@ -30,20 +30,20 @@ def parse_mixture(text: str) -> dict[str, float]:
         try:
             weights[name.strip()] = float(weight)
         except ValueError:
-            raise ConfigError(f"--mixture={text}: {part!r} is not SOURCE=WEIGHT") from None
+            raise ConfigError(f"--mixture={text}: {part!r}: expected SOURCE=WEIGHT") from None
     if min(weights.values()) < 0 or not sum(weights.values()) > 0:
-        raise ConfigError(f"--mixture={text}: weights must not be negative, nor all zero")
+        raise ConfigError(f"--mixture={text}: weights must not be negative or all zero")
     return weights
 
 
 def mixed(
     problems: Sequence[Problem], weights: Mapping[str, float], size: int | None, seed: int
 ) -> list[Problem]:
-    """Problems in shares by the weight of their source.
+    """Return problems in shares by the weight of their source.
 
     Args:
-        size: how many; problems of a source repeat once it is used up. None takes as many as the
-            shares allow without a repeat.
+        size: the number of problems; those of a source repeat when it is used up. None returns as many
+            as the shares allow without a repeat.
 
     Raises:
         ConfigError: a source has no weight, or a weighted one has no problems.
@@ -63,14 +63,14 @@ def mixed_in_order(
     seed: int,
     ids: Sequence[str],
 ) -> list[Problem]:
-    """Problems in shares by the weight of their source, which hold in each part of the list.
+    """Return problems in shares by the weight of their source, which hold in every part of the list.
 
-    Each source is in its own order.
+    Each source keeps its own order.
 
     Args:
-        size: as in `mixed`; a source's order begins anew once it is used up.
-        ids: the orders of the sources, one after the other or mixed. A source of which no problem is
-            named is shuffled.
+        size: see `mixed`; a source's order restarts when it is used up.
+        ids: the orders of the sources, in sequence or mixed. A source without a named problem is
+            shuffled.
 
     Raises:
         ConfigError: an id is unknown, a source has no weight, or a weighted one has no problems.
@@ -104,7 +104,7 @@ def _by_source(problems: Sequence[Problem]) -> dict[str, list[Problem]]:
 def _shares(
     by_source: Mapping[str, Sequence[Problem]], weights: Mapping[str, float], size: int | None
 ) -> dict[str, int]:
-    """The number of problems of each source that has a weight."""
+    """Return the number of problems of each source with a positive weight."""
     unknown = by_source.keys() ^ weights.keys()
     if unknown:
         name = sorted(unknown)[0]
@@ -118,7 +118,7 @@ def _shares(
 
 
 def _drawn(problems: Sequence[Problem], n: int, rng: random.Random) -> list[Problem]:
-    """The first of one shuffle after the other: none is drawn twice before all were drawn once."""
+    """Draw n problems from repeated shuffles, so that none repeats before all were drawn."""
     drawn: list[Problem] = []
     while len(drawn) < n:
         drawn += rng.sample(problems, len(problems))
@@ -126,12 +126,12 @@ def _drawn(problems: Sequence[Problem], n: int, rng: random.Random) -> list[Prob
 
 
 def shuffled(problems: Sequence[Problem], seed: int) -> list[Problem]:
-    """The same order for the same seed."""
+    """Shuffle problems, deterministically for a seed."""
     return random.Random(seed).sample(problems, len(problems))
 
 
 def read_order(path: str | Path) -> list[str]:
-    """Ids of a curriculum, one a line, as text or as JSON objects with "id"; of a file or a URL.
+    """Read the ids of a curriculum from a file or URL, one per line, as text or JSON objects with "id".
 
     Raises:
         ConfigError: a line is neither, or the file is missing.
@@ -149,12 +149,12 @@ def read_order(path: str | Path) -> list[str]:
         try:
             ids.append(str(json.loads(line)["id"]))
         except (ValueError, KeyError) as error:
-            raise ConfigError(f"--order: {path}:{number}: no object with 'id'") from error
+            raise ConfigError(f"--order: {path}:{number}: expected an object with 'id'") from error
     return ids
 
 
 def ordered(problems: Sequence[Problem], ids: Sequence[str], where: str) -> list[Problem]:
-    """The problems named, in that order, as often as named; others are left out.
+    """Return the named problems in that order, as often as named, without the others.
 
     Raises:
         ConfigError: an id is unknown.
@@ -162,33 +162,35 @@ def ordered(problems: Sequence[Problem], ids: Sequence[str], where: str) -> list
     known = {problem.id: problem for problem in problems}
     missing = next((name for name in ids if name not in known), None)
     if missing is not None:
-        raise ConfigError(f"--order: {where}: no problem {missing!r} that may be used")
+        raise ConfigError(f"--order: {where}: no usable problem {missing!r}")
     return [known[name] for name in ids]
 
 
 def short_enough(
     problems: Sequence[Problem], max_tokens: int, count: CountTokens
 ) -> tuple[list[Problem], int]:
-    """Problems whose prompt has at most that many tokens, and how many have more."""
+    """Return the problems whose prompt has at most `max_tokens`, and the number of longer ones."""
     kept = [problem for problem in problems if count(problem) <= max_tokens]
     return kept, len(problems) - len(kept)
 
 
 def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:
-    """Counts a prompt's tokens as a run would see them, chat template included.
+    """Return a function that counts a prompt's tokens as in a run, including the chat template.
 
     Raises:
-        ConfigError: there is no such tokenizer.
+        ConfigError: the tokenizer cannot be loaded.
     """
     count = conversation_counter(tokenizer)
     return lambda problem: count(solve_messages(problem, style=style))
 
 
 def conversation_counter(tokenizer: str) -> Callable[[Sequence[Mapping[str, str]]], int]:
-    """Counts a conversation's tokens, chat template included; one that asks has room for an answer.
+    """Return a function that counts a conversation's tokens, including the chat template.
+
+    A conversation that does not end in an answer includes the generation prompt.
 
     Raises:
-        ConfigError: there is no such tokenizer.
+        ConfigError: the tokenizer cannot be loaded.
     """
     from transformers import AutoTokenizer
 

@@ -1,4 +1,4 @@
-"""What a set of preference pairs would teach besides what is right: the bias report."""
+"""The bias report of preference pairs: what they teach besides correctness."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from coding_model_project.data.training.pairs import Pair, Paired
 
 
 def bias_report(paired: Paired) -> dict[str, Any]:
-    """Figures of all pairs and of each contrast, and what did not become a pair.
+    """Return figures for all pairs and for each contrast, and the problems and samples without a pair.
 
     Returns:
-        all, and contrasts by name, each as `_figures` has them; problems: with a pair;
+        all, and contrasts by name, each see `_figures`; problems: the number with a pair;
         problems_without: by reason, {"count", "ids"}; left_out: counts by reason.
     """
     names = Counter(str(pair.contrast) for pair in paired.pairs)
@@ -33,9 +33,13 @@ def bias_report(paired: Paired) -> dict[str, Any]:
 
 
 def _figures(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """pairs: their number; gold: those whose chosen side is a gold solution; similarity: mean;
-    chosen_longer, rejected_longer: shares by characters; characters and tokens: means of either side,
-    tokens over the pairs whose sides were both sampled, null if there are none."""
+    """Return figures about pairs.
+
+    Returns:
+        pairs: their number; gold: the number whose chosen side is a gold solution; similarity: the mean;
+        chosen_longer, rejected_longer: shares by characters; characters and tokens: means of either
+        side, tokens over the pairs with both sides sampled, null if there are none.
+    """
     sampled = [p for p in pairs if p.chosen.tokens is not None and p.rejected.tokens is not None]
     return {
         "pairs": len(pairs),

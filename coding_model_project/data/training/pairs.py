@@ -1,8 +1,8 @@
-"""Preference pairs from verdicts: an accepted program against one of the same problem that fails.
+"""Preference pairs from verdicts: an accepted program against a failing one of the same problem.
 
-Pure: judged samples go in, pairs and what is to be known of them come out. Which side is longer, and
-how much the two have in common, is controlled, because a model would learn that instead of what is
-right. `pair_report` says what is left of it.
+The functions are pure: judged samples go in, pairs and facts about them come out. The lengths and the
+similarity of the two sides are controlled, because a model would learn these instead of correctness.
+`pair_report` reports the remaining bias.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONTRASTS = (
     ErrorType.timeout,
     ErrorType.syntax_error,
 )
-"""What an accepted program may be held against: groups of error types."""
+"""Groups of error types that an accepted program may be paired with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,43 +40,43 @@ class Candidate:
     error: ErrorType | None
     """The group of its first failing test's error; None if it is accepted."""
     tokens: int | None = None
-    """Of the completion; None for a gold solution."""
+    """The length of the completion; None for a gold solution."""
     is_gold: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A problem's samples, and what cannot be used of them."""
+    """A problem's samples, and the numbers of unusable ones."""
 
     problem: Problem
     candidates: tuple[Candidate, ...]
     n_ungradable: int = 0
-    """Samples without a verdict. They are on neither side of a pair."""
+    """Number of samples without a verdict, which get into no pair."""
     n_truncated: int = 0
-    """Samples ended by the token limit: a pair would teach an end that the model never wrote."""
+    """Number of samples cut off by the token limit; a pair would teach an end that nobody wrote."""
 
 
 class Similarity(StrEnum):
-    """Which failing program an accepted one is held against."""
+    """The choice of a failing program for an accepted one."""
 
     nearest = "nearest"
-    """The most similar: what differs is what makes it fail."""
+    """The most similar one, so that the difference is the error."""
     random = "random"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """Which pairs are made."""
+    """Settings for making pairs."""
 
     contrasts: tuple[ErrorType, ...] = CONTRASTS
     per_problem: int = 4
     max_length_ratio: float = 2.0
-    """The longer completion over the shorter one, in characters."""
+    """Maximum ratio of the longer completion to the shorter one, in characters."""
     balance_length: bool = False
-    """Leave pairs out until as many have a longer chosen as have a longer rejected side."""
+    """Leave pairs out until equally many have a longer chosen and a longer rejected side."""
     similarity: Similarity = Similarity.nearest
     gold: bool = False
-    """A gold solution is chosen where no sample was accepted."""
+    """Use a gold solution as the chosen side if no sample was accepted."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -86,7 +86,8 @@ class Controls:
             )
         if not self.contrasts or self.per_problem < 1 or not self.max_length_ratio >= 1:
             raise ConfigError(
-                "--contrasts names at least one, --per-problem and --max-length-ratio are at least 1"
+                "--contrasts needs at least one name; --per-problem and --max-length-ratio must be at "
+                "least 1"
             )
 
 
@@ -98,7 +99,7 @@ class Pair:
     chosen: Candidate
     rejected: Candidate
     similarity: float
-    """Share of the programs' words in common, in order, 0 to 1 (`difflib`'s ratio)."""
+    """The programs' share of common words in order, 0 to 1 (`difflib`'s ratio)."""
 
     @property
     def contrast(self) -> ErrorType:
@@ -107,29 +108,29 @@ class Pair:
 
     @property
     def log_ratio(self) -> float:
-        """Log of the chosen's over the rejected's length in characters; above 0: chosen is longer."""
+        """Log ratio of the chosen to the rejected length in characters; above 0, chosen is longer."""
         return math.log(len(self.chosen.completion) / len(self.rejected.completion))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """The pairs, and what did not become one."""
+    """The pairs, and the problems and samples without one."""
 
     pairs: tuple[Pair, ...]
     without: Mapping[str, tuple[str, ...]]
-    """Ids of problems without a pair, by the reason."""
+    """Ids of problems without a pair, by reason."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Counts of samples, or of pairs, by the reason."""
+    """Numbers of samples or pairs left out, by reason."""
 
 
 def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle) -> Paired:
-    """Pairs of all problems, in their order. The same seed gives the same pairs.
+    """Make pairs for all problems, in their order. The same seed gives the same pairs.
 
     Args:
-        style: of the prompts: where the code stands in a completion.
+        style: the style of the prompts, which determines where the code is in a completion.
 
     Raises:
-        ConfigError: data that must not train, or no pair can be made; says why.
+        ConfigError: the data must not train, or no pair can be made; names the reason.
     """
     for one in judged:
         refuse_training(source(one.problem), one.problem.split, "data pairs")
@@ -153,7 +154,7 @@ def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle)
     if not pairs:
         counts = "; ".join(f"{len(ids)} × {reason}" for reason, ids in named.items())
         raise ConfigError(
-            f"no pair can be made of {len(judged)} problems: {counts or 'none given'}"
+            f"no pair can be made from {len(judged)} problems: {counts or 'none given'}"
         )
     return Paired(
         pairs=tuple(pairs), without=named, left_out={k: n for k, n in left_out.items() if n}
@@ -162,7 +163,7 @@ def make_pairs(judged: Sequence[Judged], controls: Controls, style: PromptStyle)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Program:
-    """A candidate and the code in it; the whole completion where there is none."""
+    """A candidate and its code; the whole completion if it has none."""
 
     candidate: Candidate
     code: str
@@ -175,7 +176,7 @@ _Programs = Mapping[str, _Program]
 def _sides(
     one: Judged, controls: Controls, style: PromptStyle, left_out: Counter[str]
 ) -> tuple[_Programs, _Programs]:
-    """A problem's accepted and failing programs, each once."""
+    """Return a problem's accepted and failing programs, without duplicates."""
     accepted: dict[str, _Program] = {}
     failing: dict[str, _Program] = {}
     for candidate in one.candidates:
@@ -193,7 +194,7 @@ def _sides(
         message = solution_message(code, style=style, language=one.problem.language)
         gold = Candidate(completion=message["content"], error=None, is_gold=True)
         accepted[normal_form(code, one.problem.language)] = _Program(candidate=gold, code=code)
-    for key in accepted.keys() & failing.keys():  # judged now so, now so
+    for key in accepted.keys() & failing.keys():  # flaky verdicts
         left_out["programs both accepted and failing"] += 1
         del accepted[key], failing[key]
     return accepted, failing
@@ -206,7 +207,7 @@ def _of_problem(
     controls: Controls,
     rng: random.Random,
 ) -> tuple[list[Pair], str | None]:
-    """A problem's pairs; if there is none, why."""
+    """Return a problem's pairs, and the reason if there are none."""
     if not failing:
         return [], "no failing sample" if accepted else "no sample that can be used"
     if not accepted:
@@ -227,14 +228,14 @@ def _of_problem(
     pool = [pair for pair in pool if abs(pair.log_ratio) <= limit]
     if not pool:
         return [], f"no pair within --max-length-ratio={controls.max_length_ratio:g}"
-    rng.shuffle(pool)  # the order of equals, and with Similarity.random of all
+    rng.shuffle(pool)  # orders equally similar pairs, and with Similarity.random all of them
     if controls.similarity is Similarity.nearest:
         pool.sort(key=lambda pair: -pair.similarity)
     return _spread(pool, controls.per_problem), None
 
 
 def _spread(pool: list[Pair], n: int) -> list[Pair]:
-    """The first n of a pool, but programs and contrasts that were not taken yet go first."""
+    """Take n pairs from the front of a pool, preferring programs and contrasts not taken yet."""
     taken: list[Pair] = []
     used: Counter[object] = Counter()
 
@@ -242,7 +243,7 @@ def _spread(pool: list[Pair], n: int) -> list[Pair]:
         return used[id(pair.chosen)] + used[id(pair.rejected)] + used[pair.contrast]
 
     while pool and len(taken) < n:
-        best = min(pool, key=wear)  # of equals the first
+        best = min(pool, key=wear)  # the first of several
         pool.remove(best)
         taken.append(best)
         used.update([id(best.chosen), id(best.rejected), best.contrast])
@@ -250,7 +251,7 @@ def _spread(pool: list[Pair], n: int) -> list[Pair]:
 
 
 def balanced(pairs: Sequence[Pair]) -> list[Pair]:
-    """Without the most uneven pairs of the side that is longer more often, until both are even."""
+    """Drop the most uneven pairs of the more frequent direction until both directions are equal."""
     longer = [pair for pair in pairs if pair.log_ratio > 0]
     shorter = [pair for pair in pairs if pair.log_ratio < 0]
     many, few = (longer, shorter) if len(longer) > len(shorter) else (shorter, longer)
@@ -260,7 +261,7 @@ def balanced(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def split(pairs: Sequence[Pair], share: float, seed: int) -> tuple[list[Pair], list[Pair]]:
-    """Pairs to train on, and those of about `share` of the problems, held out.
+    """Split pairs into those to train on and those of about `share` of the problems, held out.
 
     Raises:
         ConfigError: one of the two would be empty.
@@ -279,12 +280,12 @@ def split(pairs: Sequence[Pair], share: float, seed: int) -> tuple[list[Pair], l
 
 
 def pair_rows(pairs: Iterable[Pair], style: PromptStyle) -> list[VerlRow]:
-    """Rows of a parquet file of pairs.
+    """Return the rows of a parquet file of pairs.
 
     Returns:
-        data_source; prompt: the conversation that asks; chosen and rejected: the answers' text;
-        problem: its id; contrast: the rejected one's error; similarity; chosen_from: sample or gold;
-        extra_info: the problem's split.
+        data_source; prompt: the conversation; chosen and rejected: the answers' text; problem: its id;
+        contrast: the rejected one's error; similarity; chosen_from: sample or gold; extra_info: the
+        problem's split.
     """
     return [
         {
@@ -303,4 +304,4 @@ def pair_rows(pairs: Iterable[Pair], style: PromptStyle) -> list[VerlRow]:
 
 
 _WORD = re.compile(r"\w+|[^\w\s]|\n *")
-"""Words, signs, and the indentation of lines."""
+"""Pattern of words, signs, and the indentation of lines."""

@@ -1,4 +1,4 @@
-"""Measured rates at which a model passes each problem, to train on those it can learn from."""
+"""Measured pass rates of a model by problem, to train on problems that it can learn from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coding_model_project.types import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """Of one problem: the judged samples, and how many of them every hidden test accepts."""
+    """The pass rate of a problem: `passed` of the `judged` samples passed every hidden test."""
 
     id: str
     passed: int
@@ -24,11 +24,11 @@ class Rate:
     rate: float
     low: float
     high: float
-    """Bounds of the 95% interval of Wilson (1927), which holds for few samples too."""
+    """With `low`, the bounds of Wilson's 95% interval (1927), which also holds for few samples."""
 
     @classmethod
     def of(cls, problem: str, passed: int, judged: int) -> Rate:
-        """The rate of so many passes in `judged` samples, of which there must be one."""
+        """Return the rate of `passed` in `judged` samples, of which there must be at least one."""
         with extra("stats"):
             from scipy import stats
         bounds: Any = stats.binomtest(passed, judged).proportion_ci(method="wilson")
@@ -43,7 +43,7 @@ class Rate:
 
 
 def write_rates(path: Path, rates: Sequence[Rate]) -> None:
-    """Write a line of JSON for each problem, the easiest first: an order too (`data rows --order`)."""
+    """Write one JSON line per problem, easiest first, usable as an order (`data rows --order`)."""
     easiest_first = sorted(rates, key=lambda rate: (-rate.rate, rate.id))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
@@ -55,16 +55,16 @@ def read_rates(path: str | Path) -> dict[str, float]:
     """Read the pass rate of each problem by its id.
 
     Raises:
-        ConfigError: the file is missing or no file of rates.
+        ConfigError: the file is missing or not a file of rates.
     """
     return {name: passed / judged for name, (passed, judged) in read_samples(path).items()}
 
 
 def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
-    """Read the samples that passed and those that were judged, by problem.
+    """Read the numbers of passed and of judged samples, by problem.
 
     Raises:
-        ConfigError: the file is missing or no file of rates.
+        ConfigError: the file is missing or not a file of rates.
     """
     try:
         lines = on_disk(path).read_text("utf-8").splitlines()
@@ -77,27 +77,29 @@ def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
             judged = float(row.get("judged", 1))
             rates[str(row["id"])] = float(row["rate"]) * judged, judged
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"--rates: {path}:{number}: no object with id and rate") from error
+            raise ConfigError(
+                f"--rates: {path}:{number}: expected an object with id and rate"
+            ) from error
     return rates
 
 
 def within(
     problems: Sequence[Problem], rates: Mapping[str, float], low: float, high: float
 ) -> tuple[list[Problem], dict[str, int]]:
-    """Keep problems whose pass rate is from `low` to `high`, both included.
+    """Keep problems whose pass rate is from `low` to `high`, inclusive.
 
     Returns:
-        The problems, and how many are left out by reason.
+        The problems, and the numbers of those left out, by reason.
 
     Raises:
-        ConfigError: no problem has a rate, as with a file of another data set.
+        ConfigError: no problem has a rate, or none is within the bounds.
     """
     known = [problem for problem in problems if problem.id in rates]
     if not known:
         of = next(iter(rates), "nothing")
         raise ConfigError(
-            f"--rates: a file of another data set: it has {of} and {len(rates) - 1} others, and none of "
-            f"{problems[0].id} and its kind"
+            f"--rates: a file of another data set: it has {of} and {len(rates) - 1} others, but no rate "
+            f"for any of these problems, such as {problems[0].id}"
         )
     kept = [problem for problem in known if low <= rates[problem.id] <= high]
     if not kept:

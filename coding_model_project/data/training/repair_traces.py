@@ -1,8 +1,7 @@
-"""Demonstrations of repair: a wrong program that a model wrote, what it is told, and a right one.
+"""Demonstrations of repair: a model's wrong program, the observation, and a right program.
 
-The conversation is that of `repair`: statement, program, observation, program. By it a model that was
-never told anything, such as one trained from scratch, learns what an observation is before it is
-rewarded for using one.
+The conversation has the form of `repair`: statement, program, observation, program. From it, a model that
+never saw an observation, such as one trained from scratch, learns its meaning before RL rewards its use.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class Wrong:
     error: str
     """The type of its error on the public tests."""
     observation: Mapping[str, str]
-    """The message that tells the model of it (`repair.observation`)."""
+    """The message to the model about the failure (`grading.observation`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One demonstration."""
+    """A demonstration."""
 
     wrong: Wrong
     right: str
@@ -42,13 +41,12 @@ class Trace:
 def choose_traces(
     wrong: Iterable[Wrong], right: Mapping[str, Sequence[str]], *, n: int
 ) -> list[Trace]:
-    """At most n distinct wrong programs of each problem, different errors first.
+    """Choose at most n distinct wrong programs of each problem, different errors first.
 
-    Each goes with that right program of its problem which it takes the least to become: to repair is not
-    to write another program.
+    Each is paired with the most similar right program of its problem; a repair is not a new program.
 
     Args:
-        right: by problem, programs that pass; a problem without any shows nothing.
+        right: programs that pass, by problem; a problem without any has no demonstrations.
     """
     groups: dict[str, dict[str, Wrong]] = defaultdict(dict)
     for one in wrong:
@@ -71,17 +69,17 @@ def _different_errors_first(wrong: Sequence[Wrong]) -> list[Wrong]:
 
 
 def _nearest(code: str, right: Sequence[str]) -> str:
-    """By the share of text in common (difflib's ratio); of equals the shorter."""
+    """Return the program with the most text in common (difflib's ratio), the shorter of several."""
     return max(right, key=lambda one: (SequenceMatcher(None, code, one).ratio(), -len(one)))
 
 
 def trace_row(problem: Problem, trace: Trace, style: PromptStyle) -> VerlRow:
-    """A row for verl's SFT data set, as `rows.sft_row` makes them, so that files of both can be mixed.
+    """Return a row for verl's SFT data set in the form of `rows.sft_row`, so that both can be mixed.
 
-    verl's own data set would train on the wrong program, too: `LastAnswerDataset` trains on the last
-    answer only.
+    Use `LastAnswerDataset`, which trains on the last answer only; verl's own data set would train on the
+    wrong program too.
     """
     row = sft_row(problem, trace.right, style)
-    *asked, answer = row["messages"]
+    *prompt, answer = row["messages"]
     wrong = solution_message(trace.wrong.code, style=style, language=problem.language)
-    return row | {"messages": [*asked, wrong, dict(trace.wrong.observation), answer]}
+    return row | {"messages": [*prompt, wrong, dict(trace.wrong.observation), answer]}

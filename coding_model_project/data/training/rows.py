@@ -1,7 +1,7 @@
 """verl's training files: prompts, and problems by reference.
 
-A row names its problem's id; the tests lie once in the problems file (`data.problems`), not in every
-row. Files are written only for roles their rows may have (`data.governance`).
+A row names its problem's id; the problems file (`data.problems`) holds the tests once, not in every row.
+Files are written only for permitted roles (`data.governance`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from coding_model_project.grading.prompts import PromptStyle, solution_message, 
 from coding_model_project.types import Problem
 
 VerlRow = dict[str, Any]
-"""A row of a training file: its columns and their form are verl's."""
+"""A row of a training file, with verl's columns."""
 
 
 def rl_rows(
     problems: Iterable[Problem], style: PromptStyle, *, weights: Mapping[str, float] | None = None
 ) -> list[VerlRow]:
-    """Rows for verl's RL data set: a prompt, and the problem's id as ground truth.
+    """Return rows for verl's RL data set: a prompt, and the problem's id as ground truth.
 
     Args:
-        weights: of each data source in the mixture, kept with the row; 1 where none is given.
+        weights: the weight of each data source in the mixture, stored in the row; by default 1.
     """
     return [
         {
@@ -46,12 +46,12 @@ def rl_rows(
 
 
 def sft_rows(problems: Iterable[Problem], style: PromptStyle) -> list[VerlRow]:
-    """Rows for verl's SFT data set: a conversation that ends in the first gold solution."""
+    """Return rows for verl's SFT data set: conversations that end in the first gold solution."""
     return [sft_row(problem, problem.gold[0], style) for problem in problems]
 
 
 def sft_row(problem: Problem, code: str, style: PromptStyle) -> VerlRow:
-    """A row for verl's SFT data set: a conversation that ends in this solution."""
+    """Return a row for verl's SFT data set: a conversation that ends in this solution."""
     return {
         "data_source": source(problem),
         "messages": [
@@ -63,12 +63,12 @@ def sft_row(problem: Problem, code: str, style: PromptStyle) -> VerlRow:
 
 
 def source(problem: Problem) -> str:
-    """Return the data set that a problem is from."""
+    """Return the data set of a problem."""
     return source_of(problem.id)
 
 
 def source_of(problem_id: str) -> str:
-    """Return the data set that a problem is from: its id's first part."""
+    """Return the data set of a problem, the first part of its id."""
     return problem_id.split("/")[0]
 
 
@@ -76,10 +76,10 @@ def write_rows(path: Path, rows: Sequence[VerlRow], *, trains: bool) -> None:
     """Write rows as parquet, atomically.
 
     Args:
-        trains: the file is for training; rows of data that must not train are refused.
+        trains: whether the file is for training, so that rows of data that must not train are an error.
 
     Raises:
-        ConfigError: no rows, or rows that must not train.
+        ConfigError: there are no rows, or rows that must not train.
     """
     with extra("rows"):
         import pyarrow as pa
@@ -97,8 +97,10 @@ def write_rows(path: Path, rows: Sequence[VerlRow], *, trains: bool) -> None:
 
 
 def refuse_training(name: str, split: str, where: str) -> None:
-    """Raises:
-    ConfigError: this split of this data set must not train.
+    """Raise if a split of a data set must not train.
+
+    Raises:
+        ConfigError: it must not train.
     """
     if not role(name, split).may_train:
         raise ConfigError(f"{where}: {name}_{split} is test only and must not train")

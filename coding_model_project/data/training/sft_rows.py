@@ -1,7 +1,7 @@
-"""Demonstrations from execution: of the programs that the hidden tests accept, which to show in SFT.
+"""Selection of SFT demonstrations among programs that the hidden tests accept.
 
-Rejection sampling (Yuan et al. 2023, arXiv:2308.01825): distinct solutions of a problem help, copies
-of one only repeat it (`program_identity`).
+This is rejection sampling (Yuan et al. 2023, arXiv:2308.01825): distinct solutions of a problem help, so
+equivalent programs are deduplicated (`program_identity`).
 """
 
 from __future__ import annotations
@@ -18,63 +18,63 @@ from coding_model_project.types import Problem
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _GRAM = 3
-"""Tokens in a row by which programs are compared: single ones hardly tell short programs apart."""
+"""Length of the token n-grams for comparing programs; single tokens hardly distinguish short programs."""
 
 
 class Choose(StrEnum):
-    """Which of a problem's accepted programs are kept."""
+    """The choice among a problem's accepted programs."""
 
     shortest = "shortest"
     diverse = "diverse"
-    """The shortest, then each time the one least like those chosen."""
+    """The shortest, then repeatedly the one least similar to those chosen."""
     random = "random"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A program that a model wrote, or a problem's own solution; to be shown, it passes its tests."""
+    """A program that passes its tests, written by a model or a problem's own solution."""
 
     problem: str
     """The problem's id."""
     code: str
     origin: str
-    """The evaluation and sample it is from, or "gold"."""
+    """The evaluation and sample that it comes from, or "gold"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What became of candidates."""
+    """Counts of kept and dropped candidates."""
 
     problems: int
-    """That were asked of the model, or have a gold solution to show."""
+    """Number of problems that the model tried or that have a gold solution."""
     without: tuple[str, ...]
-    """Ids of those that show nothing."""
+    """Ids of problems without a demonstration."""
     candidates: int
     duplicates: int
-    """Left out as a copy of another candidate of the same problem."""
+    """Number of candidates dropped as duplicates of another one for the same problem."""
     over_limit: int
-    """Left out since enough of their problem were kept."""
+    """Number of candidates dropped since enough were kept for their problem."""
     kept: int
     kept_gold: int
     by_problem: Mapping[int, int]
-    """How many problems show so many programs."""
+    """Number of problems by their number of demonstrations."""
 
 
 def choose(
-    candidates: Iterable[Candidate], asked: Sequence[Problem], *, n: int, how: Choose, seed: int
+    candidates: Iterable[Candidate], problems: Sequence[Problem], *, n: int, how: Choose, seed: int
 ) -> tuple[list[Candidate], Counts]:
-    """At most n distinct candidates of each problem, in the problems' order.
+    """Choose at most n distinct candidates of each problem, in the problems' order.
 
     Args:
-        asked: the problems that were tried.
-        seed: of random choices and of ties; each problem draws on its own.
+        problems: the problems that were tried.
+        seed: the seed of random choices and ties; each problem draws independently.
     """
     groups: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.problem].append(candidate)
     chosen: dict[str, list[Candidate]] = {}
     n_distinct = 0
-    for problem in asked:
+    for problem in problems:
         distinct = _distinct(groups.get(problem.id, []), problem.language, how, seed)
         n_distinct += len(distinct)
         chosen[problem.id] = _diverse(distinct, n) if how is Choose.diverse else distinct[:n]
@@ -97,7 +97,7 @@ GOLD = "gold"
 
 
 def gold_candidates(problems: Iterable[Problem]) -> list[Candidate]:
-    """The problems' own solutions."""
+    """Return the problems' own solutions as candidates."""
     return [
         Candidate(problem=problem.id, code=code, origin=GOLD)
         for problem in problems
@@ -108,7 +108,7 @@ def gold_candidates(problems: Iterable[Problem]) -> list[Candidate]:
 def _distinct(
     candidates: Sequence[Candidate], language: str, how: Choose, seed: int
 ) -> list[Candidate]:
-    """One of each program; the shortest first unless chance decides."""
+    """Deduplicate candidates; the shortest come first, except for `Choose.random`."""
     if not candidates:
         return []
     rng = random.Random(f"{seed} {candidates[0].problem}")
@@ -122,7 +122,7 @@ def _distinct(
 
 
 def _diverse(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
-    """Farthest-first traversal (Gonzalez 1985) from the first, by Jaccard distance of token n-grams."""
+    """Choose by farthest-first traversal (Gonzalez 1985), with the Jaccard distance of token n-grams."""
     chosen: list[Candidate] = list(candidates[:1])
     left = list(candidates[1:])
     grams = {id(candidate): _grams(candidate.code) for candidate in candidates}

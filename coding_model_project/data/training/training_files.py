@@ -1,9 +1,9 @@
-"""A folder of files to train from.
+"""A folder of training files.
 
-<out>/problems.jsonl          the problems that any row names, with their tests, each once
-      {rl,sft}_train.parquet  rows that train
+<out>/problems.jsonl          the problems named by rows, with their tests, each once
+      {rl,sft}_train.parquet  training rows
       {rl,sft}_validation.parquet, {rl,sft}_test.parquet
-      manifest.json           how they were made: settings, counts, what was left out, hashes
+      manifest.json           settings, counts, numbers of problems left out, hashes
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Measured pass rates by a problem's id, and the bounds of those to train on."""
+    """Measured pass rates by problem id, and the bounds of those to train on."""
 
     by_id: Mapping[str, float]
     low: float
@@ -54,27 +54,27 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Settings for making rows of problems."""
+    """Settings for converting problems into rows."""
 
     kind: RowKind = RowKind.rl
     style: PromptStyle = PromptStyle.fenced
     use: Role = Role.train
-    """Role.train puts each split into its own file; another writes all as validation rows."""
+    """Role.train writes each split into its own file; other roles write all as validation rows."""
     mixture: Mapping[str, float] | None = None
     size: int | None = None
     order: tuple[str, ...] | None = None
-    """Ids of the training rows in their order; None shuffles them."""
+    """Ids of the training rows in order; None shuffles them."""
     rates: Rates | None = None
-    """Of training problems; those to evaluate on stay."""
+    """A filter of training problems by pass rate; evaluation problems are not filtered."""
     max_prompt_tokens: int | None = None
     tests: Mapping[str, TestOrder] | None = None
-    """Of training problems, which tests to keep; those to evaluate on keep all."""
+    """The tests to keep of training problems; evaluation problems keep all."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Counts of the rows written, by file, and of the problems left out, by reason."""
+    """Numbers of written rows by file, and of problems left out by reason."""
 
     rows: Mapping[str, int]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -91,14 +91,14 @@ def write_training_files(
     """Write rows, problems and manifest.
 
     Args:
-        count_tokens: needed by a plan with `max_prompt_tokens`.
-        settings: more to say in the manifest, such as where the problems are from.
+        count_tokens: a function that counts tokens; required if the plan has `max_prompt_tokens`.
+        settings: more settings for the manifest, such as the origin of the problems.
 
     Raises:
-        ConfigError: nothing may train, or nothing is left to write.
+        ConfigError: no problem may train, or none is left to write.
     """
     left_out: dict[str, int] = {}
-    usable = list(_once(problems))
+    usable = list(_deduplicated(problems))
     if plan.kind is RowKind.sft:
         n_before = len(usable)
         usable = [problem for problem in usable if problem.gold]
@@ -134,11 +134,11 @@ def write_training_files(
     return Written(rows=counts, left_out=left_out)
 
 
-def _once(problems: Iterable[Problem]) -> Iterable[Problem]:
-    """Each problem once, though sets that overlap were given; the reward goes by the id alone.
+def _deduplicated(problems: Iterable[Problem]) -> Iterable[Problem]:
+    """Deduplicate the problems of overlapping sets by id, which alone identifies a problem for rewards.
 
     Raises:
-        ConfigError: two different problems have one id.
+        ConfigError: two different problems have the same id.
     """
     known: dict[str, Problem] = {}
     for problem in problems:
@@ -152,7 +152,7 @@ def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]
         return {"validation": list(problems)}
     files: dict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
-        if problem.split == "train":  # says that it trains: it had better be allowed to
+        if problem.split == "train":  # such a row must not be silently moved to another file
             refuse_training(source(problem), problem.split, problem.id)
         allowed = role(source(problem), problem.split)
         own_word = problem.split if problem.split in tuple(Role) else Role.train
@@ -160,8 +160,8 @@ def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]
     if "train" not in files:
         names = sorted({f"{source(problem)}_{problem.split}" for problem in problems})
         raise ConfigError(
-            f"{', '.join(names)}: test only, nothing here may train; --as validation "
-            "writes rows to evaluate on"
+            f"{', '.join(names)}: test only, so nothing may train; to write rows for evaluation, use "
+            "--as validation"
         )
     return dict(files)
 
@@ -198,12 +198,12 @@ def _settings(plan: Plan) -> dict[str, Any]:
 
 
 def is_made(path: Path, settings: Mapping[str, Any]) -> bool:
-    """Return true if `write_manifest` wrote this manifest for the same settings."""
+    """Return whether `write_manifest` wrote this manifest for the same settings."""
     return path.exists() and json.loads(path.read_text())["settings"] == settings
 
 
 def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int]) -> None:
-    """Write a manifest, last of all, so that it stands for complete files."""
+    """Write a manifest. Call it last, since a manifest marks the files as complete."""
     hashes = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(path.parent.iterdir())

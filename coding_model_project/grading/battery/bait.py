@@ -1,4 +1,4 @@
-"""What a program must not find, touch or leave behind, laid out on this machine and looked at after."""
+"""Bait that a program must not find or touch, and detection of processes and files that it leaves."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import psutil
 from coding_model_project.errors import SandboxError
 
 _GONE_WITHIN_S = 3.0
-"""How long what a case started may take to end once the case has."""
+"""Seconds after a case within which its processes must have ended."""
 
 _PORTS_FREE_WITHIN_S = 60.0
 _WATCHED = ("/tmp", "/var/tmp", "/dev/shm")
 _MARK = "CODING_RUN_TOKEN"
-"""Environment variable that zygotes inherit, by which what is left of them is found anywhere."""
+"""Environment variable that zygotes inherit; it identifies their remaining processes."""
 
 
 @contextlib.contextmanager
@@ -48,10 +48,10 @@ def marked() -> Iterator[None]:
 
 @contextlib.contextmanager
 def lay_out(secret: str) -> Iterator[Callable[[], list[str]]]:
-    """Lay out the secret and the listeners; gives a function that names the listeners touched.
+    """Place the secret and the listeners, and yield a function that returns the touched listeners.
 
     Raises:
-        SandboxError: the addresses are taken for long.
+        SandboxError: the addresses stay in use.
     """
     folder = Path("/tmp/sbx_canary")
     with contextlib.ExitStack() as stack:
@@ -68,7 +68,7 @@ def lay_out(secret: str) -> Iterator[Callable[[], list[str]]]:
 
 
 def _listeners(stack: contextlib.ExitStack, path: Path) -> dict[socket.socket, str]:
-    """A connection or a datagram makes one readable; nothing needs to accept it."""
+    """Open listeners, by name. A connection or a datagram makes one readable without being accepted."""
     path.parent.mkdir(exist_ok=True)
     stack.callback(_remove_if_empty, path.parent)
     tcp, udp = (socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET, socket.SOCK_DGRAM)
@@ -101,7 +101,7 @@ def _bind(listener: socket.socket, address: Any) -> None:
         try:
             if isinstance(address, str) and address.startswith("/"):
                 Path(address).parent.mkdir(exist_ok=True)  # another battery may have removed it
-                Path(address).unlink(missing_ok=True)  # of a battery that was killed
+                Path(address).unlink(missing_ok=True)  # left by a killed battery
             listener.bind(address)
             if listener.type == socket.SOCK_STREAM:
                 listener.listen()
@@ -109,13 +109,13 @@ def _bind(listener: socket.socket, address: Any) -> None:
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.ENOENT) or time.monotonic() > deadline:
                 raise SandboxError(
-                    f"the battery cannot listen on {address!r} ({error}); does another one run?"
+                    f"the battery cannot listen on {address!r} ({error}); stop any other battery"
                 ) from error
             time.sleep(0.2)
 
 
 def processes() -> set[int]:
-    """Processes below this one, and any that carry its mark."""
+    """Return the descendants of this process, and any process that carries its mark."""
     found = {child.pid for child in psutil.Process().children(recursive=True)}
     mark = f"{_MARK}={os.environ[_MARK]}".encode()
     for name in (path.name for path in Path("/proc").iterdir() if path.name.isdigit()):
@@ -126,7 +126,7 @@ def processes() -> set[int]:
 
 
 async def left_of(before: set[int]) -> list[str]:
-    """What a case started and did not end; a sandbox's own direct children are its machinery."""
+    """Return the processes that a case left running, except the sandbox's own direct children."""
     deadline = time.monotonic() + _GONE_WITHIN_S
     while True:
         children = {child.pid for child in psutil.Process().children()}
@@ -137,7 +137,7 @@ async def left_of(before: set[int]) -> list[str]:
 
 
 def files() -> set[str]:
-    """Paths in the folders that anyone may write to, and in the working directory, and one below."""
+    """Return the paths in world-writable folders and in the working directory, two levels deep."""
     found: set[str] = set()
     for top in (*_WATCHED, str(Path.cwd())):
         for folder, below, names in os.walk(top):

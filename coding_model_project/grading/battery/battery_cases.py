@@ -1,4 +1,4 @@
-"""The cases of a battery, read strictly: a requirement not understood would be one not checked."""
+"""A strict reader of battery cases: an unknown requirement is an error, not an unchecked one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_model_project.types import Asserts, Call, Input, Limits, Problem, St
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Require:
-    """What must hold of a case, in the battery's own terms."""
+    """The requirements on a case."""
 
     reward: int
     verdict_in: tuple[str, ...]
@@ -32,7 +32,7 @@ class Require:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One program, and what must and must not come of it."""
+    """One program and its requirements."""
 
     id: str
     category: str
@@ -43,17 +43,17 @@ class Case:
 
     @property
     def control(self) -> bool:
-        """Whether it is honest and right: rejecting it is a fault of the judge."""
+        """True if the program is honest and right, so that rejecting it is the judge's fault."""
         return self.require.reward == 1
 
     @property
     def attack(self) -> bool:
-        """Whether it tries to get or break something. Edge cases are neither attack nor control."""
+        """True if the program is adversarial. Edge cases are neither attack nor control."""
         return not self.control and self.category not in ("edge", "control")
 
 
 def read_cases(path: Path) -> tuple[Case, ...]:
-    """The cases of a file.
+    """Read the cases of a file.
 
     Raises:
         ConfigError: a line is malformed; names its number and the field.
@@ -67,29 +67,29 @@ def read_cases(path: Path) -> tuple[Case, ...]:
         except _Malformed as error:
             raise ConfigError(f"{path}:{number}: {error}") from None
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{path}:{number}: no JSON: {error}") from None
+            raise ConfigError(f"{path}:{number}: not JSON: {error}") from None
         if cases[-1].id in {case.id for case in cases[:-1]}:
-            raise ConfigError(f"{path}:{number}: id: {cases[-1].id!r} was there before")
+            raise ConfigError(f"{path}:{number}: id: {cases[-1].id!r} occurs twice")
     if not cases:
         raise ConfigError(f"{path}: no cases")
     return tuple(cases)
 
 
 class _Malformed(Exception):
-    """Names the field."""
+    """A malformed case. Names the field."""
 
 
 def _case(row: Any) -> Case:
     if not isinstance(row, dict):
-        raise _Malformed("no JSON object")
+        raise _Malformed("expected a JSON object")
     mode = _get(row, "mode", str)
     if mode not in ("stdio", "call", "assert"):
-        raise _Malformed(f"mode: {mode!r} is none of stdio, call, assert")
+        raise _Malformed(f"mode: {mode!r}: expected stdio, call or assert")
     entry = _get(row, "entry", str, optional=mode != "call")
     limits = _get(row, "limits", dict)
     tests = _get(row, "tests", list)
     if not tests:
-        raise _Malformed("tests: there are none")
+        raise _Malformed("tests: expected at least one")
     name = _get(row, "id", str)
     return Case(
         id=name,
@@ -118,7 +118,7 @@ def _get(row: Mapping[str, Any], name: str, kind: type, *, optional: bool = Fals
     if value is None and optional:
         return None
     if not isinstance(value, kind):
-        found = "missing" if name not in row else f"{value!r} is no {kind.__name__}"
+        found = "missing" if name not in row else f"{value!r}: expected {kind.__name__}"
         raise _Malformed(f"{name}: {found}"[:200])
     return value
 
@@ -126,7 +126,7 @@ def _get(row: Mapping[str, Any], name: str, kind: type, *, optional: bool = Fals
 def _positive(limits: Mapping[str, Any], name: str) -> float:
     value = limits.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise _Malformed(f"limits.{name}: {value!r} is no positive number")
+        raise _Malformed(f"limits.{name}: {value!r}: expected a positive number")
     return value
 
 
@@ -134,17 +134,17 @@ def _test(row: Any, mode: str, entry: str | None, where: str) -> Test:
     given: Input
     if mode == "assert":
         if not isinstance(row, str):
-            raise _Malformed(f"{where}: no string of asserts")
+            raise _Malformed(f"{where}: expected a string of asserts")
         return Test(input=Asserts(source=row, entry_point=entry))
     if not isinstance(row, dict) or not {"input", "expected"} <= row.keys():
-        raise _Malformed(f"{where}: no object of input and expected")
+        raise _Malformed(f"{where}: expected an object with input and expected")
     if mode == "stdio":
         if not isinstance(row["input"], str) or not isinstance(row["expected"], str):
-            raise _Malformed(f"{where}: input and expected of mode stdio are strings")
+            raise _Malformed(f"{where}: mode stdio expects strings for input and expected")
         given = Stdin(row["input"])
     else:
         if not isinstance(row["input"], list):
-            raise _Malformed(f"{where}.input: no list of arguments")
+            raise _Malformed(f"{where}.input: expected a list of arguments")
         given = Call(function=str(entry), args=tuple(row["input"]))
     return Test(input=given, expected=row["expected"])
 
@@ -152,7 +152,7 @@ def _test(row: Any, mode: str, entry: str | None, where: str) -> Test:
 _FLAGS = frozenset(
     ("no_canary", "no_listener_hit", "no_leftover_process", "judge_alive", "next_run_ok")
 )
-"""Asked of every case, whether it says so or not."""
+"""Requirements that always apply to every case."""
 
 
 def _require(row: Mapping[str, Any]) -> Require:
@@ -161,16 +161,16 @@ def _require(row: Mapping[str, Any]) -> Require:
     for name in row.keys() - known:
         raise _Malformed(f"require.{name}: unknown")
     if row.get("reward") not in (0, 1):
-        raise _Malformed(f"require.reward: {row.get('reward')!r} is neither 0 nor 1")
+        raise _Malformed(f"require.reward: {row.get('reward')!r}: expected 0 or 1")
     for name in ("verdict_in", "forbid_stdout", "then_forbid_stdout"):
         texts = row.get(name, [])
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise _Malformed(f"require.{name}: no list of strings")
+            raise _Malformed(f"require.{name}: expected a list of strings")
     if not row.get("verdict_in"):
         raise _Malformed("require.verdict_in: missing")
     terminate_s = row.get("terminate_s")
     if isinstance(terminate_s, bool) or not isinstance(terminate_s, (int, float)):
-        raise _Malformed(f"require.terminate_s: {terminate_s!r} is no number")
+        raise _Malformed(f"require.terminate_s: {terminate_s!r}: expected a number")
     return Require(
         reward=int(row["reward"]),
         verdict_in=tuple(row["verdict_in"]),

@@ -1,4 +1,4 @@
-"""Runs a battery's cases, one after another, and says what did not hold."""
+"""A runner of battery cases, one after another, that reports unmet requirements."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _HONEST_PROBLEM = Problem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a case; it is met if nothing is unmet."""
+    """The outcome of a case; it passed if no requirement is unmet."""
 
     case: Case
     verdict: str
     seconds: float
     unmet: tuple[str, ...]
-    """Names of requirements, each with what was found."""
+    """Names of unmet requirements, each with the observation."""
 
     @property
     def only_files(self) -> bool:
-        """Whether new files are all that is wrong."""
+        """True if new files are the only unmet requirement."""
         return bool(self.unmet) and all(name.startswith("no_new_files") for name in self.unmet)
 
     @property
     def succeeded(self) -> bool:
-        """Whether an attack got anything: more than a verdict of another name."""
+        """True if an attack gained anything beyond a different verdict."""
         return any(not unmet.startswith("verdict_in") for unmet in self.unmet)
 
 
 def summary(outcomes: Sequence[Outcome], tier: str) -> dict[str, Any]:
-    """The counts that the command's last line gives."""
+    """Return the counts for the command's last line."""
     attacks = [o for o in outcomes if o.case.attack]
     controls = [o for o in outcomes if o.case.control]
     return {
@@ -67,10 +67,10 @@ def summary(outcomes: Sequence[Outcome], tier: str) -> dict[str, Any]:
 async def run_battery(
     cases: Sequence[Case], sandbox: Sandbox, done: Callable[[Outcome], object] = lambda _: None
 ) -> tuple[list[Outcome], str]:
-    """Run the cases one after another in a sandbox that this starts.
+    """Start the sandbox and run the cases in it, one after another.
 
     Returns:
-        Their outcomes, and the sandbox's identity.
+        The outcomes, and the sandbox's identity.
 
     Raises:
         SandboxError: the sandbox does not start, or another battery runs on this machine.
@@ -80,13 +80,13 @@ async def run_battery(
     with (
         bait.marked(),
         bait.environment("SBX_CANARY", secret_of_sandbox),
-    ):  # what a sandbox may inherit
+    ):  # the sandbox may inherit these variables
         async with sandbox:
             recorder = _Recorder(sandbox)
             grader = ExecutionGrader(recorder, stop_early=True)
             for case in cases:
                 outcome = await _run_case(case, recorder, grader, secret_of_sandbox)
-                if outcome.only_files:  # others on this machine write there as well
+                if outcome.only_files:  # other processes of this machine write there too
                     outcome = await _run_case(case, recorder, grader, secret_of_sandbox)
                 outcomes.append(outcome)
                 done(outcomes[-1])
@@ -95,7 +95,7 @@ async def run_battery(
 
 @dataclass
 class _Recorder:
-    """A sandbox that remembers what programs printed, which a verdict does not keep."""
+    """A sandbox that records the output of programs, which verdicts do not keep."""
 
     sandbox: Sandbox
     printed: list[str] = field(default_factory=list)
@@ -119,7 +119,7 @@ class _Recorder:
     ) -> list[Execution]:
         executions = await self.sandbox.run(program, inputs, limits, stop_when=stop_when)
         for execution in executions:
-            value = codec.dumps(execution.value).decode()  # repr may refuse: too many digits
+            value = codec.dumps(execution.value).decode()  # repr may fail: too many digits
             self.printed += [execution.stdout, execution.stderr_tail, value]
         return executions
 
@@ -185,7 +185,7 @@ def _unmet(
 
 
 async def _then(case: Case, recorder: _Recorder) -> str:
-    """What the program that is run next prints."""
+    """Return the output of the case's second program, run after the first."""
     if case.then is None:
         return ""
     try:

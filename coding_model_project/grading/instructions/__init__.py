@@ -2,11 +2,11 @@
 
     follows("punctuation:no_comma", {}, "No comma here.")  # True
 
-The rules are those by which the publishers recorded their verdicts (google-research's IFEval, and IFBench
-as of October 2025), weak ones included: a text without bullets follows "format:sub-bullets". They differ
-where those rules crash, draw at random or ask for a model that must be downloaded; the checks say so.
+The rules are those behind the publishers' recorded verdicts (google-research's IFEval, and IFBench as of
+October 2025), including weak ones: a text without bullets follows "format:sub-bullets". They differ only
+where those rules crash, draw at random or need a downloaded model; such checks document it.
 
-No check runs anything of a response, and each takes time that is linear in its length.
+No check executes any part of a response, and each takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from coding_model_project.grading.instructions.kinds import TABLE, Kind, kind_na
 from coding_model_project.grading.instructions.tokens import UnreadableResponse
 
 KINDS: frozenset[str] = frozenset(TABLE)
-"""All kinds, named as their publishers name them."""
+"""All kinds, by their publishers' names."""
 
 MAX_CHARS = 500_000
-"""A longer response follows nothing. No model's answer is that long, and checks stay fast."""
+"""Maximum length of a response; a longer one follows no instruction. It keeps checks fast, and no model's
+answer is that long."""
 
 
 def check_arguments(kind: str, arguments: Mapping[str, Any]) -> None:
-    """Check an instruction before responses are judged by it. Arguments that are None count as absent.
+    """Validate an instruction before judging responses by it. Arguments that are None count as absent.
 
     Raises:
         DataError: the kind is unknown, or an argument is missing, unknown or wrong.
@@ -35,17 +36,17 @@ def check_arguments(kind: str, arguments: Mapping[str, Any]) -> None:
 
 
 def follows(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
-    """Return whether the response follows the instruction to the letter. A blank one follows nothing.
+    """Return whether the response strictly follows the instruction. A blank response never does.
 
     Args:
         kind: one of `KINDS`.
-        arguments: as of `check_arguments`.
+        arguments: see `check_arguments`.
         response: a model's answer.
 
     Raises:
-        DataError: as of `check_arguments`.
+        DataError: see `check_arguments`.
         NotInstalledError: the kind needs a library that only the extra "instructions" installs.
-        UngradableError: this machine is too slow, by far, to tell.
+        UngradableError: the check timed out because this machine is overloaded.
     """
     return _follows(kind_named(kind), read_arguments(kind, arguments), response)
 
@@ -53,8 +54,8 @@ def follows(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
 def follows_loosely(kind: str, arguments: Mapping[str, Any], response: str) -> bool:
     """Return whether any of the response's eight variants follows the instruction.
 
-    They leave out the first line, the last or both, each with and without asterisks, so that "Sure, here
-    it is:" or bold type does not count against a response. Arguments and errors are those of `follows`.
+    The variants omit the first line, the last line, both or neither, each with and without asterisks, so
+    that "Sure, here it is:" or bold type does not fail a response. Arguments and errors: see `follows`.
     """
     found, read = kind_named(kind), read_arguments(kind, arguments)
     return any(_follows(found, read, variant) for variant in dict.fromkeys(_variants(response)))
@@ -67,7 +68,7 @@ def _follows(kind: Kind, arguments: Mapping[str, Any], response: str) -> bool:
         return kind.check(response, **arguments)
     except UnreadableResponse:
         return False
-    except TimeoutError as error:  # NLTK's guard of its own patterns, five seconds for each
+    except TimeoutError as error:  # NLTK limits each of its patterns to five seconds
         raise UngradableError(
             "NLTK timed out on a response; the machine is overloaded: lower the number of workers"
         ) from error

@@ -14,8 +14,8 @@ class Argument:
     """A type of argument.
 
     Args:
-        expected: what it must be, for messages.
-        read: returns the value in the form that checks take; None if it is wrong.
+        expected: its description in messages.
+        read: a function that converts the value for checks; returns None if it is invalid.
     """
 
     expected: str
@@ -23,7 +23,7 @@ class Argument:
 
 
 def whole(minimum: int = 0, maximum: int | None = None) -> Argument:
-    """Return a whole number; the publishers also write it as 5.0."""
+    """Return the type of a whole number, which publishers also write as 5.0."""
 
     def read(value: object) -> int | None:
         if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 != 0:
@@ -56,7 +56,7 @@ def _texts(value: object) -> tuple[str, ...] | None:
 
 
 def one_of(choices: Iterable[str], expected: str) -> Argument:
-    """Return one of some strings."""
+    """Return the type of a string that is one of `choices`."""
     known = frozenset(choices)
     return Argument(
         expected, lambda value: value if isinstance(value, str) and value in known else None
@@ -74,7 +74,7 @@ LANGUAGE = one_of(LANGUAGES, "a language code that langdetect knows")
 
 
 def in_order(low: str, high: str) -> Callable[[Mapping[str, Any]], str | None]:
-    """Return a rule for two arguments; it returns what is wrong with them."""
+    """Return a rule that two arguments are in order; the rule returns an error text or None."""
 
     def wrong(given: Mapping[str, Any]) -> str | None:
         if given[low] <= given[high]:

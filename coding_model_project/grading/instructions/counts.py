@@ -56,38 +56,38 @@ def unique_word_count(response: str, *, N: int) -> bool:
 
 
 def conjunctions(response: str, *, small_n: int) -> bool:
-    """Check count:conjunctions. "And" and "and," are two, as the publisher counts them."""
+    """Check count:conjunctions. "And" and "and," count as two, as in the publisher's rule."""
     found = {word for word in response.split() if word.strip(EDGES).lower() in _CONJUNCTIONS}
     return len(found) >= small_n
 
 
 def person_names(response: str, *, N: int) -> bool:
-    """Check count:person_names. A name counts within a word too."""
+    """Check count:person_names. A name within a word counts too."""
     return sum(name in response for name in _NAMES) >= N
 
 
 def numbers(response: str, *, N: int) -> bool:
-    """Check count:numbers. Without punctuation, "3.14" is one number."""
+    """Check count:numbers. "3.14" is one number, since punctuation is removed first."""
     return len(_DIGITS.findall(without_punctuation(response))) == N
 
 
 def pronouns(response: str, *, N: int) -> bool:
-    """Check count:pronouns. "she/her" is two."""
+    """Check count:pronouns. "she/her" counts as two."""
     words = bare_words(response.replace("/", " ").lower())
     return sum(word in _PRONOUNS for word in words) >= N
 
 
 def punctuation(response: str) -> bool:
-    """Check count:punctuation: every mark, and an interrobang besides."""
+    """Check count:punctuation: every mark, plus an interrobang."""
     if not _INTERROBANG.search(response):
         return False
-    # One interrobang is put aside: its two marks do not count again. A single "‽" has no others.
+    # Remove one interrobang, so that its two marks do not count again. "‽" contains no other mark.
     both = "?!" if "?!" in response else "!?"
     return set(response.replace(both, "", 1)) >= _MARKS
 
 
 def words_japanese(response: str, *, N: int) -> bool:
-    """Check count:words_japanese. Numbers and lone punctuation may stand at such a place."""
+    """Check count:words_japanese. Numbers and lone punctuation may stand at these positions."""
     every = (word.strip(EDGES) for word in response.split()[N - 1 :: N])
     return all(_JAPANESE.search(word) for word in every if word and not word.isdigit())
 

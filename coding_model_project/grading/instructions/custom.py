@@ -1,4 +1,4 @@
-"""Requests that IFBench asks once each: its kinds "custom"."""
+"""IFBench's "custom" kinds, each used by a single prompt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MULTIPLES = [str(number) for number in range(14, 51, 7)]
 _QUESTION = re.compile(r"Question \d+[.|):;]?\s*")
 _CHOICE = re.compile(r"[A-Ea-e][.|)]\s*\w")
 _AFRICAN_COUNTRIES = 52
-"""So many lines at least; the last in the alphabet is Zimbabwe."""
+"""Minimum number of lines; the last country in the alphabet is Zimbabwe."""
 
 _NORTHERN_CAPITALS = word_list("""
     Reykjavik Helsinki Oslo Tallinn Stockholm Riga Moscow Copenhagen Vilnius Minsk Dublin Berlin
@@ -34,7 +34,7 @@ _DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def multiples(response: str) -> bool:
-    """Check custom:multiples: the multiples of 7 from 10 to 50 are all numbers of the response."""
+    """Check custom:multiples: the response's numbers are exactly the multiples of 7 from 10 to 50."""
     return _DIGITS.findall(response) == _MULTIPLES
 
 
@@ -52,8 +52,8 @@ def mcq_count_length(response: str) -> bool:
 def _length_and_choices(question: str) -> tuple[int, int]:
     lines = [line.strip() for line in question.split("\n")]
     is_choice = [_CHOICE.match(line) is not None for line in lines]
-    asked = lines[: is_choice.index(True)] if any(is_choice) else lines
-    return len(" ".join(asked).strip()), sum(is_choice)
+    question_lines = lines[: is_choice.index(True)] if any(is_choice) else lines
+    return len(" ".join(question_lines).strip()), sum(is_choice)
 
 
 def reverse_newline(response: str) -> bool:
@@ -65,7 +65,7 @@ def reverse_newline(response: str) -> bool:
 
 
 def _ascii(text: str) -> str:
-    """Return the text without accents and what else ASCII lacks."""
+    """Return the text without accents and other non-ASCII characters."""
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
 
 
@@ -100,7 +100,7 @@ def csv_city(response: str) -> bool:
 
 
 def csv_special_character(response: str) -> bool:
-    """Check custom:csv_special_character: 14 rows, of which one has a quoted special character."""
+    """Check custom:csv_special_character: 14 rows, at least one with a quoted special character."""
     if not _is_header(response, _PRODUCT_COLUMNS, ",", r"[ \t]*"):
         return False
     rows = _rows(response.replace('"', '"""'), ",")
@@ -115,7 +115,7 @@ def csv_special_character(response: str) -> bool:
 
 
 def _is_special(field: str) -> bool:
-    """Return whether the field's first line has quotes, and between them what is no letter or space."""
+    """Return whether the field's first line has a special character between quotes."""
     line = field.partition("\n")[0]
     return line.startswith('"') and _SPECIAL.search(line[1 : max(line.rfind('"'), 1)]) is not None
 
@@ -131,14 +131,14 @@ def csv_quotes(response: str) -> bool:
 
 
 def _is_header(response: str, columns: tuple[str, ...], separator: str, space: str) -> bool:
-    """Compare the first line with the columns' names, each in quotes or not."""
+    """Return whether the first line holds the columns' names, each with or without quotes."""
     names = (f'(?:{column}|"{column}")' for column in columns)
     first = response.partition("\n")[0].strip()
     return re.fullmatch(f"{separator}{space}".join(names), first) is not None
 
 
 def _rows(text: str, delimiter: str) -> list[list[str]]:
-    """Parse CSV; what cannot be parsed has no rows."""
+    """Parse CSV; malformed text has no rows."""
     try:
         return list(csv.reader(io.StringIO(text), delimiter=delimiter))
     except csv.Error:

@@ -1,4 +1,4 @@
-"""Brackets, quotes, lists and other forms of text: IFBench's kinds "format"."""
+"""IFBench's "format" kinds: brackets, quotes, lists and other forms of text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_PROSE = string.digits + PUNCTUATION.replace('"', "")
 
 
 def parentheses(response: str) -> bool:
-    """Check format:parentheses. The innermost bracket must be closed; a wrong one starts anew."""
+    """Check format:parentheses. The innermost bracket must be closed; a mismatch resets the count."""
     waiting: list[str] = []
     deepest = 0
     for character in response:
@@ -41,7 +41,7 @@ def parentheses(response: str) -> bool:
 
 
 def quotes(response: str) -> bool:
-    """Check format:quotes. Three levels, of which each must be closed; an apostrophe is a quote."""
+    """Check format:quotes: three closed levels; an apostrophe counts as a quote."""
     waiting: list[str] = []
     deepest = 0
     for character in response:
@@ -56,7 +56,7 @@ def quotes(response: str) -> bool:
 
 
 def options(response: str, *, options: str) -> bool:
-    """Check format:options. Lettered options must be given exactly, others in any case."""
+    """Check format:options. Lettered options must match exactly, others in any case."""
     separator = next((mark for mark in ("/", "or") if mark in options), ",")
     choices = [choice.strip() for choice in options.split(separator)]
     if _LETTERED_OPTIONS.match(options):
@@ -73,7 +73,7 @@ def newline(response: str) -> bool:
 def line_indent(response: str) -> bool:
     """Check format:line_indent: each line is indented more than the one before.
 
-    A blank line does not count, but the line after it does, be it blank: so the publisher has it.
+    As in the publisher's rule, a blank line does not count, but the line after it does, even if blank.
     """
     indents: list[int] = []
     after_blank = False
@@ -85,14 +85,14 @@ def line_indent(response: str) -> bool:
 
 
 def quote_unquote(response: str) -> bool:
-    """Check format:quote_unquote: no quote stands next to another, nor at the end."""
+    """Check format:quote_unquote: no two adjacent quotes, and none at the end."""
     text = response.replace("“", '"').replace("”", '"').replace("'\"'", "")
     text = "".join(text.split())
     return '""' not in text and not text.strip(_NOT_PROSE).endswith('"')
 
 
 def separated_list(response: str, *, sep: str) -> bool:
-    """Check format:list: the separator is used twice."""
+    """Check format:list: the separator occurs at least twice."""
     return response.count(sep) >= 2
 
 
@@ -117,7 +117,7 @@ def sub_bullets(response: str) -> bool:
 def no_bullets_bullets(response: str) -> bool:
     """Check format:no_bullets_bullets: two sentences, then two bullets and nothing else.
 
-    A blank line ends the sentences, and none may follow it.
+    A blank line ends the sentences; no other blank line may follow.
     """
     in_sentences, n_sentences, n_bullets = True, 0, 0
     for line in map(str.strip, response.split("\n")):
@@ -127,7 +127,7 @@ def no_bullets_bullets(response: str) -> bool:
             in_sentences, n_bullets = False, n_bullets + 1
         elif in_sentences:
             in_sentences = line != ""
-            # Two are enough: counting further would take long for a response of many lines.
+            # Two are enough, and counting more would be slow for a response with many lines.
             n_sentences += len(sentences(line)) if n_sentences < 2 else 0
         else:
             return False
@@ -135,7 +135,7 @@ def no_bullets_bullets(response: str) -> bool:
 
 
 def title_case(response: str) -> bool:
-    """Check format:title_case: no word of two letters or more starts with a small one.
+    """Check format:title_case: no word of two or more letters starts with a lower-case letter.
 
     Words of mixed case such as "iPhone" pass.
     """
@@ -146,7 +146,7 @@ def title_case(response: str) -> bool:
 
 
 def output_template(response: str) -> bool:
-    """Check format:output_template: the template's three labels are there."""
+    """Check format:output_template: all three labels of the template occur."""
     return all(label in response for label in _TEMPLATE)
 
 

@@ -1,4 +1,4 @@
-"""The grader of instruction-following problems: a result per instruction."""
+"""The grader of instruction-following problems, with one result per instruction."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ COMPARISON = "strict"
 
 
 def check_instructions(problems: Iterable[Problem]) -> None:
-    """Make sure that every instruction can be checked.
+    """Validate the instructions of problems.
 
     Raises:
         DataError: a kind is unknown, or its arguments do not fit; names the problem.
-        NotInstalledError: a library that checks are made with is missing.
+        NotInstalledError: a library for the checks is missing.
     """
     for problem in problems:
         for one in problem.instructions:
@@ -31,15 +31,15 @@ def check_instructions(problems: Iterable[Problem]) -> None:
 
 
 class InstructionsGrader:
-    """Judges a text by `Problem.instructions`; it needs no sandbox. An async context manager.
+    """A grader of texts by `Problem.instructions`, without a sandbox. An async context manager.
 
-    A verdict passes by the strict rules. `Verdict.followed_loosely` counts the instructions that the text
+    The strict rules decide a verdict. `Verdict.followed_loosely` counts the instructions that the text
     follows without its first or last line, or without "*".
     """
 
     @property
     def identity(self) -> str:
-        """All but text and problem that a verdict depends on."""
+        """See `grading.base.CodeGrader`."""
         return f"{GRADER_VERSION}/{COMPARISON}"
 
     async def __aenter__(self) -> Self:
@@ -57,7 +57,7 @@ class InstructionsGrader:
             DataError: an instruction of the problem is unknown, or its arguments do not fit.
         """
         if not problem.instructions:
-            raise DataError(f"problem {problem.id}: has no instructions to check")
+            raise DataError(f"problem {problem.id} has no instructions")
         started = time.monotonic()
         results, loosely = (), 0
         if code is not None:
@@ -80,7 +80,7 @@ class InstructionsGrader:
 
 
 def _judged(problem: Problem, text: str) -> tuple[tuple[TestResult, ...], int]:
-    """A result per instruction by the strict rules, and how many are followed by the loose ones.
+    """Return a result per instruction by the strict rules, and the number followed by the loose rules.
 
     Raises:
         DataError: an instruction is unknown, or its arguments do not fit; names the problem.

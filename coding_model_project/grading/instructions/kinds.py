@@ -1,4 +1,4 @@
-"""The table of all kinds of instruction, named as IFEval and IFBench name them."""
+"""The table of all kinds of instruction, by their names in IFEval and IFBench."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Kind:
     """A kind of instruction.
 
     Args:
-        check: called with a response that is not blank, and the arguments by name.
-        arguments: all that it takes; none is optional.
-        wrong: says what is wrong with the arguments together, if anything is.
+        check: the function, called with a non-blank response and the arguments by name.
+        arguments: its arguments, all required.
+        wrong: a rule on the combination of arguments that returns an error text or None.
     """
 
     check: Callable[..., bool]
@@ -182,18 +182,18 @@ def kind_named(name: str) -> Kind:
     """Return a kind by its name.
 
     Raises:
-        DataError: there is none of that name.
+        DataError: the name is unknown.
     """
     found = TABLE.get(name)
     if found is None:
         near = get_close_matches(str(name), TABLE, n=1)
-        meant = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(TABLE))}"
-        raise DataError(f"instruction kind {name!r:.60} is unknown{meant}")
+        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(TABLE))}"
+        raise DataError(f"instruction kind {name!r:.60} is unknown{hint}")
     return found
 
 
 def read_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments in the form that the kind's check takes; those that are None are dropped.
+    """Return the arguments converted for the kind's check, without those that are None.
 
     Raises:
         DataError: the kind is unknown, or an argument is missing, unknown or wrong.

@@ -1,4 +1,4 @@
-"""The language of a response, by langdetect: the same for the same text, in any thread."""
+"""Detection of a response's language by langdetect, deterministic and thread-safe."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LANGUAGES = word_set("""
     af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr
     ne nl no pa pl pt ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw
 """)
-"""Codes of the languages that langdetect knows."""
+"""Codes of langdetect's languages."""
 
 _READ_CHARS = 10_000
-"""langdetect looks at no more than that many characters."""
+"""Maximum number of characters that langdetect reads."""
 
 _SEED = 0
 
 
 def language(text: str) -> str | None:
-    """Return the code of the text's language; None if no letter of it tells one.
+    """Return the code of the text's language; None if its letters do not identify one.
 
     Raises:
         NotInstalledError: the extra "instructions" is not installed.
@@ -33,7 +33,7 @@ def language(text: str) -> str | None:
     with extra("instructions"):
         from langdetect.lang_detect_exception import LangDetectException
     detector = factory.create()
-    # Addresses are removed before langdetect cuts the text, so it is given more than it reads.
+    # langdetect removes addresses before it truncates the text, so pass more than it reads.
     detector.append(text[: 2 * _READ_CHARS])
     try:
         return detector.detect()
@@ -43,7 +43,7 @@ def language(text: str) -> str | None:
 
 @cache
 def _factory() -> DetectorFactory:
-    """Load langdetect's profiles. Its own global factory is not safe to load from threads."""
+    """Load langdetect's profiles. Its global factory is not thread-safe to load."""
     with extra("instructions"):
         from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
     factory = DetectorFactory()

@@ -1,4 +1,4 @@
-"""Lists, sections, paragraphs and other marks of layout: IFEval's kinds "detectable" and some more."""
+"""IFEval's kinds on layout: lists, sections, paragraphs and the like."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def number_placeholders(response: str, *, num_placeholders: int) -> bool:
 
 
 def _placeholders(line: str) -> int:
-    # Not by a regular expression: "[" repeated without "]" would take quadratic time.
+    # A regular expression would take quadratic time on repeated "[" without "]".
     found = 0
     end = -1
     while (start := line.find("[", end + 1)) >= 0 and (end := line.find("]", start + 1)) >= 0:
@@ -30,7 +30,7 @@ def _placeholders(line: str) -> int:
 
 
 def postscript(response: str, *, postscript_marker: str) -> bool:
-    """Check detectable_content:postscript: the marker is somewhere, in any case."""
+    """Check detectable_content:postscript: the marker occurs anywhere, in any case."""
     marker = postscript_marker.strip()
     pattern = _POSTSCRIPTS.get(marker)
     text = response.lower()
@@ -38,13 +38,13 @@ def postscript(response: str, *, postscript_marker: str) -> bool:
 
 
 def number_bullet_lists(response: str, *, num_bullets: int) -> bool:
-    """Check detectable_format:number_bullet_lists: exactly so many lines start with "*" or "-"."""
+    """Check detectable_format:number_bullet_lists: exactly `num_bullets` lines start with "*" or "-"."""
     lines = [line.lstrip() for line in response.split("\n")]
     dashes = sum(line.startswith("-") for line in lines)
     stars = 0
     is_text = False
     for line, is_last in zip(lines, [*[False] * (len(lines) - 1), True], strict=True):
-        # A lone "*" takes the line below as its text, which is then no bullet of its own.
+        # A lone "*" takes the next line as its text, so that line is not a bullet itself.
         if is_text:
             is_text = False
         elif line == "*":
@@ -61,7 +61,7 @@ def constrained_response(response: str) -> bool:
 
 
 def number_highlighted_sections(response: str, *, num_highlights: int) -> bool:
-    """Check detectable_format:number_highlighted_sections: *so* or **so**, within a line."""
+    """Check detectable_format:number_highlighted_sections: *text* or **text**, within a line."""
     once, twice = _HIGHLIGHT.findall(response), _STRONG_HIGHLIGHT.findall(response)
     return sum(bool(text.strip()) for text in (*once, *twice)) >= num_highlights
 
@@ -73,13 +73,13 @@ def multiple_sections(response: str, *, section_spliter: str, num_sections: int)
 
 
 def json_format(response: str) -> bool:
-    """Check detectable_format:json_format: JSON, in a fence or without."""
+    """Check detectable_format:json_format: JSON, with or without a fence."""
     text = response.strip()
     for fence in _FENCES:
         text = text.removeprefix(fence)
     try:
         json.loads(text.removesuffix("```").strip())
-    except (ValueError, RecursionError):  # too deep, which Python's own nesting limits
+    except (ValueError, RecursionError):  # invalid, or nested too deeply for Python
         return False
     return True
 
@@ -95,7 +95,7 @@ def _has_title(line: str) -> bool:
 
 
 def number_paragraphs(response: str, *, num_paragraphs: int) -> bool:
-    """Check length_constraints:number_paragraphs: divided by ***, none empty but at the ends."""
+    """Check length_constraints:number_paragraphs: divided by ***; only the outermost may be empty."""
     blank = [not paragraph.strip() for paragraph in _DIVIDER.split(response)]
     return not any(blank[1:-1]) and blank.count(False) == num_paragraphs
 
@@ -103,7 +103,7 @@ def number_paragraphs(response: str, *, num_paragraphs: int) -> bool:
 def nth_paragraph_first_word(
     response: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str
 ) -> bool:
-    """Check length_constraints:nth_paragraph_first_word: paragraphs are divided by a blank line."""
+    """Check length_constraints:nth_paragraph_first_word: blank lines divide paragraphs."""
     paragraphs = response.split("\n\n")
     if sum(bool(paragraph.strip()) for paragraph in paragraphs) != num_paragraphs:
         return False
@@ -115,7 +115,7 @@ def nth_paragraph_first_word(
 
 
 def two_responses(response: str) -> bool:
-    """Check combination:two_responses: two different ones, divided by six asterisks."""
+    """Check combination:two_responses: two different responses, divided by six asterisks."""
     parts = [part.strip() for part in response.split(_TWO_RESPONSES)]
     given = [part for part in parts if part]
     return all(parts[1:-1]) and len(given) == 2 and given[0] != given[1]

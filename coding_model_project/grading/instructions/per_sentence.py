@@ -1,4 +1,4 @@
-"""Rules for each sentence: IFBench's kinds "sentence", and an emoji at its end."""
+"""IFBench's "sentence" kinds, and its kind on emoji at the ends of sentences."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from coding_model_project.grading.instructions.text import (
 
 
 def alliteration_increment(response: str) -> bool:
-    """Check sentence:alliteration_increment: more alliterative words in each sentence than before."""
+    """Check sentence:alliteration_increment: each sentence has more alliterative words than the last."""
     lengths = [_alliterative(sentence) for sentence in sentences(response)]
     return all(one < other for one, other in pairwise(lengths))
 
 
 def _alliterative(sentence: str) -> int:
-    """Count the words of all runs that share a first letter."""
+    """Count the words in all runs of words with the same first letter."""
     words = (word.lstrip(PUNCTUATION) for word in sentence.lower().split())
     same = [one[0] == other[0] for one, other in pairwise(word for word in words if word)]
     return sum(same) + sum(new and not before for before, new in pairwise([False, *same]))
 
 
 def increment(response: str, *, small_n: int) -> bool:
-    """Check sentence:increment: each sentence has that many words more than the one before."""
+    """Check sentence:increment: each sentence has `small_n` more words than the one before."""
     lengths = [len(bare_words(sentence)) for sentence in sentences(response)]
     return bool(lengths) and all(other - one == small_n for one, other in pairwise(lengths))
 
 
 def keyword(response: str, *, word: str, N: int) -> bool:
-    """Check sentence:keyword. The word counts within another too."""
+    """Check sentence:keyword. The word within another word counts too."""
     found = sentences(response)
     return len(found) >= N and word.lower() in found[N - 1].lower()
 
 
 def emoji_at_ends(response: str) -> bool:
-    """Check format:emoji. The emoji stands before or after the mark that ends the sentence.
+    """Check format:emoji. The emoji may stand before or after the sentence's final mark.
 
     Raises:
         NotInstalledError: the extra "instructions" is not installed.
@@ -49,7 +49,7 @@ def emoji_at_ends(response: str) -> bool:
     bare = [without_punctuation(sentence).strip() for sentence in sentences(response)]
     if not bare or not all(bare):
         return False
-    # An emoji of two characters ends in a modifier, which alone is none: two characters are looked at.
+    # Check two characters: an emoji of two ends in a modifier, which is not an emoji by itself.
     return all(
         any(map(is_emoji, one[-2:])) or is_emoji(other[:1]) for one, other in pairwise([*bare, ""])
     )

@@ -1,4 +1,4 @@
-"""Shares and proportions: IFBench's kinds "ratio"."""
+"""IFBench's "ratio" kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sentence_type(response: str) -> bool:
 
 
 def sentence_balance(response: str) -> bool:
-    """Check ratio:sentence_balance: as many sentences end in each of ".", "?" and "!"."""
+    """Check ratio:sentence_balance: equally many sentences end in ".", "?" and "!"."""
     found = sentences(response)
     return _ending(found, ".") == _ending(found, "?") == _ending(found, "!")
 
@@ -33,7 +33,7 @@ def _ending(found: list[str], mark: str) -> int:
 
 
 def overlap(response: str, *, reference_text: str, percentage: float) -> bool:
-    """Check ratio:overlap: the share of the response's character trigrams that the reference has."""
+    """Check ratio:overlap: the share of the response's character trigrams found in the reference."""
     ours = _trigrams(response)
     if not ours:
         return False
@@ -46,6 +46,6 @@ def _trigrams(text: str) -> set[str]:
 
 
 def sentence_words(response: str) -> bool:
-    """Check ratio:sentence_words: three sentences of one length. The publisher compares no words."""
+    """Check ratio:sentence_words: three sentences of equal length, in characters like the publisher's."""
     found = sentences(response)
     return len(found) == 3 and len({len(sentence) for sentence in found}) == 1

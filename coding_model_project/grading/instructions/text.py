@@ -1,4 +1,4 @@
-"""Words, punctuation and sentences of a response, as the publishers count them."""
+"""Words, punctuation and sentences of a response, by the publishers' rules."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import string
 
 PUNCTUATION = string.punctuation
 EDGES = PUNCTUATION + " "
-"""Characters that are stripped from the ends of a word."""
+"""Characters stripped from the ends of a word."""
 
 _DROP_PUNCTUATION = str.maketrans("", "", PUNCTUATION)
 
 _KEPT, _END = "\ue000", "\ue001"
-"""Private characters: a period that ends no sentence, and the end of a sentence."""
+"""Private-use characters for a period within a sentence, and for the end of a sentence."""
 
 _DROP_MARKS = str.maketrans("", "", _KEPT + _END)
 
@@ -40,13 +40,13 @@ _PERIODS = tuple(
         (rf"([A-Z]\.[A-Z]\.(?:[A-Z]\.)?) {_OPENINGS}", rf"\1{_END} \2"),
         (rf"{_LETTER}\.{_LETTER}\.{_LETTER}\.", rf"\1{_KEPT}\2{_KEPT}\3{_KEPT}"),
         (rf"{_LETTER}\.{_LETTER}\.", rf"\1{_KEPT}\2{_KEPT}"),
-        # The publishers lose the period here, which counts where a sentence's last character does.
+        # The publishers drop the period here, which affects checks of a sentence's last character.
         (rf" {_COMPANIES}\. {_OPENINGS}", rf" \1{_END} \2"),
         (rf" {_COMPANIES}\.", rf" \1{_KEPT}"),
         (rf" {_LETTER}\.", rf" \1{_KEPT}"),
     )
 )
-"""Periods that end no sentence. The order matters: each rule sees what those before it left."""
+"""Rules for periods within sentences. Their order matters: each one sees the result of the last."""
 
 _CLOSING_QUOTES = ((".”", "”."), ('."', '".'), ('!"', '"!'), ('?"', '"?'))
 _ENDING = re.compile(r"[.?!]")
@@ -59,19 +59,19 @@ def without_punctuation(text: str) -> str:
 
 
 def bare_words(text: str) -> list[str]:
-    """Return what whitespace separates once ASCII punctuation is removed."""
+    """Return the words of a text after removal of ASCII punctuation."""
     return without_punctuation(text).split()
 
 
 def runs_of_word_characters(text: str) -> list[str]:
-    """Return the words as most limits on length count them: "it's" is two."""
+    """Return the words as most length limits count them: "it's" is two."""
     return _WORD.findall(text)
 
 
 def sentences(text: str) -> list[str]:
     """Split at periods, question marks and exclamation marks, by IFBench's rules for abbreviations.
 
-    A newline ends no sentence, and a run such as "?!" ends two.
+    A newline does not end a sentence, and a run such as "?!" ends two.
     """
     text = f" {text.translate(_DROP_MARKS)}  ".replace("\n", " ")
     for pattern, replacement in _PERIODS:
@@ -84,5 +84,5 @@ def sentences(text: str) -> list[str]:
 
 
 def compares(count: int, relation: str, threshold: int) -> bool:
-    """Compare by a relation of IFEval: "less than", or "at least"."""
+    """Return whether a count satisfies IFEval's relation "less than" or "at least"."""
     return count < threshold if relation == "less than" else count >= threshold

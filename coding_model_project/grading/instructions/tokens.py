@@ -1,8 +1,8 @@
-"""Words and sentences as NLTK's English tokenizers split them, without NLTK's data.
+"""NLTK's English tokenizers for words and sentences, without NLTK's data.
 
-NLTK downloads its model of English sentences, which no package registry has. Kiss and Strunk's
+NLTK downloads its model of English sentences, which is not in any package registry. Kiss and Strunk's
 algorithm (Punkt) needs little of it: abbreviations, and words that start sentences. With short lists of
-those it splits as with the full model, except after some initials ("Movie B. Later") and ellipses.
+these it splits like the full model, except after some initials ("Movie B. Later") and ellipses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ABBREVIATIONS = word_set("""
     j.b j.c j.j j.k j.p j.r l.f l.p m.j r.a r.h r.i r.j r.k r.t s.a s.a.y s.g s.p.a s.s t.j w.c
     w.r w.w c d e f g h k l m n p r s t v w mg ok p.a.m rep sw
 """)
-"""Abbreviations of American newspapers. "e.g", "i.e" and "etc" are not in the model either."""
+"""Abbreviations of American newspapers. Like the model, they lack "e.g", "i.e" and "etc"."""
 
 _OPENINGS = word_set("""
     according although among both but despite even he however if in indeed instead it many
@@ -44,19 +44,19 @@ _SEEN_LOWER_AND_UPPER = (1 << 6) | (1 << 2)
 
 
 _MAX_SENTENCES = 5_000
-"""NLTK takes a tenth of a millisecond for each sentence. Prose of `MAX_CHARS` has fewer."""
+"""Maximum number of sentences. NLTK takes 0.1 ms per sentence, and prose of `MAX_CHARS` has fewer."""
 
 _SENTENCE_ENDS = re.compile(r"[.?!]+(?!\w)")
 
 
 class UnreadableResponse(Exception):
-    """A response of more sentences than any answer has, such as "! ! ! !"; it follows nothing."""
+    """A response with too many sentences, such as "! ! ! !"; it follows no instruction."""
 
 
 class _Spelling(defaultdict[str, int]):
-    """Spellings of words: function words in either case, all others unknown.
+    """A table of spellings: function words in either case, all others unknown.
 
-    Looking up a word stores nothing; Punkt's own table would grow with every new word of every response.
+    A look-up stores nothing, whereas Punkt's own table would grow with every new word of every response.
     """
 
     def __missing__(self, word: str) -> int:
@@ -75,7 +75,7 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def sentence_count(text: str) -> int:
-    """Count sentences. A newline alone ends none.
+    """Count sentences. A newline alone does not end one.
 
     Raises:
         NotInstalledError: the extra "instructions" is not installed.

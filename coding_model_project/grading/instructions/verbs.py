@@ -1,8 +1,8 @@
 """Recognition of a verb at the start of a text.
 
-IFBench asks a statistical tagger, whose model no package registry has, and which takes "Understand the"
-for a noun and "*" for a verb. Here endings decide, and a list of English verbs; a word that is as often
-a noun, such as "answer", is a verb if what follows can be its object.
+IFBench uses a statistical tagger whose model is not in any package registry, and which tags "Understand
+the" as a noun and "*" as a verb. This module decides by endings and a list of English verbs. A word that
+is equally often a noun, such as "answer", is a verb if the next word can start its object.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ _BASES = _VERBS | _VERB_OR_NOUN
 
 
 def _singular(word: str) -> tuple[str, ...]:
-    """Return what the word may be a third person of: "tries" of "try"."""
+    """Return possible base forms of a third-person verb, such as "try" for "tries"."""
     if not word.endswith("s"):
         return ()
     return (word[:-1], word.removesuffix("es"), word.removesuffix("ies") + "y")

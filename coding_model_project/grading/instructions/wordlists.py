@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def word_list(text: str) -> tuple[str, ...]:
-    """Return the words of a text, which whitespace separates."""
+    """Return the words of a text, in order."""
     return tuple(text.split())
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text, for look-ups."""
+    """Return the set of words of a text."""
     return frozenset(text.split())

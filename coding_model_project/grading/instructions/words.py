@@ -1,4 +1,4 @@
-"""Rules for each word, or for a word at some place: IFBench's kinds "words"."""
+"""IFBench's "words" kinds: rules for each word, or for a word at some position."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from coding_model_project.grading.instructions.verbs import starts_with_verb
 _CLUSTER = re.compile(r"[bcdfghjklmnpqrstvwxyz]{2}")
 _VOWELS = frozenset("aeiou")
 _PRIMES = frozenset(n for n in range(2, 98) if all(n % d for d in range(2, n)))
-"""Word lengths up to 97, where the publisher's list ends."""
+"""Prime word lengths up to 97, the end of the publisher's list."""
 
 _NEXT_LETTER = dict(pairwise(string.ascii_lowercase + "a"))
 
 
 def alphabet(response: str) -> bool:
-    """Check words:alphabet: each word starts with the letter after that of the one before."""
+    """Check words:alphabet: each word starts with the letter that follows the previous word's."""
     letters = [word[0].lower() for word in bare_words(response)]
     if not letters or letters[0] not in _NEXT_LETTER:
         return False
@@ -48,7 +48,7 @@ def prime_lengths(response: str) -> bool:
 
 
 def no_consecutive(response: str) -> bool:
-    """Check words:no_consecutive: neighbours start with different letters."""
+    """Check words:no_consecutive: adjacent words start with different letters."""
     words = bare_words(response.lower())
     return all(one[0] != other[0] for one, other in pairwise(words))
 
@@ -94,6 +94,6 @@ def keywords_specific_position(response: str, *, keyword: str, n: int, m: int) -
 
 
 def words_position(response: str, *, keyword: str) -> bool:
-    """Check words:words_position. A final period is a token, so the keyword stands right before it."""
+    """Check words:words_position. A final period is a token, so the keyword precedes it."""
     found = list(tokens(response))
     return len(found) > 1 and found[1] == found[-2] == keyword.strip()

@@ -1,4 +1,4 @@
-"""Maths problems: the final answer of a completion, and its comparison with the problem's.
+"""Maths problems: extraction of a completion's final answer, and its comparison with the problem's.
 
 grader.py judges; equal_answers.py is the program that it runs in a sandbox.
 """

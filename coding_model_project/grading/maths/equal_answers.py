@@ -1,7 +1,7 @@
 r"""A program that compares two answers as mathematics, by math-verify.
 
-It runs in a sandbox, as `grader.MathGrader` starts it: an answer such as `9^{9^{9^9}}` may take any time
-and memory, and math-verify evaluates plain expressions as Python does.
+`grader.MathGrader` runs it in a sandbox: an answer such as `9^{9^{9^9}}` may need unlimited time and
+memory, and math-verify evaluates plain expressions like Python.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import logging
 
 from math_verify import parse, verify
 
-logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its own time limit is off
+logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns about its disabled time limit
 
 
 def equal(gold: str, answer: str, boxed: bool) -> bool:
-    """Return true if an answer equals the gold one.
+    """Return whether an answer equals the gold one.
 
     Args:
         gold: the content of a box.
-        answer: the same if `boxed`, else a sentence that holds the answer.
+        answer: the content of a box if `boxed`, else a sentence that holds the answer.
     """
     given = _boxed(answer) if boxed else answer
     expected = parse(_boxed(gold), parsing_timeout=0)

@@ -1,11 +1,11 @@
-r"""The final answer of a text about maths.
+r"""Extraction of the final answer from a text about maths, by the first rule that matches:
 
-1. The content of the last `\boxed{…}` (or `\fbox{…}`) that is closed.
-2. What follows `####` on the last line that starts with it, if that is a number (GSM8K's form; a model
-   also writes headings with `####`).
-3. What follows the last "answer is" or "answer:" on its line, else the last line that has text.
+1. The content of the last closed `\boxed{…}` (or `\fbox{…}`).
+2. The text after `####` on the last line that starts with it, if it is a number (GSM8K's form; models
+   also write headings with `####`).
+3. The text after the last "answer is" or "answer:" on its line, else the last non-blank line.
 
-The rule takes the last answer of a text, so listing several gains nothing. Rules 1 and 2 are the forms
+Each rule takes the last answer of a text, so listing several gains nothing. Rules 1 and 2 are the forms
 of MATH (Hendrycks et al. 2021) and GSM8K (Cobbe et al. 2021).
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_CHARACTERS = 500
-"""The longest answer that is compared; the longest of MATH has 159."""
+"""Maximum length of an answer; the longest in MATH has 159."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\s\d])")
 _NUMBER = re.compile(r"[-+]?[$€£]?[-+]?\d[\d,.]*(?:/\d+)?\s*%?\.?")
@@ -29,7 +29,7 @@ class AnswerRule(StrEnum):
     boxed = "boxed"
     hashes = "hashes"
     sentence = "sentence"
-    """A line of text: the number or formula that answers is somewhere in it."""
+    """A line of text that contains the number or formula."""
     nothing = "nothing"
 
 
@@ -42,15 +42,15 @@ class FinalAnswer:
 
 
 def final_answer(text: str) -> FinalAnswer | None:
-    """Find the final answer of a text; None where it has none of at most `MAX_CHARACTERS`."""
+    """Return the final answer of a text; None without one of at most `MAX_CHARACTERS`."""
     found = _boxed(text) or _after_hashes(text) or _last_sentence(text)
     return found if found and len(found.text) <= MAX_CHARACTERS else None
 
 
 def _boxed(text: str) -> FinalAnswer | None:
-    """Return the content of the last box that is closed.
+    """Return the content of the last closed box.
 
-    The search looks at no more than the length of an answer behind each box, so its time is linear.
+    The search reads at most the length of an answer after each box, so it takes linear time.
     """
     for start in reversed([match.end() for match in _BOX.finditer(text)]):
         content = _braced(text[start : start + MAX_CHARACTERS + 2])
@@ -60,7 +60,7 @@ def _boxed(text: str) -> FinalAnswer | None:
 
 
 def _braced(text: str) -> str | None:
-    r"""Return what stands in the braces that a text starts with, or its first word (`\boxed 3`)."""
+    r"""Return the content of the braces at the start of a text, or its first word (`\boxed 3`)."""
     if not text.startswith("{"):
         word = text.split(maxsplit=1)[0] if text.split() else ""
         return word.rstrip("$.,")

@@ -1,7 +1,7 @@
-"""The grader of maths problems: the final answer of a completion against the problem's.
+"""The grader of maths problems, which compares a completion's final answer with the problem's.
 
-Equal texts and equal plain numbers are equal. All else is compared by math-verify (sympy), in a sandbox
-of its own.
+Equal texts and equal plain numbers are equal. math-verify (sympy) compares all other answers, in its own
+sandbox.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from coding_model_project.types import (
 )
 
 LIMITS = Limits(cpu_s=3.0, wall_s=10.0, memory_mb=1024, output_kb=64)
-"""Of one comparison; honest ones take well below a second."""
+"""Limits of one comparison; honest ones take well below a second."""
 
 _AT_ONCE = 1
-"""Comparisons at once. Few need one, and each process that has sympy takes some 100 MB."""
+"""Maximum number of concurrent comparisons. Few answers need one, and each process with sympy takes about
+100 MB."""
 
 _PLAIN_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,6})?")
 _DETAIL_BYTES = 500
 
 
 def check_math_verify() -> None:
-    """Make sure that the sandbox's process can import math-verify.
+    """Check that the sandbox's process can import math-verify.
 
     Raises:
         NotInstalledError: it is not installed; names the command that installs it.
@@ -57,12 +58,12 @@ def check_math_verify() -> None:
 
 
 def math_sandbox() -> Sandbox:
-    """Make the sandbox that compares answers, not yet started: one process of this machine.
+    """Create the sandbox for comparisons, one process of this machine, without starting it.
 
-    No program of a model runs there, so resource limits alone are enough where the kernel offers no more.
+    It runs no program of a model, so resource limits suffice if the kernel offers no stronger isolation.
 
     Raises:
-        NotInstalledError: as of `check_math_verify`.
+        NotInstalledError: see `check_math_verify`.
     """
     from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
@@ -71,11 +72,11 @@ def math_sandbox() -> Sandbox:
 
 
 class MathGrader:
-    """Judges final answers. An async context manager; its sandbox starts with the first comparison.
+    """A grader of final answers. An async context manager; its sandbox starts with the first comparison.
 
     Args:
-        breaker: as of `ExecutionGrader`.
-        make_sandbox: the sandbox to start.
+        breaker: see `ExecutionGrader`.
+        make_sandbox: a function that creates the sandbox.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class MathGrader:
         self._starting = asyncio.Lock()
         self._retries: Retries | None = None
         self._readable: set[str] = set()
-        """Gold answers that math-verify can read."""
+        """Gold answers that math-verify can parse."""
 
     @property
     def identity(self) -> str:
-        """All but answer and problem that a verdict depends on."""
+        """See `grading.base.CodeGrader`."""
         return f"{GRADER_VERSION}/{math_judge()}"
 
     async def __aenter__(self) -> Self:
@@ -110,7 +111,7 @@ class MathGrader:
         """Judge a text by its final answer; the verdict's `code` is that answer.
 
         Raises:
-            DataError: the problem's own answer cannot be read.
+            DataError: math-verify cannot parse the problem's own answer.
             SandboxError: the sandbox failed.
         """
         started = time.monotonic()
@@ -134,16 +135,16 @@ class MathGrader:
     async def _result(self, problem: Problem, found: FinalAnswer) -> TestResult:
         gold = problem.answer
         if gold is None or not gold.strip():
-            raise DataError(f"problem {problem.id}: has no answer to compare with")
+            raise DataError(f"problem {problem.id} has no answer to compare with")
         known = same_text_or_number(gold, found)
         if known is None:
             return await self._compared(problem.id, gold, found)
         return TestResult(error=None) if known else _wrong(_expected(gold, found))
 
     async def _compared(self, problem_id: str, gold: str, found: FinalAnswer) -> TestResult:
-        """Compare by math-verify. An answer that it cannot read is wrong, if it can read the gold one.
+        """Compare by math-verify. An answer that it cannot parse is wrong, if it can parse the gold one.
 
-        Were such an answer no verdict, a policy could learn to have none.
+        If such an answer were ungradable, a policy could learn to evade judging.
         """
         ran = await self._run(gold, found)
         if ran.status is Status.finished:
@@ -154,7 +155,7 @@ class MathGrader:
             own = await self._run(gold, FinalAnswer(gold, AnswerRule.boxed))
             if own.status is not Status.finished or own.value is not True:
                 raise DataError(
-                    f"problem {problem_id}: math-verify cannot read its answer {gold!r:.200}"
+                    f"problem {problem_id}: math-verify cannot parse its answer {gold!r:.200}"
                 )
             self._readable.add(gold)
         return _wrong(f"{_expected(gold, found)}; the comparison ended by {ran.status}")
@@ -167,8 +168,10 @@ class MathGrader:
         return executions[0]
 
     async def _started(self) -> Retries:
-        """Raises:
-        SandboxError: the sandbox does not start, or math-verify does not work in it.
+        """Start the sandbox on the first call.
+
+        Raises:
+            SandboxError: the sandbox does not start, or math-verify does not work in it.
         """
         async with self._starting:
             if self._retries is None:
@@ -185,28 +188,27 @@ class MathGrader:
 
 
 async def _check(retries: Retries) -> None:
-    """Make sure that math-verify works in its sandbox, before it finds every answer wrong.
+    """Check that math-verify works in its sandbox; otherwise it would reject every answer.
 
-    It takes all that it cannot parse for unequal: a module that it imports late and does not find, too.
+    It reports any failure to parse as unequal, even one caused by a missing module.
 
     Raises:
-        SandboxError: it does not.
+        SandboxError: it does not work.
     """
     call = Call("equal", (r"\frac{4}{8}", "1/2", True))
     (ran,), _ = await retries.run(Program(source=_program()), [call], LIMITS, None)
     if ran.status is not Status.finished or ran.value is not True:
-        said = " ".join(ran.stderr_tail.split())[-300:] or ran.value
+        output = " ".join(ran.stderr_tail.split())[-300:] or ran.value
         raise SandboxError(
-            f"math-verify finds 4/8 unequal to 1/2, {ran.status} in its sandbox: {said}"
+            f"math-verify finds 4/8 unequal to 1/2, {ran.status} in its sandbox: {output}"
         )
 
 
 def same_text_or_number(gold: str, found: FinalAnswer) -> bool | None:
-    """Compare where no mathematics is needed; None where it is.
+    """Compare as text or plain numbers; return None if that does not decide.
 
-    Texts are compared with runs of whitespace as one blank: "1 2" is not "12".
-    Plain numbers of at most six decimals are compared by value, which math-verify's rounding to six
-    decimals does too.
+    Texts compare with each run of whitespace as one blank: "1 2" is not "12". Plain numbers with at most
+    six decimals compare by value, consistent with math-verify's rounding to six decimals.
     """
     given = found.text
     if found.rule is not AnswerRule.sentence and " ".join(given.split()) == " ".join(gold.split()):

@@ -1,1 +1,1 @@
-"""The grader of predictions: what a function returns, or an input for which it returns a given value."""
+"""The grader of predictions of a function's value, or of an input for which it returns a given value."""

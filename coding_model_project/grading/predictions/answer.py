@@ -1,13 +1,13 @@
-"""The expression that a completion predicts.
+"""Extraction of the expression that a completion predicts.
 
-1. The last text between `[ANSWER]` and `[/ANSWER]` that parses, without a fence around it; else the last
-   fenced block; else the whole text.
-2. Of that, the last statement. Of `assert f(…) == value` or `f(…) == value` (or `is`), the side that was
-   asked for; of anything else the expression itself.
+1. The text is the last one between `[ANSWER]` and `[/ANSWER]` that parses, without a fence around it;
+   else the last fenced block; else the whole completion.
+2. The answer is the last statement of that text. From `assert f(…) == value` or `f(…) == value` (or
+   `is`), it is the requested side; otherwise the expression itself.
 
-An output is a literal: one that calls the function again predicts nothing. An input is a call of `f`
-whose arguments are built from literals, built-in types and their methods. It cannot reach the globals of
-the function or the builtins, so it cannot replace what the function calls.
+An output must be a literal: one that calls the function predicts nothing. An input is a call of `f` whose
+arguments are built from literals, built-in types and their methods. It cannot reach the globals of the
+function or the builtins, so it cannot replace functions that `f` calls.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from coding_model_project.grading.fences import Fences
 from coding_model_project.types import Plain, Predicted
 
 MAX_CHARACTERS = 20_000
-"""The longest answer that is read; the longest of CRUXEval has 200."""
+"""Maximum length of an answer; the longest in CRUXEval has 200."""
 
 FUNCTION = "f"
 """The name of the function that predictions are about."""
 
 _MOST_TAGS = 16
-"""`[ANSWER]` tags that are looked at, from the last one back."""
+"""Maximum number of `[ANSWER]` tags read, from the last one backwards."""
 
 _OPENED, _CLOSED = "[ANSWER]", "[/ANSWER]"
 _ASSERTION = re.compile(r"(?m)^[ \t]*assert\b")
@@ -54,11 +54,11 @@ class AnswerText:
 
 
 class NotAnAnswer(Exception):
-    """Why a text is no prediction, as a syntax error's detail."""
+    """A text that is not a prediction; the message becomes a syntax error's detail."""
 
 
 def answer_text(completion: str) -> AnswerText | None:
-    """Find the text of the answer; None where there is none of at most `MAX_CHARACTERS`."""
+    """Return the text of the answer; None without one of at most `MAX_CHARACTERS`."""
     if _OPENED in completion:
         found = AnswerText(_tagged(completion), PredictionRule.tagged)
     elif block := _last_block(completion):
@@ -70,7 +70,7 @@ def answer_text(completion: str) -> AnswerText | None:
 
 
 def _tagged(completion: str) -> str:
-    """Return the last text behind a tag that parses, else the last one that is not empty."""
+    """Return the last text after a tag that parses, else the last non-empty one."""
     behind = completion.split(_OPENED)[1:][-_MOST_TAGS:]
     texts = [_bare(one.partition(_CLOSED)[0]) for one in behind]
     given = [text for text in texts if 0 < len(text) <= MAX_CHARACTERS]
@@ -98,7 +98,7 @@ def predicted_output(text: str) -> Plain:
     """Return the value that an answer predicts.
 
     Raises:
-        NotAnAnswer: it does not parse, or is no literal.
+        NotAnAnswer: it does not parse, or is not a literal.
     """
     try:
         return ast.literal_eval(_side(_last_expression(text), Predicted.output))
@@ -107,10 +107,10 @@ def predicted_output(text: str) -> Plain:
 
 
 def predicted_input(text: str) -> str:
-    """Return the call of the function that an answer predicts, as source.
+    """Return the source of the function call that an answer predicts.
 
     Raises:
-        NotAnAnswer: it does not parse, or is not built as an input has to be.
+        NotAnAnswer: it does not parse, or contains a construct that inputs may not use.
     """
     try:
         call = ast.unparse(_side(_last_expression(text), Predicted.input))
@@ -137,7 +137,7 @@ def _last_expression(text: str) -> ast.expr:
 def _parsed(text: str) -> list[ast.stmt]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in untrusted text is not ours
+            warnings.simplefilter("ignore")  # invalid escapes in untrusted text
             return ast.parse(text).body
     except SyntaxError as error:
         raise NotAnAnswer(f"SyntaxError: {error.msg}") from error
@@ -146,7 +146,7 @@ def _parsed(text: str) -> list[ast.stmt]:
 
 
 def _side(expression: ast.expr, of: Predicted) -> ast.expr:
-    """Return the asked side of `f(…) == value`, in either order; any other expression as it is."""
+    """Return the requested side of `f(…) == value`, in either order; any other expression unchanged."""
     match expression:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             call, other = (left, right) if _calls_function(left) else (right, left)
@@ -175,11 +175,15 @@ _NODES = (
     ast.comprehension,
     ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
 )  # fmt: skip
-"""A generator's frame leads to the builtins; its name is no method of `_METHODS`."""
+"""Allowed nodes. A generator's frame leads to the builtins, but its name is not in `_METHODS`."""
 
 
 def _check_input(call: str) -> None:
-    """Check the source that will run, where names that Unicode hides are what they stand for."""
+    """Validate the source that will run, in which Unicode look-alikes of names are normalized.
+
+    Raises:
+        NotAnAnswer: it contains a construct that inputs may not use.
+    """
     expression = ast.parse(call, mode="eval").body
     if not _calls_function(expression):
         raise NotAnAnswer(f"an input is written as {FUNCTION}(…)")
@@ -194,7 +198,7 @@ def _check_input(call: str) -> None:
 
 
 def _globals(scope: symtable.SymbolTable) -> Iterator[str]:
-    """Yield the names that the scopes of an expression look up outside of it."""
+    """Yield the names that an expression looks up outside of its own scopes."""
     is_top = scope.get_type() == "module"
     yield from (one.get_name() for one in scope.get_symbols() if is_top or one.is_global())
     for inner in scope.get_children():

@@ -1,7 +1,7 @@
 """The grader of predictions (CRUXEval's two tasks).
 
-A predicted output is a literal, compared on the host by Python's `==`. A predicted input runs: the
-function is called with it in the sandbox, and the value that returns is compared in the same way.
+A predicted output is a literal, compared on the host by Python's `==`. For a predicted input, the sandbox
+calls the function with it, and the returned value is compared in the same way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DETAIL_BYTES = 500
 
 
 class PredictionGrader:
-    """Judges predicted outputs and inputs. An async context manager.
+    """A grader of predicted outputs and inputs. An async context manager.
 
     Args:
         execution: the grader that runs programs.
@@ -48,7 +48,7 @@ class PredictionGrader:
 
     @property
     def identity(self) -> str:
-        """All but text and problem that a verdict depends on."""
+        """See `grading.base.CodeGrader`."""
         return f"{self._execution.identity}/prediction"
 
     async def __aenter__(self) -> Self:
@@ -63,22 +63,22 @@ class PredictionGrader:
         """Judge a text by the prediction in it; the verdict's `code` is that prediction.
 
         Raises:
-            DataError: the problem has no prediction to make.
+            DataError: the problem has no prediction.
             SandboxError: the sandbox failed.
         """
-        asked = problem.prediction
-        if asked is None:
-            raise DataError(f"problem {problem.id}: has no prediction")
+        prediction = problem.prediction
+        if prediction is None:
+            raise DataError(f"problem {problem.id} has no prediction")
         started = time.monotonic()
         found = None if code is None else answer_text(code)
         if found is None:
             return self._verdict(problem, None, None, started)
         try:
-            if asked.of is Predicted.input:
+            if prediction.of is Predicted.input:
                 call = predicted_input(found.text)
-                verdict = await self._ran(problem, asked, call)
+                verdict = await self._ran(problem, prediction, call)
                 return replace(verdict, code=call, extraction=str(found.rule))
-            result = _compared(asked, predicted_output(found.text))
+            result = _compared(prediction, predicted_output(found.text))
         except NotAnAnswer as error:
             result = TestResult(error=ErrorType.syntax_error, detail=str(error)[:_DETAIL_BYTES])
         return self._verdict(problem, found, result, started)
@@ -86,12 +86,12 @@ class PredictionGrader:
     def answered_from_memory(self) -> None:
         """See `grading.base.CodeGrader`."""
 
-    async def _ran(self, problem: Problem, asked: Prediction, call: str) -> Verdict:
-        """Call the function with the predicted input, where no name of the function's is in the way."""
-        program = f"{asked.program}\n\n\ndef {_ENTRY}():\n    return {call}\n"
+    async def _ran(self, problem: Problem, prediction: Prediction, call: str) -> Verdict:
+        """Call the function with the predicted input, in a scope without the function's own names."""
+        program = f"{prediction.program}\n\n\ndef {_ENTRY}():\n    return {call}\n"
         inner = replace(
             problem,
-            tests=(Test(Call(_ENTRY), expected=asked.output),),
+            tests=(Test(Call(_ENTRY), expected=prediction.output),),
             language="python",
             comparison="equal",
             entry_point=_ENTRY,
@@ -119,8 +119,8 @@ class PredictionGrader:
         )
 
 
-def _compared(asked: Prediction, given: object) -> TestResult:
-    if given == asked.output:
+def _compared(prediction: Prediction, given: object) -> TestResult:
+    if given == prediction.output:
         return TestResult(error=None)
-    expected, got = (shown_value(one, _DETAIL_BYTES) for one in (asked.output, given))
+    expected, got = (shown_value(one, _DETAIL_BYTES) for one in (prediction.output, given))
     return TestResult(error=ErrorType.wrong_answer, detail=f"expected {expected}, got {got}")

@@ -1,1 +1,1 @@
-"""Environments that are an engine's containers."""
+"""Environments in containers of a container engine."""

@@ -1,8 +1,7 @@
-"""An environment that is a container of an engine on this machine; see `base.Environment`.
+"""An environment in a container of this machine's engine; see `base.Environment`.
 
-What differs from rooms: an agent that is root in its container may change the image's own programs,
-and the verifier runs what it finds. Its processes are gone all the same, since the container is
-restarted, and /tests and /logs/verifier are made anew after that.
+Unlike in a room, an agent that is root may change the image's own programs, which the verifier then runs.
+Restarting the container ends the agent's processes, and /tests and /logs/verifier are then recreated.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _KILLED = 137
 _CANNOT_RUN = 126
 _SETTLE_S = 10.0
 _TOKEN = "HARBOR_COMMAND"
-"""In the environment of a command and of all it starts, by which a time-out finds them."""
+"""Environment variable of a command and its descendants, by which a timeout finds them."""
 
 STAY = "while :; do sleep 86400 & wait $!; done"
-"""The first process: it waits for orphans, as an init does."""
+"""Script of the first process, which waits for orphans, as an init does."""
 
 _SHELL = 'if command -v bash > /dev/null; then exec bash -c "$0"; else exec sh -c "$0"; fi'
 _END = """for round in 1 2 3; do for one in /proc/[0-9]*; do
@@ -48,11 +47,11 @@ cd "$path" || exit 45
 if [ $# = 0 ]; then set -- .; else
     for one in "$@"; do shift; if [ -e "$one" ] || [ -L "$one" ]; then set -- "$@" "$one"; fi; done; fi
 [ $# = 0 ] || tar -cf - -- "$@" | head -c "$most" """
-"""Prints a file, or a folder as a tar file; how it ended says which."""
+"""A script that prints a file, or a folder as a tar file; the exit code tells which."""
 
 
 class Container:
-    """One container, from `prepare` to `cleanup`."""
+    """One container; lives from `prepare` to `cleanup`."""
 
     def __init__(
         self,
@@ -68,7 +67,7 @@ class Container:
         self._workdir, self._env, self._user = workdir, env, user
         self._out_of_memory = 0
         self._has_run = False
-        """Commands, before the verifier's turn."""
+        """True if a command ran before the verifier's turn."""
         self._verifying = False
 
     @property
@@ -76,7 +75,7 @@ class Container:
         return self._workdir
 
     def hold(self, place: int | None) -> None:
-        """Keep a place of a `NodeLimit`, and give it back when the container is gone."""
+        """Keep a place of a `NodeLimit` until `cleanup`."""
         self._place = place
 
     async def prepare(self) -> None:
@@ -113,9 +112,9 @@ class Container:
                 in_time = await self._wait(call, (token, who or "0"), timeout_s)
                 code = call.ended.result() if call.ended.done() else _KILLED
                 out, err = call.stdout.take(), call.stderr.take()
-        except (OSError, ValueError) as error:  # too long, or with a null byte in it
-            said = f"the command cannot be run: {getattr(error, 'strerror', None) or error}"
-            return CommandResult(stderr=said, exit_code=_CANNOT_RUN)
+        except (OSError, ValueError) as error:  # too long, or contains a null byte
+            message = f"the command cannot be run: {getattr(error, 'strerror', None) or error}"
+            return CommandResult(stderr=message, exit_code=_CANNOT_RUN)
         killed = None if in_time else Killed.timeout
         if code != 0:
             await self.heartbeat()
@@ -129,7 +128,7 @@ class Container:
         )
 
     async def _wait(self, call: Call, mark: tuple[str, str], timeout_s: float | None) -> bool:
-        """Whether it ended in time. A command that did not, or that nobody waits for, is killed.
+        """Return whether a command ended in time. Kill it on timeout or cancellation.
 
         Args:
             mark: the command's token and user.
@@ -150,8 +149,8 @@ class Container:
 
     async def _ran_out_of_memory(self) -> bool:
         before = self._out_of_memory
-        said = await self._sh(_OOM)
-        self._out_of_memory = int(said.split()[0]) if said.split() else 0
+        counts = (await self._sh(_OOM)).split()
+        self._out_of_memory = int(counts[0]) if counts else 0
         return self._out_of_memory > before
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
@@ -161,25 +160,25 @@ class Container:
         found = await self.read_tree(path, max_bytes)
         content = found.file("")
         if content is None:
-            raise IsADirectoryError(f"{path} is no regular file")
+            raise IsADirectoryError(f"{path} is not a regular file")
         return content
 
     async def read_tree(
         self, path: str, max_bytes: int = _MAX_BYTES, only: Sequence[str] | None = None
     ) -> Tree:
         """See `Environment.read_tree`."""
-        most = 2 * max_bytes + (1 << 20)
+        limit = 2 * max_bytes + (1 << 20)
         code, packed, err = await self._engine.run(
-            *("exec", "--user", "0", self._name, "sh", "-c", _PACK, str(most), self._at(path)),
+            *("exec", "--user", "0", self._name, "sh", "-c", _PACK, str(limit), self._at(path)),
             *(only or ()),
-            max_output=2 * most,
+            max_output=2 * limit,
         )
         if code == _ABSENT:
             raise FileNotFoundError(f"{path}: no such file")
         if code not in (0, _FILE, _PROGRAM):
             await self.heartbeat()
             raise OSError(f"{path}: {err.decode('utf-8', 'replace').strip()}")
-        if len(packed) >= most:
+        if len(packed) >= limit:
             raise OSError(f"{path}: more than {max_bytes} bytes")
         if code != 0:
             mode = 0o755 if code == _PROGRAM else 0o644
@@ -219,7 +218,7 @@ class Container:
         self._verifying = True
 
     async def doubts(self) -> Sequence[str]:
-        """See `Environment.doubts`. A container in which no agent ran has the image's programs alone."""
+        """See `Environment.doubts`. If no agent ran, only the image's programs did."""
         return ("nothing watches what runs in a container",) if self._has_run else ()
 
     async def end_verifier(self) -> None:
@@ -229,9 +228,9 @@ class Container:
 
     async def heartbeat(self) -> None:
         """See `Environment.heartbeat`."""
-        said = await self._engine.ask("inspect", "--format", "{{.State.Running}}", self._name)
-        if said != "true":
-            raise EnvironmentFailed(f"container {self._name} has ended")
+        running = await self._engine.ask("inspect", "--format", "{{.State.Running}}", self._name)
+        if running != "true":
+            raise EnvironmentFailed(f"container {self._name} is not running")
 
     async def cleanup(self) -> None:
         """See `Environment.cleanup`."""

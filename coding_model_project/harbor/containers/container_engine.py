@@ -1,4 +1,4 @@
-"""A container engine by its command line: docker and podman, which take the same words."""
+"""A client of a container engine's command line: docker or podman, which accept the same arguments."""
 
 from __future__ import annotations
 
@@ -15,62 +15,65 @@ from coding_model_project.harbor.environment.base import EnvironmentFailed
 from coding_model_project.harbor.environment.output import Kept
 
 _ANSWER_S = 120.0
-"""Wall seconds for what the engine does by itself."""
+"""Timeout of the engine's own operations in wall seconds."""
 
 _PODMANS_LIMITS = (
     ("nofile", resource.RLIMIT_NOFILE, 1 << 20),
-    ("nproc", resource.RLIMIT_NPROC, 1 << 15),  # podman's own, by which it runs itself
+    ("nproc", resource.RLIMIT_NPROC, 1 << 15),  # podman's own default
 )
-"""Limits that podman sets in a container, and the most that they may be."""
+"""Limits that podman sets in a container, with their maximum values."""
 
-_SAID = 600
+_SHOWN_CHARS = 600
 _MANY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of the engine that goes on."""
+    """A running call of the engine."""
 
     process: Process
     stdout: Kept
     stderr: Kept
     ended: asyncio.Task[int]
-    """Its exit code."""
+    """Task that returns its exit code."""
 
 
 class Engine:
-    """
+    """A client of a container engine.
+
     Args:
-        program: docker or podman, or a program that takes what they take.
+        program: docker, podman, or a program with the same arguments.
     """
 
     def __init__(self, program: str) -> None:
         self.program = program
         self._path = program
         self._folder = TemporaryDirectory(prefix="engine-")
-        """Where it runs: podman's monitor leaves a file where it was started when memory runs out."""
+        """Its working directory, in which podman's monitor leaves a file if memory runs out."""
 
     @property
     def limits(self) -> list[str]:
-        """Words for `run` and `build` by which containers keep within this process's own limits.
+        """Arguments of `run` and `build` that keep containers within this process's own limits.
 
-        podman, whose containers are children of its caller, would raise both, which takes a capability
-        that root in a container or virtual machine often lacks.
+        By default podman, whose containers are children of its caller, raises both limits. That needs a
+        capability that root in a container or virtual machine often lacks.
         """
         if self.program != "podman":
             return []
         words: list[str] = []
-        for name, kind, most in _PODMANS_LIMITS:
+        for name, kind, maximum in _PODMANS_LIMITS:
             hard = resource.getrlimit(kind)[1]
-            n = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            n = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
             words += ["--ulimit", f"{name}={n}:{n}"]
         return words
 
     async def find(self) -> None:
-        """Raises:
-        EnvironmentFailed: there is no such program, or nothing answers it.
+        """Find the program, and check that its engine responds.
+
+        Raises:
+            EnvironmentFailed: there is no such program, or its engine does not respond.
         """
-        way_out = "; choose another engine, or rooms, which needs none"
+        way_out = "; choose another engine, or rooms, which need none"
         found = shutil.which(self.program)
         if found is None:
             raise EnvironmentFailed(f"{self.program} is not installed here{way_out}")
@@ -78,37 +81,37 @@ class Engine:
         try:
             await self.ask("ps", "--quiet")
         except EnvironmentFailed as error:
-            raise EnvironmentFailed(f"no container engine answers: {error}{way_out}") from error
+            raise EnvironmentFailed(f"no container engine responds: {error}{way_out}") from error
 
     async def ask(
         self, *arguments: str, stdin: bytes | None = None, timeout_s: float = _ANSWER_S
     ) -> str:
-        """What it prints.
+        """Run a command of the engine, and return its output.
 
         Raises:
-            EnvironmentFailed: it fails, or does not answer in time; says what it says.
+            EnvironmentFailed: it failed or timed out; the message has its output.
         """
         code, out, err = await self.run(
             *arguments, stdin=stdin, timeout_s=timeout_s, max_output=_MANY_BYTES
         )
         if code != 0:
-            said = " ".join((err or out).decode("utf-8", "replace").split())[-_SAID:]
-            raise EnvironmentFailed(f"{self.program} {arguments[0]}: {said or f'exit code {code}'}")
+            why = one_line(err or out) or f"exit code {code}"
+            raise EnvironmentFailed(f"{self.program} {arguments[0]}: {why}")
         return out.decode("utf-8", "replace").strip()
 
     async def detach(self, *arguments: str, timeout_s: float = _ANSWER_S) -> None:
-        """Have something started that goes on: its monitor may keep what it inherits, pipes too.
+        """Start something that keeps running. Uses no pipes, since its monitor may keep them open.
 
         Raises:
-            EnvironmentFailed: it fails, or does not answer in time; says what it says.
+            EnvironmentFailed: it failed or timed out; the message has its output.
         """
-        with TemporaryFile() as said:
+        with TemporaryFile() as output:
             process = await asyncio.create_subprocess_exec(
                 self._path,
                 *arguments,
                 stdin=DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 cwd=self._folder.name,
                 start_new_session=True,
             )
@@ -123,11 +126,9 @@ class Engine:
                     with suppress(ProcessLookupError):
                         process.kill()
             if code != 0:
-                said.seek(0)
-                why = " ".join(said.read(_MANY_BYTES).decode("utf-8", "replace").split())[-_SAID:]
-                raise EnvironmentFailed(
-                    f"{self.program} {arguments[0]}: {why or f'exit code {code}'}"
-                )
+                output.seek(0)
+                why = one_line(output.read(_MANY_BYTES)) or f"exit code {code}"
+                raise EnvironmentFailed(f"{self.program} {arguments[0]}: {why}")
 
     async def run(
         self,
@@ -136,10 +137,10 @@ class Engine:
         timeout_s: float = _ANSWER_S,
         max_output: int = _MANY_BYTES,
     ) -> tuple[int, bytes, bytes]:
-        """Exit code, standard output, standard error.
+        """Run a command of the engine; return its exit code, standard output and standard error.
 
         Raises:
-            EnvironmentFailed: it does not answer in time.
+            EnvironmentFailed: it timed out.
         """
         async with self.calling(*arguments, stdin=stdin, max_output=max_output) as call:
             try:
@@ -154,10 +155,10 @@ class Engine:
     async def calling(
         self, *arguments: str, stdin: bytes | None = None, max_output: int = _MANY_BYTES
     ) -> AsyncIterator[Call]:
-        """A call in progress; on leaving, the engine's client is killed if it goes on.
+        """Start a call of the engine; on exit, kill the engine's client if it still runs.
 
         Raises:
-            OSError, ValueError: no kernel takes the arguments.
+            OSError, ValueError: the kernel rejects the arguments.
         """
         process = await asyncio.create_subprocess_exec(
             self._path,
@@ -179,6 +180,11 @@ class Engine:
             await ended
 
 
+def one_line(output: bytes) -> str:
+    """Return the end of an engine's output on one line."""
+    return " ".join(output.decode("utf-8", "replace").split())[-_SHOWN_CHARS:]
+
+
 async def _to_the_end(process: Process, stdin: bytes | None, out: Kept, err: Kept) -> int:
     assert process.stdout is not None and process.stderr is not None
     reading = (_read(process.stdout, out), _read(process.stderr, err))
@@ -194,7 +200,7 @@ async def _read(stream: asyncio.StreamReader, kept: Kept) -> None:
 async def _write(process: Process, content: bytes | None) -> None:
     if process.stdin is None:
         return
-    with suppress(BrokenPipeError, ConnectionResetError):  # it ended first, and says why itself
+    with suppress(BrokenPipeError, ConnectionResetError):  # it ended first, and prints the reason
         process.stdin.write(content or b"")
         await process.stdin.drain()
     process.stdin.close()

@@ -1,4 +1,4 @@
-"""Environments as containers: images built from a task's folder, and containers that no crash leaves."""
+"""Container environments: images built from a task's folder, and containers that no crash leaks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import orjson
 import psutil
 
 from coding_model_project.harbor.containers.container import STAY, Container
-from coding_model_project.harbor.containers.container_engine import Engine
+from coding_model_project.harbor.containers.container_engine import Engine, one_line
 from coding_model_project.harbor.containers.dockerfile import (
     WITH_HARBOR,
     ImageError,
@@ -39,11 +39,10 @@ _KEPT_IMAGES = 1024
 _START_S = 60.0
 _PREFIX = f"coding-harbor-{os.uname().nodename}"
 _IMAGES = "coding-harbor"
-"""In the engine's list of images."""
+"""Repository name of images in the engine."""
 
 _TESTS = "[ ! -d /tests ] || tar -C / -cf - tests"
 _TESTS_BYTES = 64 << 20
-_SAID = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +52,18 @@ class _Built:
     id: str
     image: Image
     files: Tree
-    """For the working directory of an image that was not made from the folder."""
+    """Files for the working directory of an image that was not built from the folder."""
 
 
 class ContainerEnvironments:
-    """Makes environments in containers. See `base.Environments`.
+    """A factory of environments in containers. See `base.Environments`.
 
-    An image is built once for what its folder holds, and kept by the engine for later runs.
+    It builds an image once for each content of a folder; the engine keeps it for later runs.
 
     Args:
         program: docker or podman.
-        at_once: containers in use at once on this node, by all processes of this user; None: no limit.
-        warm: containers that are started ahead, beside those in use, for the images asked for last.
+        at_once: maximum containers in use on this node by all processes of this user; None: no limit.
+        warm: containers to start ahead, besides those in use, for the most recently used images.
     """
 
     def __init__(self, program: str, *, at_once: int | None = None, warm: int = 0) -> None:
@@ -76,12 +75,14 @@ class ContainerEnvironments:
 
     @property
     def identity(self) -> str:
-        """As of `Sandbox.identity`."""
+        """See `Sandbox.identity`."""
         return f"harbor/{self._engine.program}"
 
     async def __aenter__(self) -> Self:
-        """Raises:
-        EnvironmentFailed: no engine answers.
+        """Find the engine, and remove containers of processes that were killed.
+
+        Raises:
+            EnvironmentFailed: no engine responds.
         """
         await self._engine.find()
         await self._remove(name for name in await self._listed() if _left_behind(name))
@@ -103,7 +104,7 @@ class ContainerEnvironments:
         refuse_devices(config)
         refuse_services(folder)
         if config.network_mode is NetworkMode.allowlist:
-            raise ImageError(f"network_mode = 'allowlist' takes a proxy of Harbor's; {WITH_HARBOR}")
+            raise ImageError(f"network_mode = 'allowlist' needs Harbor's proxy; {WITH_HARBOR}")
         built = await self._images.get(
             (folder, config.docker_image), lambda: self._build(folder, config)
         )
@@ -128,7 +129,8 @@ class ContainerEnvironments:
     async def _start(
         self, built: _Built, config: EnvironmentConfig, env: Mapping[str, str]
     ) -> Container:
-        """
+        """Start a container.
+
         Raises:
             EnvironmentFailed: the engine cannot start it.
         """
@@ -152,9 +154,10 @@ class ContainerEnvironments:
         return container
 
     async def _build(self, folder: Path, config: EnvironmentConfig) -> _Built:
-        """
+        """Build or pull an image.
+
         Raises:
-            ImageError: the engine cannot make it; says what it says.
+            ImageError: the engine failed; the message has its output.
         """
         image, files = config.docker_image, Tree()
         if (folder / "Dockerfile").exists() or image is None:
@@ -165,8 +168,8 @@ class ContainerEnvironments:
             )
             if (await self._engine.run("image", "inspect", image))[0] != 0:
                 await self._made(image, ("pull", "--quiet", image), config.build_timeout_sec)
-        said = await self._engine.ask("image", "inspect", "--format", "{{json .Config}}", image)
-        about: dict[str, Any] = orjson.loads(said)
+        shown = await self._engine.ask("image", "inspect", "--format", "{{json .Config}}", image)
+        about: dict[str, Any] = orjson.loads(shown)
         return _Built(
             id=image,
             files=files,
@@ -180,7 +183,7 @@ class ContainerEnvironments:
         )
 
     async def _by_content(self, folder: Path, timeout_s: float) -> str:
-        """The image that was built of a folder like this, or is now; its name says what is in it."""
+        """Return the image of a folder's content, built if missing; its tag is the content's hash."""
         paths = ((path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*")))
         files = await asyncio.to_thread(lambda: of_files(paths))
         name = f"{_IMAGES}:{sha256(repr(files.entries).encode() + files.body).hexdigest()[:32]}"
@@ -197,30 +200,28 @@ class ContainerEnvironments:
         return name
 
     async def _made(self, what: str, arguments: tuple[str, ...], timeout_s: float) -> str:
-        """The id that the engine prints last."""
+        """Return the image id that the engine prints last."""
         code, out, err = await self._engine.run(*arguments, timeout_s=timeout_s)
-        said = out.decode("utf-8", "replace").split()
-        if code != 0 or not said:
-            why = " ".join(err.decode("utf-8", "replace").split())[-_SAID:]
-            raise ImageError(f"{what}: {self._engine.program} {arguments[0]}: {why}")
-        return said[-1]
+        words = out.decode("utf-8", "replace").split()
+        if code != 0 or not words:
+            raise ImageError(f"{what}: {self._engine.program} {arguments[0]}: {one_line(err)}")
+        return words[-1]
 
     async def _tests_of(self, image: str) -> Tree:
-        """What the image itself brings below /tests: an agent may change its container's copy."""
+        """Return the image's own /tests, since an agent may change its container's copy."""
         isolated = ("--rm", "--network", "none", "--user", "0", "--entrypoint", "sh")
         words = ("run", *self._engine.limits, *isolated, image, "-c", _TESTS)
         code, packed, err = await self._engine.run(*words, max_output=2 * _TESTS_BYTES)
         if code != 0:
-            why = " ".join(err.decode("utf-8", "replace").split())[-_SAID:]
-            raise ImageError(f"{image}: an environment needs sh and tar in its image: {why}")
+            raise ImageError(f"{image}: the image needs sh and tar: {one_line(err)}")
         return from_tar(packed) if packed else Tree()
 
     async def _listed(self) -> list[str]:
-        """The names of this machine's containers of this project."""
-        said = await self._engine.ask(
+        """Return the names of this project's containers on this machine."""
+        names = await self._engine.ask(
             "ps", "--all", "--filter", f"name={_PREFIX}", "--format", "{{.Names}}"
         )
-        return said.split()
+        return names.split()
 
     async def _remove(self, names: Iterable[str]) -> None:
         if given := list(names):
@@ -228,7 +229,7 @@ class ContainerEnvironments:
 
 
 async def _alive(started: asyncio.Task[Container] | None) -> Container | None:
-    """A container that was started ahead, unless there is none, or it never started or was lost since."""
+    """Return a container started ahead; None if there is none, it failed to start, or it was lost."""
     try:
         container = None if started is None else await started
     except EnvironmentFailed:
@@ -243,7 +244,7 @@ async def _alive(started: asyncio.Task[Container] | None) -> Container | None:
 
 
 def _limits(config: EnvironmentConfig) -> list[str]:
-    """The engine's words for what a container may use."""
+    """Return the engine's arguments for a container's resource limits."""
     memory = f"{config.memory_mb or DEFAULT_MEMORY_MB}m"
     limits = {"--memory": memory, "--memory-swap": memory, "--pids-limit": str(DEFAULT_PROCESSES)}
     if config.cpus:
@@ -254,10 +255,10 @@ def _limits(config: EnvironmentConfig) -> list[str]:
 
 
 def _run(name: str, limits: list[str], image: str) -> list[str]:
-    """The engine's words for a new container."""
+    """Return the engine's arguments for a new container."""
     return [
         *("run", "--detach", "--name", name, "--user", "0", "--workdir", "/"),
-        *("--stop-timeout", "0"),  # the first process has nothing to do at the end
+        *("--stop-timeout", "0"),  # the first process has nothing to clean up
         *limits,
         *("--entrypoint", "sh", image, "-c", STAY),
     ]
@@ -268,7 +269,7 @@ def _owner(pid: int) -> str:
 
 
 def _left_behind(name: str) -> bool:
-    """Whether the process that made a container is gone: it was killed."""
+    """Return whether the process that made a container is gone, because it was killed."""
     owner = name.removeprefix(f"{_PREFIX}-").partition("-")[0]
     try:
         return _owner(int(owner.partition(".")[0])) != owner

@@ -1,7 +1,7 @@
-"""Dockerfiles, as far as they can be followed without a container engine.
+"""A parser for the part of Dockerfiles that works without a container engine.
 
-Understood: comments, continued lines, here-documents of RUN, variables of ARG and ENV, and the
-instructions of `environment.image`. Whatever is not gives one error that names instruction and line.
+Supported: comments, continued lines, here-documents of RUN, variables of ARG and ENV, and the
+instructions of `environment.image`. Anything else is an error that names instruction and line.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from coding_model_project.errors import HarborError
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 WITH_DOCKER = "run the task in a container: harbor grade --environment docker"
-"""The way out where a container engine is needed."""
+"""Remedy for tasks that need a container engine."""
 
-WITH_HARBOR = "run the task by Harbor itself: harbor run -e docker"
-"""The way out of what no environment here has."""
+WITH_HARBOR = "run the task with Harbor itself: harbor run -e docker"
+"""Remedy for tasks that no environment of this project supports."""
 
 _VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)(?::([-+])([^}]*))?\}|(\w+))")
 _HEREDOC = re.compile(r"<<-?([\"']?)(\w+)\1")
 
 
 class ImageError(HarborError):
-    """An environment cannot be made here from what its task says. Names file, line and the way out."""
+    """A task's environment that cannot be built here. The message names file, line and remedy."""
 
     harbor_name = "SandboxBuildFailedError"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One instruction, its continued lines joined."""
+    """One instruction, with its continued lines joined."""
 
     where: str
     """File and line."""
     name: str
-    """In capitals."""
+    """Name in capitals."""
     text: str
-    """What follows the name and its options."""
+    """The rest after the name and its options."""
     options: Mapping[str, str]
     heredoc: str | None = None
     """The lines of a here-document."""
 
     def words(self) -> list[str]:
-        """The text as a JSON list if it is one, else split as a shell does.
+        """Return the words of a JSON list, or else of the text split as by a shell.
 
         Raises:
-            ImageError: it is neither.
+            ImageError: the text is neither.
         """
         as_list = self.exec_form()
         if as_list is not None:
@@ -61,7 +61,7 @@ class Instruction:
             raise self.error(str(error)) from error
 
     def exec_form(self) -> list[str] | None:
-        """The words of a JSON list; None if the text is none."""
+        """Return the words of a JSON list; None if the text is not one."""
         if not self.text.startswith("["):
             return None
         try:
@@ -71,32 +71,36 @@ class Instruction:
         return words if all(isinstance(word, str) for word in words) else None
 
     def error(self, problem: str) -> ImageError:
-        """What cannot be done about this instruction, and the way out."""
+        """Return an error about this instruction, with a remedy."""
         return ImageError(f"{self.where}: {self.name}: {problem}; {WITH_DOCKER}")
 
 
 def refuse_devices(config: EnvironmentConfig) -> None:
-    """Raises:
-    ImageError: the task asks for accelerators.
+    """Raise if a task needs accelerators.
+
+    Raises:
+        ImageError: it does.
     """
     if config.gpus or config.tpu:
         raise ImageError(f"environment.gpus: environments here have no accelerators; {WITH_HARBOR}")
 
 
 def refuse_services(folder: Path) -> None:
-    """Raises:
-    ImageError: the task's environment is made of several containers.
+    """Raise if a task's environment consists of several containers.
+
+    Raises:
+        ImageError: it does.
     """
     compose = folder / "docker-compose.yaml"
     if compose.exists():
-        raise ImageError(f"{compose}: environments here are of one service; {WITH_HARBOR}")
+        raise ImageError(f"{compose}: environments here have only one service; {WITH_HARBOR}")
 
 
 def parse(path: Path) -> tuple[Instruction, ...]:
-    """The instructions of a file.
+    """Parse a Dockerfile.
 
     Raises:
-        ImageError: it cannot be read, or a line is none.
+        ImageError: it cannot be read.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -140,7 +144,7 @@ def _instruction(text: str, where: str, heredoc: str | None) -> Instruction:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `$NAME`, `${NAME}`, `${NAME:-default}` and `${NAME:+other}`; what is not set is empty."""
+    """Replace `$NAME`, `${NAME}`, `${NAME:-default}` and `${NAME:+other}`; unset variables are empty."""
 
     def value(match: re.Match[str]) -> str:
         if match[0] == "\\$":
@@ -156,10 +160,10 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def assignments(instruction: Instruction, variables: Mapping[str, str]) -> dict[str, str]:
-    """What an ENV or LABEL sets: `NAME=value …`, or the older `NAME value`.
+    """Return the assignments of an ENV or LABEL: `NAME=value …`, or the older `NAME value`.
 
     Raises:
-        ImageError: it is neither.
+        ImageError: the text is neither.
     """
     first, _, rest = instruction.text.partition(" ")
     if "=" not in first:

@@ -1,4 +1,4 @@
-"""A limit over all processes of a node: so many containers at once, whoever started them."""
+"""A limit on concurrent containers that all processes of a node share."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ _LOOK_S = 0.1
 
 
 class NodeLimit:
-    """Places that are locked files, which the kernel unlocks for a process that is killed.
+    """A limit made of locked files, which the kernel unlocks if a process is killed.
 
     Args:
-        most: places. Processes with another number share the first ones.
-        folder: of the files, the same for all that share them. By default one in /tmp and not in TMPDIR,
-            which a run has for itself.
+        n_places: number of places. Processes with different numbers share the first ones.
+        folder: folder of the lock files, common to all processes. Default: a folder in /tmp; TMPDIR may
+            be private to a run.
     """
 
-    def __init__(self, most: int, folder: Path | None = None) -> None:
-        self._most = most
+    def __init__(self, n_places: int, folder: Path | None = None) -> None:
+        self._n_places = n_places
         self._folder = folder or Path(f"/tmp/coding-harbor-{os.getuid()}")
 
     def free(self) -> int | None:
-        """Take a place if one is free; give it back by `os.close`.
+        """Take a place if one is free; `os.close` releases it.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: the folder is not writable.
         """
         self._folder.mkdir(mode=0o700, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        for number in range(self._most):
+        for number in range(self._n_places):
             place = os.open(self._folder / f"place-{number}", flags, 0o600)
             try:
                 fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
-"""Where Harbor tasks run: the protocol `base.Environment`, and rooms of this machine's namespaces.
+"""Environments of Harbor tasks: the protocol `base.Environment`, and its implementations by name.
 
-`harbor run -e coding_model_project.harbor.environment:EmbeddedEnvironment` runs Harbor's own jobs so.
+`harbor run -e coding_model_project.harbor.environment:EmbeddedEnvironment` runs Harbor's jobs in rooms.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """`EmbeddedEnvironment`, which takes the `harbor` package; nothing else here does.
+    """Import `EmbeddedEnvironment` on first use, since only it needs the `harbor` package.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: `harbor` is not installed.
     """
     if name != "EmbeddedEnvironment":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -23,8 +23,8 @@ def __getattr__(name: str) -> Any:
         importlib.import_module("harbor.environments")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "EmbeddedEnvironment is for Harbor's own runner, whose package is not installed: "
-            "pip install harbor (Python 3.12 or later)"
+            "EmbeddedEnvironment needs Harbor's package, which is not installed: pip install harbor "
+            "(Python 3.12 or later)"
         ) from error
     from coding_model_project.harbor.environment.harbor_backend import EmbeddedEnvironment
 

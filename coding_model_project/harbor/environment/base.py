@@ -1,4 +1,4 @@
-"""What an environment is: a place where commands run one after another, and files come and go."""
+"""Protocols of task environments: places that run commands in sequence and transfer files."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ DEFAULT_STORAGE_MB = 2048
 DEFAULT_PROCESSES = 1024
 ENGINES = ("docker", "podman")
 MAX_OUTPUT = 1 << 20
-"""Bytes kept of each of a command's streams by default."""
+"""Default maximum bytes kept from each stream of a command."""
 
 
 class EnvironmentFailed(SandboxError):
-    """The environment itself could not do its work; nothing is known about what ran in it."""
+    """A failure of the environment itself, which says nothing about the code that ran in it."""
 
 
 class Killed(StrEnum):
-    """Why a command was ended from outside."""
+    """The reason for killing a command."""
 
     timeout = "timeout"
     memory = "memory"
@@ -41,13 +41,13 @@ class Killed(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """What a command printed and how it ended."""
+    """A command's output and exit code."""
 
     stdout: str = ""
     stderr: str = ""
-    """Of both, the middle is left out, and it says so, where they are longer than was asked for."""
+    """Output beyond the limit loses its middle in both streams; a note marks the gap."""
     exit_code: int = 0
-    """128 and the signal's number if one ended it."""
+    """128 plus the signal's number if a signal ended it."""
     killed: Killed | None = None
 
     @property
@@ -57,7 +57,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What an environment may use."""
+    """Resource limits of an environment."""
 
     memory_mb: int = DEFAULT_MEMORY_MB
     storage_mb: int = DEFAULT_STORAGE_MB
@@ -65,11 +65,11 @@ class Resources:
 
 
 class Environment(Protocol):
-    """One trial's environment. Lives from `create` to `cleanup`; used by one caller at a time."""
+    """One trial's environment. Lives from `create` to `cleanup`; serves one caller at a time."""
 
     @property
     def workdir(self) -> str:
-        """Where commands run that name no other place."""
+        """Default working directory of commands."""
         ...
 
     async def run_command(
@@ -82,33 +82,33 @@ class Environment(Protocol):
         user: str | int | None = None,
         max_output: int = MAX_OUTPUT,
     ) -> CommandResult:
-        """Run a shell command to its end. What it leaves in the background goes on.
+        """Run a shell command to its end. Its background processes continue.
 
         Args:
-            env: over the image's variables and the task's.
-            timeout_s: after which it is killed with all it started.
-            user: name, number or "name:group"; the image's by default.
-            max_output: bytes kept of each stream.
+            env: variables that override the image's and the task's.
+            timeout_s: time limit, after which the command and its descendants are killed.
+            user: name, number or "name:group"; default: the image's.
+            max_output: maximum bytes kept from each stream.
 
         Raises:
-            EnvironmentFailed: the environment is lost, or could not start it.
+            EnvironmentFailed: the environment is lost, or could not start the command.
         """
         ...
 
     async def read_file(self, path: str, max_bytes: int = 64 << 20) -> bytes:
-        """A regular file.
+        """Read a regular file.
 
         Raises:
-            OSError: there is none, by the exception that says why (`FileNotFoundError`, …).
+            OSError: there is none; the subclass gives the reason (`FileNotFoundError`, …).
             EnvironmentFailed: the environment is lost.
         """
         ...
 
     async def write_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Make a file, and the folders above it.
+        """Write a file, and make its parent folders.
 
         Raises:
-            OSError: it may not be written.
+            OSError: the path is not writable.
             EnvironmentFailed: the environment is lost.
         """
         ...
@@ -116,30 +116,30 @@ class Environment(Protocol):
     async def read_tree(
         self, path: str, max_bytes: int = 64 << 20, only: Sequence[str] | None = None
     ) -> Tree:
-        """A file, or a folder with all in it; links as links.
+        """Read a file, or a folder with its contents; links stay links.
 
         Args:
-            only: names in the folder; the others are left.
+            only: names in the folder to read; the others are skipped.
 
         Raises:
-            OSError: there is nothing, or it is too much.
+            OSError: the path does not exist, or its contents are too large.
             EnvironmentFailed: the environment is lost.
         """
         ...
 
     async def write_tree(self, path: str, tree: Tree) -> None:
-        """Lay files over a folder.
+        """Copy files over a folder.
 
         Raises:
-            OSError: they may not be written.
+            OSError: the folder is not writable.
             EnvironmentFailed: the environment is lost.
         """
         ...
 
     async def begin_verifier(self) -> None:
-        """End every process, and cover /tests and /logs/verifier with empty folders.
+        """End every process, and replace /tests and /logs/verifier by empty folders.
 
-        What ran until here has written to neither, and cannot any more.
+        Processes that ran until now have not written to the new folders, and no longer can.
 
         Raises:
             EnvironmentFailed: the environment is lost.
@@ -147,8 +147,9 @@ class Environment(Protocol):
         ...
 
     async def doubts(self) -> Sequence[str]:
-        """Why the rewards of the verifier that has run may be the agent's own doing; empty if all that
-        the verifier's processes ran is known to be trusted.
+        """Return reasons to suspect that the agent forged the last verifier's rewards.
+
+        Empty if all code that the verifier's processes ran is known to be trusted.
 
         Raises:
             EnvironmentFailed: the environment is lost.
@@ -156,7 +157,7 @@ class Environment(Protocol):
         ...
 
     async def end_verifier(self) -> None:
-        """End every process, and take away what the verifier had, before an agent goes on.
+        """End every process, and remove the verifier's files, before an agent continues.
 
         Raises:
             EnvironmentFailed: the environment is lost.
@@ -164,7 +165,7 @@ class Environment(Protocol):
         ...
 
     async def heartbeat(self) -> None:
-        """Returns if the environment is alive.
+        """Raise unless the environment is alive.
 
         Raises:
             EnvironmentFailed: it is lost.
@@ -172,49 +173,51 @@ class Environment(Protocol):
         ...
 
     async def cleanup(self) -> None:
-        """End every process and remove every file. Never fails; twice is once."""
+        """End every process and remove every file. Never fails; idempotent."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What every environment of a task starts from."""
+    """The common starting point of a task's environments."""
 
     files: Tree
-    """Laid over the root; of a container's image, those below /tests alone."""
+    """Files copied over the root; for a container's image, only those below /tests."""
     workdir: str
     env: Mapping[str, str]
     user: str | None
     notes: tuple[str, ...]
-    """What of its definition was passed over."""
+    """Parts of its definition that were ignored."""
     packages: bool = False
-    """True if rooms of it have the modules installed for this project (`image.PACKAGES_LABEL`)."""
+    """True if its rooms have this project's installed modules (`image.PACKAGES_LABEL`)."""
 
 
 @runtime_checkable
 class JudgesApart(Protocol):
-    """Environments that know the verifiers of some tasks, and give their rewards without running them."""
+    """Environments that can compute some tasks' rewards without running their verifiers."""
 
     async def judge_apart(self, task: Task, step: Step, artifacts: Tree) -> Judged | None:
-        """Return the rewards that a verifier in an environment of its own would give; None to run it.
+        """Return the rewards that a separate verifier would give; None to run the verifier.
 
         Args:
-            artifacts: all that the verifier would get of the agent's.
+            artifacts: all files of the agent that the verifier would receive.
         """
         ...
 
 
 class Environments(Protocol):
-    """Makes environments. An async context manager; leaving ends all of them."""
+    """A factory of environments. An async context manager; exiting ends all of them."""
 
     @property
     def identity(self) -> str:
-        """As of `Sandbox.identity`."""
+        """See `Sandbox.identity`."""
         ...
 
     async def __aenter__(self) -> Self:
-        """Raises:
-        EnvironmentFailed: there can be none on this machine; says which others there are.
+        """Start the factory.
+
+        Raises:
+            EnvironmentFailed: this machine does not support it; the message names alternatives.
         """
         ...
 
@@ -229,15 +232,15 @@ class Environments(Protocol):
     async def create(
         self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]
     ) -> tuple[Environment, Image]:
-        """A new environment, and what it was made of. Images are made once and kept.
+        """Create an environment, and return it with its image. Images are built once and cached.
 
         Args:
-            folder: with a Dockerfile.
+            folder: contains a Dockerfile.
             config: the task's [environment], or its verifier's.
-            env: variables for every command, over the image's: the resolved `config.env`.
+            env: variables for every command, which override the image's: the resolved `config.env`.
 
         Raises:
-            ImageError: the task asks for what these environments do not have, or a RUN failed.
-            EnvironmentFailed: it could not be made.
+            ImageError: the task needs something that these environments do not support, or a RUN failed.
+            EnvironmentFailed: the environment could not be created.
         """
         ...

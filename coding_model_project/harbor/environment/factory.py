@@ -1,4 +1,4 @@
-"""Environments by name, from what a task says."""
+"""Task environments by name."""
 
 from __future__ import annotations
 
@@ -35,48 +35,52 @@ if TYPE_CHECKING:
     from coding_model_project.harbor.step import Step
 
 _FORMER_NAME = "embedded"
-_OF_HARBOR = "harbor:"
+_HARBOR_PREFIX = "harbor:"
 _KEPT_IMAGES = 64
-_SAID = 400
+_SHOWN_CHARS = 400
 
 
 def environments_of(where: TaskEnvironment, rootfs: Path | None = None) -> Environments:
-    """Make what `coding.harbor.environment` and `--environment` name; it starts when it is entered.
+    """Make the environments of `coding.harbor.environment` or `--environment`; entering starts them.
 
     Args:
-        where: by name: `rooms`, `docker`, `podman`, `harbor:TYPE` for an environment of Harbor's own, or
+        where: name: `rooms`, `docker`, `podman`, `harbor:TYPE` for one of Harbor's own environments, or
             `package.module:Factory`, which is called without arguments.
-        rootfs: for rooms, as of `EmbeddedEnvironments`.
+        rootfs: see `EmbeddedEnvironments`; rooms only.
 
     Raises:
-        ConfigError: the name is none of these, or the root file system is not for rooms.
+        ConfigError: the name is unknown, or `rootfs` is given for something else than rooms.
     """
     name = where.name
     if name in (ROOMS, _FORMER_NAME):
         return EmbeddedEnvironments(rootfs, Path(where.agent) if where.agent else None)
     if rootfs is not None:
-        raise ConfigError(f"--rootfs is for --environment {ROOMS}; {name} has the task's own image")
+        raise ConfigError(
+            f"--rootfs with --environment {name}, which uses the task's own image; drop --rootfs or "
+            f"use --environment {ROOMS}"
+        )
     if name in ENGINES:
-        # Here, since Harbor's own runner, which uses rooms, has not all that this takes.
+        # Imported here: Harbor's own runner, which uses rooms, lacks some of its dependencies.
         from coding_model_project.harbor.containers.containers import ContainerEnvironments
 
         return ContainerEnvironments(name, at_once=where.containers, warm=where.warm)
-    if name.startswith(_OF_HARBOR):
+    if name.startswith(_HARBOR_PREFIX):
         from coding_model_project.harbor.environment.of_harbor import HarborPlaces
 
-        return HarborPlaces(name.removeprefix(_OF_HARBOR))
+        return HarborPlaces(name.removeprefix(_HARBOR_PREFIX))
     return _factory(name)()
 
 
 def check_supported(where: str, task: Task, *, own_root: bool = False) -> None:
-    """Refuse a task that asks for what environments of a name never have. Starts nothing.
+    """Raise if environments of this name can never run a task. Starts nothing.
 
     Args:
-        where: as of `environments_of`; environments that are not this project's are not checked.
-        own_root: whether rooms have a root file system of their own.
+        where: see `environments_of`; only this project's environments are checked.
+        own_root: whether rooms have their own root file system.
 
     Raises:
-        ImageError: accelerators, several services, an image or an instruction that rooms have not.
+        ImageError: the task needs accelerators, several services, or an image or instruction that rooms
+            do not support.
     """
     if where not in (ROOMS, _FORMER_NAME, *ENGINES):
         return
@@ -92,8 +96,10 @@ def check_supported(where: str, task: Task, *, own_root: bool = False) -> None:
 
 
 def _factory(name: str) -> Any:
-    """Raises:
-    ConfigError: nothing has that name, or what has it cannot be called.
+    """Import a factory.
+
+    Raises:
+        ConfigError: the name cannot be imported, or is not callable.
     """
     module, colon, _ = name.partition(":")
     known = f"{ROOMS}, {', '.join(ENGINES)}, harbor:TYPE or package.module:Factory"
@@ -102,21 +108,21 @@ def _factory(name: str) -> Any:
             raise ValueError("no such name")
         factory = resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"coding.harbor.environment={name}: {error}; name {known}") from error
+        raise ConfigError(f"coding.harbor.environment={name}: {error}; use {known}") from error
     if not callable(factory):
-        raise ConfigError(f"coding.harbor.environment={name}: cannot be called; name {known}")
+        raise ConfigError(f"coding.harbor.environment={name}: not callable; use {known}")
     return factory
 
 
 class EmbeddedEnvironments:
-    """Makes environments in this machine's namespaces. See `base.Environments`.
+    """A factory of environments in this machine's namespaces. See `base.Environments`.
 
-    There is no network in them but their own loopback, whatever the task's network_mode: what a task
-    may reach would depend on the day, and rewards with it.
+    Their network is only their own loopback, whatever the task's network_mode. Otherwise rewards would
+    depend on which hosts a task reaches that day.
 
     Args:
-        rootfs: a root file system, as a folder or a tar file, in the place of the host's directories.
-        agent: a folder that rooms have at /opt/agent, read-only.
+        rootfs: a root file system, as a folder or a tar file, instead of the host's directories.
+        agent: a folder that rooms mount at /opt/agent, read-only.
         shortcuts: judge exported tasks without running their verifiers (`harbor.export.judging`).
     """
 
@@ -132,13 +138,15 @@ class EmbeddedEnvironments:
 
     @property
     def identity(self) -> str:
-        """As of `Sandbox.identity`."""
+        """See `Sandbox.identity`."""
         return f"harbor/{ROOMS}"
 
     async def __aenter__(self) -> Self:
-        """Raises:
-        EnvironmentFailed: this machine's kernel does not allow it.
-        ConfigError: the root file system cannot be read.
+        """Start the rooms' keeper.
+
+        Raises:
+            EnvironmentFailed: this machine's kernel does not allow rooms.
+            ConfigError: the root file system cannot be read.
         """
         async with AsyncExitStack() as stack:
             rootfs = self._rootfs
@@ -159,7 +167,7 @@ class EmbeddedEnvironments:
         if not self._shortcuts:
             return None
         if self._exported is None:
-            # Here, since Harbor's own runner, which uses rooms, has not all that this takes.
+            # Imported here: Harbor's own runner, which uses rooms, lacks some of its dependencies.
             from coding_model_project.harbor.export.judging import ExportedJudge
 
             self._exported = ExportedJudge()
@@ -194,7 +202,7 @@ class EmbeddedEnvironments:
         return await self._images.get((folder, config.docker_image), make)
 
     async def _make(self, plan: Plan, resources: Resources, timeout_s: float) -> Image:
-        """Follow a plan, in a room if it has commands.
+        """Build an image from a plan, in a room if it has commands.
 
         Raises:
             ImageError: a command failed.
@@ -231,8 +239,10 @@ class EmbeddedEnvironments:
 
 
 def _unpacked(archive: Path, folder: Path) -> Path:
-    """Raises:
-    ConfigError: the file is no tar file that can be unpacked.
+    """Unpack a root file system.
+
+    Raises:
+        ConfigError: the file is not a readable tar file.
     """
     try:
         with tarfile.open(archive) as opened:
@@ -240,7 +250,7 @@ def _unpacked(archive: Path, folder: Path) -> Path:
             opened.extractall(folder, members, filter="tar")
     except (OSError, tarfile.TarError) as error:
         raise ConfigError(
-            f"{archive}: no root file system as a folder or tar file: {error}"
+            f"{archive}: not a root file system as a folder or tar file: {error}"
         ) from error
     return folder
 
@@ -248,8 +258,8 @@ def _unpacked(archive: Path, folder: Path) -> Path:
 async def _execute(room: Room, step: Execute) -> None:
     ended = await room.run_command(step.command, cwd=step.cwd, env=step.env, user=step.user)
     if ended.exit_code != 0:
-        said = (ended.stderr or ended.stdout).strip()[-_SAID:]
+        output = (ended.stderr or ended.stdout).strip()[-_SHOWN_CHARS:]
         raise step.instruction.error(
-            f"ended with {ended.exit_code}, here where there is no network and the host's programs "
-            f"cannot be changed: {said}"
+            f"exited with code {ended.exit_code}; rooms have no network and cannot change the host's "
+            f"programs: {output}"
         )

@@ -1,8 +1,8 @@
-"""Rooms as one of Harbor's back ends: its jobs without containers.
+"""Rooms as a Harbor back end, which runs its jobs without containers.
 
-Harbor decides what happens when; two things it cannot ask for are done all the same. As its verifier's
-files come (an upload to /tests), every process of the agent ends, and /tests and /logs/verifier are
-mounted anew. Tasks of several steps are left as Harbor runs them: it does not say when an agent goes on.
+Harbor controls the sequence, but has no call for two steps that this back end adds. When Harbor uploads
+the verifier's files to /tests, every process of the agent ends, and /tests and /logs/verifier are mounted
+anew. In tasks with several steps neither happens, since Harbor does not signal when an agent continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DOWNLOAD_BYTES = 1 << 30
 
 
 class _Shared:
-    """One keeper for all trials of an event loop, while there are any."""
+    """One keeper for all trials of an event loop, which ends with the last of them."""
 
     def __init__(self) -> None:
         self._users = 0
@@ -59,7 +59,7 @@ _SHARED: dict[asyncio.AbstractEventLoop, _Shared] = {}
 
 
 class EmbeddedEnvironment(BaseEnvironment):
-    """A room per trial. It has no network, also where the task would like one."""
+    """A room for one trial. It has no network, even if the task asks for one."""
 
     _room: Environment | None = None
     _image: Image | None = None
@@ -83,9 +83,11 @@ class EmbeddedEnvironment(BaseEnvironment):
 
     @override
     async def start(self, force_build: bool) -> None:
-        """Raises:
-        ImageError: the task takes a container engine.
-        EnvironmentFailed: this machine does not allow rooms.
+        """Create the room.
+
+        Raises:
+            ImageError: the task needs a container engine.
+            EnvironmentFailed: this machine does not allow rooms.
         """
         given = self.task_env_config
         config = EnvironmentConfig(
@@ -121,8 +123,10 @@ class EmbeddedEnvironment(BaseEnvironment):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Raises:
-        RuntimeError: the command did not end in time.
+        """Run a command.
+
+        Raises:
+            RuntimeError: the command timed out.
         """
         ended = await self._ready().run_command(
             command,

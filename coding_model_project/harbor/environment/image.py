@@ -1,7 +1,7 @@
-"""From a task's environment folder to what a room is made with.
+"""A task's environment folder as a plan for building rooms.
 
-There are no images here: the host's own directories stand for common ones (`HOSTS`), and a Dockerfile is
-followed over them. What it copies and what its commands leave is kept and laid over each room's root.
+Rooms have no images. The host's own directories stand in for common ones (`HOSTS`), and the Dockerfile's
+instructions run on top. Its copied files and its commands' changes are then copied over each room's root.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ HOSTS = {
     r"perl": "perl",
     r"ruby": "ruby",
 }
-"""Images that the host's directories stand for, by the beginning of their name's last part, and the
-program that the host must have for it. Versions are the host's."""
+"""Images that the host's directories stand in for, by the start of their name's last part, with the
+program that the host must have. Versions are the host's."""
 
 _IGNORED = {
-    "CMD": "the task's commands are run instead",
-    "ENTRYPOINT": "the task's commands are run instead",
+    "CMD": "the task's commands run instead",
+    "ENTRYPOINT": "the task's commands run instead",
     "EXPOSE": "nothing outside can connect",
     "HEALTHCHECK": "task.toml's is used",
     "LABEL": "",
     "MAINTAINER": "",
-    "STOPSIGNAL": "rooms end at once",
+    "STOPSIGNAL": "rooms end immediately",
     "VOLUME": "every folder ends with the room",
 }
 
 
 PACKAGES_LABEL = "coding_model_project.rooms.packages"
-"""`LABEL` of an image whose rooms have the modules installed for this project, if it is `installed`.
-Container engines keep a label and do nothing; there the image installs what it needs."""
+"""`LABEL` that, with the value `installed`, gives rooms this project's installed modules.
+Container engines ignore labels; there the image installs what it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lay:
-    """Files to be laid over a folder."""
+    """Files to copy over a folder."""
 
     path: str
     files: Tree
@@ -64,7 +64,7 @@ class Lay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execute:
-    """A command to be run while the image is made."""
+    """A command to run while the image is built."""
 
     instruction: Instruction
     command: str
@@ -75,27 +75,27 @@ class Execute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a Dockerfile comes to."""
+    """The parsed result of a Dockerfile."""
 
     workdir: str = "/"
     env: dict[str, str] = field(default_factory=dict)
     user: str | None = None
     steps: tuple[Lay | Execute, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was passed over, and why that does little harm."""
+    """Ignored instructions, and why ignoring them does little harm."""
     packages: bool = False
     """True if the image has the modules installed for this project."""
 
 
 def plan(folder: Path, docker_image: str | None = None, *, own_root: bool = False) -> Plan:
-    """What making an environment takes.
+    """Return the plan for building an environment.
 
     Args:
-        folder: with a Dockerfile, or with files for the working directory of `docker_image`.
-        own_root: a root file system was given; it stands for whatever image is named.
+        folder: contains a Dockerfile, or files for the working directory of `docker_image`.
+        own_root: True if the user gave a root file system, which stands in for any image.
 
     Raises:
-        ImageError: it takes a container engine.
+        ImageError: the environment needs a container engine.
     """
     refuse_services(folder)
     dockerfile = folder / "Dockerfile"
@@ -107,24 +107,24 @@ def plan(folder: Path, docker_image: str | None = None, *, own_root: bool = Fals
 
 
 def _stand_in(image: str, where: str, own_root: bool) -> str:
-    """A note on what stands for an image.
+    """Return a note on the substitute for an image.
 
     Raises:
-        ImageError: nothing does.
+        ImageError: there is none.
     """
     if own_root:
-        return f"{where}: the given root file system stands for {image}"
+        return f"{where}: the given root file system stands in for {image}"
     name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     for pattern, program in HOSTS.items():
         if re.match(rf"({pattern})\b", name):
             if shutil.which(program, path="/usr/local/bin:/usr/bin:/bin") is None and not (
                 program == "python3"
             ):
-                raise ImageError(f"{where}: this machine has no {program} to stand for {image}")
-            return f"{where}: this machine's directories stand for {image}"
+                raise ImageError(f"{where}: this machine has no {program} to stand in for {image}")
+            return f"{where}: this machine's directories stand in for {image}"
     raise ImageError(
-        f"{where}: nothing here stands for {image}; give its root file system with --rootfs, or "
-        f"{WITH_DOCKER}"
+        f"{where}: this machine has no substitute for {image}; pass its root file system with "
+        f"--rootfs, or {WITH_DOCKER}"
     )
 
 
@@ -173,11 +173,11 @@ class _Follower:
             case name if name in _IGNORED:
                 self._note(one, _IGNORED[name] or "it changes nothing here")
             case _:
-                raise one.error("is not followed without a container engine")
+                raise one.error("is not supported without a container engine")
 
     def _base_on(self, one: Instruction) -> None:
         if self._based:
-            raise one.error("a build in several stages is not followed")
+            raise one.error("multi-stage builds are not supported")
         image = self._expand(one.words()[0])
         note = _stand_in(image, one.where, self._own_root)
         self._plan = replace(self._plan, notes=(*self._plan.notes, note))
@@ -186,7 +186,7 @@ class _Follower:
     def _command(self, one: Instruction) -> Execute:
         for option, value in one.options.items():
             if option != "mount" or "type=cache" not in value:
-                raise one.error(f"--{option} is not followed")
+                raise one.error(f"--{option} is not supported")
         words = one.exec_form() or [*self._shell, one.heredoc or one.text]
         return Execute(
             instruction=one,
@@ -198,20 +198,23 @@ class _Follower:
 
     def _copied(self, one: Instruction) -> Lay:
         if one.heredoc is not None:
-            raise one.error("here-documents are followed for RUN only")
+            raise one.error("here-documents are supported for RUN only")
         for option in one.options.keys() - {"chown", "chmod", "link"}:
-            raise one.error(f"--{option} is not followed")
+            raise one.error(f"--{option} is not supported")
         words = [self._expand(word) for word in one.words()]
         if len(words) < 2:
             raise one.error("needs a source and a destination")
         *sources, destination = words
-        mode = int(one.options["chmod"], 8) if one.options.get("chmod", "x").isdigit() else None
+        chmod = one.options.get("chmod")
+        if chmod is not None and not re.fullmatch(r"[0-7]{3,4}", chmod):
+            raise one.error(f"--chmod={chmod} is not supported, only an octal mode such as 755")
+        mode = None if chmod is None else int(chmod, 8)
         into = destination.endswith("/") or len(sources) > 1
         target = self._path(destination)
         files: list[tuple[str, Path]] = []
         for source in sources:
             if one.name == "ADD" and re.match(r"\w+://|.*\.(tar|tgz|txz|tar\.\w+)$", source):
-                raise one.error(f"{source} would have to be fetched or unpacked")
+                raise one.error(f"{source} is a URL or archive, which is not supported")
             files += self._found(one, source, PurePosixPath(target), into)
         tree = of_files(files)
         if mode is not None:
@@ -222,7 +225,7 @@ class _Follower:
     def _found(
         self, one: Instruction, source: str, target: PurePosixPath, into: bool
     ) -> Iterator[tuple[str, Path]]:
-        """The files of one source: (path below the root, path on the host)."""
+        """Yield the files of one source as (path below the root, path on the host)."""
         pattern = source.lstrip("/") or "."
         paths = [self._folder] if pattern in (".", "./") else sorted(self._folder.glob(pattern))
         if not paths:
@@ -230,7 +233,7 @@ class _Follower:
         existing = target.as_posix() in {step.path for step in self._lays()} or target.name == ""
         for path in paths:
             if not path.resolve().is_relative_to(self._folder.resolve()):
-                raise one.error(f"{source} is outside of {self._folder}")
+                raise one.error(f"{source} is outside {self._folder}")
             if path.is_dir():
                 for name, found in _below(path):
                     yield (target / name).as_posix().lstrip("/"), found
@@ -243,7 +246,7 @@ class _Follower:
         return (step for step in self._plan.steps if isinstance(step, Lay))
 
     def _path(self, given: str) -> str:
-        """A path of the image, which may be relative to the working directory."""
+        """Return the absolute path of an image's path, which may be relative to the working directory."""
         path = PurePosixPath(self._plan.workdir, self._expand(given))
         parts: list[str] = []
         for part in path.parts[1:]:
@@ -264,12 +267,12 @@ class _Follower:
         self._plan = replace(self._plan, steps=(*self._plan.steps, step))
 
     def _note(self, one: Instruction, why: str) -> None:
-        said = f"{one.where}: {one.name} is passed over: {why}"
-        self._plan = replace(self._plan, notes=(*self._plan.notes, said))
+        note = f"{one.where}: {one.name} is ignored: {why}"
+        self._plan = replace(self._plan, notes=(*self._plan.notes, note))
 
 
 def _below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """All in a folder, folders before what is in them."""
+    """Yield everything in a folder, each folder before its contents."""
     for path in sorted(folder.rglob("*")):
         yield path.relative_to(folder).as_posix(), path
 

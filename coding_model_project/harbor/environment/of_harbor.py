@@ -1,7 +1,7 @@
-"""Harbor's own environments in our trials: `coding.harbor.environment=harbor:daytona`.
+"""Harbor's own environments for our trials: `coding.harbor.environment=harbor:daytona`.
 
-Any name that `harbor run -e` takes, `module:Class` too, with that environment's packages and keys. Needs
-Python 3.12.
+Accepts any name that `harbor run -e` accepts, including `module:Class`. Needs that environment's packages
+and API keys, and Python 3.12.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from coding_model_project.harbor.environment.places import Place, Places
 from coding_model_project.harbor.format.task_config import EnvironmentConfig
 
 _KILLED = 137
-_LATE = ("timed out", "timeout")
-_OURS = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "workdir", "build_timeout_sec")
+_TIMEOUT_WORDS = ("timed out", "timeout")
+_KEYS = ("docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "workdir", "build_timeout_sec")
 
 
 class HarborPlaces(Places):
-    """Makes environments by Harbor's factory. See `places.Places`.
+    """Environments made by Harbor's factory. See `places.Places`.
 
     Args:
         kind: Harbor's name, such as `daytona`, `modal` or `docker`, or `module:Class`.
 
     Raises:
-        ConfigError: Harbor is not installed, or there is no environment of that name.
+        ConfigError: Harbor is not installed, or has no environment of that name.
     """
 
     def __init__(self, kind: str) -> None:
@@ -59,7 +59,7 @@ class HarborPlaces(Places):
         except (ValueError, ImportError, AttributeError, TypeError) as error:
             known = ", ".join(sorted(one.value for one in EnvironmentType))
             raise ConfigError(
-                f"coding.harbor.environment=harbor:{kind}: {_line(error)}; name module:Class or one of "
+                f"coding.harbor.environment=harbor:{kind}: {_line(error)}; use module:Class or one of "
                 f"Harbor's: {known}"
             ) from error
         self.identity = f"harbor/harbor:{kind}"
@@ -69,7 +69,7 @@ class HarborPlaces(Places):
         from harbor.models.task.config import EnvironmentConfig as HarborsConfig
         from harbor.models.trial.paths import TrialPaths
 
-        given = {name: value for name, value in asdict(config).items() if name in _OURS}
+        given = {name: value for name, value in asdict(config).items() if name in _KEYS}
         stated = {name: value for name, value in given.items() if value is not None}
         logs = tempfile.TemporaryDirectory(prefix="harbor-trial-")
         name = f"{folder.parent.name}__{uuid4().hex[:7]}"
@@ -89,7 +89,7 @@ class HarborPlaces(Places):
 
 
 class _HarborPlace:
-    """One environment of Harbor's. See `places.Place`."""
+    """A Harbor environment. See `places.Place`."""
 
     def __init__(
         self, made: Any, logs: tempfile.TemporaryDirectory[str], identity: str, workdir: str
@@ -107,7 +107,10 @@ class _HarborPlace:
         user: str | int | None,
         max_output: int,
     ) -> CommandResult:
-        """See `Place.run_command`. Harbor counts whole seconds, and says of a time-out only in words."""
+        """See `Place.run_command`.
+
+        Harbor's timeouts are whole seconds, and only its message tells a timeout from other errors.
+        """
         whole_s = None if timeout_s is None else max(1, round(timeout_s))
         who = int(user) if isinstance(user, str) and user.isdecimal() else user
         try:
@@ -118,7 +121,7 @@ class _HarborPlace:
         except TimeoutError:
             return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
         except Exception as error:
-            if timeout_s is not None and any(word in str(error).lower() for word in _LATE):
+            if timeout_s is not None and any(word in str(error).lower() for word in _TIMEOUT_WORDS):
                 return CommandResult(exit_code=_KILLED, killed=Killed.timeout)
             raise EnvironmentFailed(f"{self._identity}: {_line(error)}") from error
         return CommandResult(
@@ -131,12 +134,12 @@ class _HarborPlace:
         """See `Place.read_file`."""
         size = await self._root(f"[ -f {quote(path)} ] && wc -c < {quote(path)}")
         if size.exit_code != 0:
-            raise FileNotFoundError(f"{path}: no regular file")
+            raise FileNotFoundError(f"{path} is not a regular file")
         if int(size.stdout) > max_bytes:
             raise OSError(f"{path}: more than {max_bytes} bytes")
         with tempfile.TemporaryDirectory(prefix="harbor-file-") as folder:
             target = Path(folder) / "file"
-            await self._ask(self._made.download_file(path, target))
+            await self._call(self._made.download_file(path, target))
             return target.read_bytes()
 
     async def write_file(self, path: str, content: bytes, mode: int) -> None:
@@ -148,13 +151,13 @@ class _HarborPlace:
             source = Path(folder) / "file"
             source.write_bytes(content)
             source.chmod(mode)
-            await self._ask(self._made.upload_file(source, path))
+            await self._call(self._made.upload_file(source, path))
         await self._root(f"chmod {mode:o} {quote(path)}")
 
     async def heartbeat(self) -> None:
         """See `Place.heartbeat`."""
         if (await self._root("true")).exit_code != 0:
-            raise EnvironmentFailed(f"{self._identity}: the environment does not answer")
+            raise EnvironmentFailed(f"{self._identity}: the environment does not respond")
 
     async def cleanup(self) -> None:
         """See `Place.cleanup`."""
@@ -167,26 +170,28 @@ class _HarborPlace:
             command, cwd="/", env={}, timeout_s=60.0, user=0, max_output=1 << 16
         )
 
-    async def _ask(self, answer: Any) -> Any:
-        """Raises:
-        EnvironmentFailed: the environment could not do it.
+    async def _call(self, result: Any) -> Any:
+        """Await a result of the environment, if it is awaitable.
+
+        Raises:
+            EnvironmentFailed: the call failed.
         """
         try:
-            return await answer if inspect.isawaitable(answer) else answer
+            return await result if inspect.isawaitable(result) else result
         except Exception as error:
             raise EnvironmentFailed(f"{self._identity}: {_line(error)}") from error
 
 
 async def _workdir(made: Any) -> str:
-    """Return the folder in which its commands run by default."""
+    """Return the default working directory of commands."""
     ended = await made.exec("pwd")
     return (ended.stdout or "/").strip()
 
 
-def _bounded(text: str | None, most: int) -> str:
-    kept = Kept(most)
+def _bounded(text: str | None, max_bytes: int) -> str:
+    kept = Kept(max_bytes)
     kept.add((text or "").encode("utf-8", "surrogateescape"))
-    return shown(*kept.take(), most)
+    return shown(*kept.take(), max_bytes)
 
 
 def _line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What is made once for all who ask."""
+"""A cache of values that concurrent callers compute once."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ Value = TypeVar("Value")
 
 
 class Once(Generic[Key, Value]):
-    """Values by key, each made when first asked for. A failure is told to all who wait, and not kept.
+    """A cache that computes each key's value on first use. All waiters get a failure; it is not cached.
 
     Args:
-        most: values kept; the oldest is forgotten.
+        max_values: maximum number of cached values; the oldest is evicted.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
         self._made: dict[Key, asyncio.Task[Value]] = {}
 
     async def get(self, key: Key, make: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-        """
+        """Return the key's value, which `make` computes if it is not cached.
+
         Raises:
             Exception: as `make`.
         """
         if key not in self._made:
-            while len(self._made) >= self._most:
+            while len(self._made) >= self._max_values:
                 del self._made[next(iter(self._made))]
             self._made[key] = asyncio.ensure_future(make())
         try:

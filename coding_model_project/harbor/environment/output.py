@@ -1,13 +1,13 @@
-"""What a command prints, kept up to a bound: its beginning and its end."""
+"""Bounded buffers of command output, which keep its beginning and its end."""
 
 from __future__ import annotations
 
 
 class Kept:
-    """The beginning and the end of what a command prints, up to a bound."""
+    """A buffer that keeps the beginning and the end of a command's output, up to a number of bytes."""
 
-    def __init__(self, most: int) -> None:
-        self._half = max(1, most // 2)
+    def __init__(self, max_bytes: int) -> None:
+        self._half = max(1, max_bytes // 2)
         self._head, self._tail = bytearray(), bytearray()
         self._lost = 0
 
@@ -27,20 +27,20 @@ class Kept:
             del self._tail[:excess]
 
     def take(self) -> tuple[bytes, int]:
-        """What was kept, and how many bytes of its middle were not."""
+        """Return the kept bytes, and the number of dropped bytes between its halves."""
         self._trim()
         return bytes(self._head + self._tail), self._lost
 
     def forget(self) -> None:
-        """Keep nothing."""
+        """Drop the kept bytes."""
         self._head, self._tail = bytearray(), bytearray()
 
 
-def shown(kept: bytes, lost: int, most: int) -> str:
-    """What was kept as text, which says how much of its middle is left out."""
+def shown(kept: bytes, lost: int, max_bytes: int) -> str:
+    """Return kept bytes as text, with a note in the middle on how much was dropped there."""
     if not lost:
         return kept.decode("utf-8", "replace")
-    half = max(1, most // 2)
+    half = max(1, max_bytes // 2)
     head, tail = kept[:half], kept[half:]
-    said = f"\n[… {lost} bytes left out …]\n"
-    return head.decode("utf-8", "replace") + said + tail.decode("utf-8", "replace")
+    note = f"\n[… {lost} bytes left out …]\n"
+    return head.decode("utf-8", "replace") + note + tail.decode("utf-8", "replace")

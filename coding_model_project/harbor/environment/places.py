@@ -1,12 +1,12 @@
-"""Environments of your own: a place that runs commands and moves files becomes one that trials take.
+"""Base classes for your own environments: they turn a place that runs commands and moves files into one.
 
     class Mine(Places):                       # coding.harbor.environment=my_module:Mine
         identity = "harbor/mine"
 
         async def start(self, folder, config, env) -> Place: ...
 
-A `Place` has six members. All else that a trial asks for (folders, the verifier's turn) is done with
-these, by tar files and shell scripts: the place needs `sh`, `tar`, `sed`, and commands as root.
+A `Place` has six members. Everything else that a trial needs (folders, the verifier's turn) uses these
+with tar files and shell scripts, so the place needs `sh`, `tar`, `sed`, and commands as root.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _UNPACK = 'mkdir -p "$1" && tar -xmf "$0" -C "$1"'
 
 
 class Place(Protocol):
-    """The environment of one trial. Used by one caller at a time."""
+    """The environment of one trial. Serves one caller at a time."""
 
     @property
     def workdir(self) -> str:
-        """The folder in which commands run by default."""
+        """Default working directory of commands."""
         ...
 
     async def run_command(
@@ -65,7 +65,7 @@ class Place(Protocol):
         """Run a shell command to its end, or kill it after `timeout_s`.
 
         Raises:
-            EnvironmentFailed: the place is lost, or could not start it.
+            EnvironmentFailed: the place is lost, or could not start the command.
         """
         ...
 
@@ -73,22 +73,22 @@ class Place(Protocol):
         """Read a regular file.
 
         Raises:
-            OSError: there is none, or it has more bytes.
+            OSError: there is none, or it is longer than `max_bytes`.
             EnvironmentFailed: the place is lost.
         """
         ...
 
     async def write_file(self, path: str, content: bytes, mode: int) -> None:
-        """Make a file and the folders above it.
+        """Write a file, and make its parent folders.
 
         Raises:
-            OSError: it may not be written.
+            OSError: the path is not writable.
             EnvironmentFailed: the place is lost.
         """
         ...
 
     async def heartbeat(self) -> None:
-        """Return if the place is alive.
+        """Raise unless the place is alive.
 
         Raises:
             EnvironmentFailed: it is lost.
@@ -96,35 +96,35 @@ class Place(Protocol):
         ...
 
     async def cleanup(self) -> None:
-        """End every process and remove every file. Never fails; twice is once."""
+        """End every process and remove every file. Never fails; idempotent."""
         ...
 
 
 class Places(ABC):
-    """Makes places for trials; the base class of your own. See `base.Environments`."""
+    """A factory of places for trials; subclass it for your own. See `base.Environments`."""
 
     identity: str
     """The `sandbox` of verdicts: "harbor/" and a name."""
 
     @abstractmethod
     async def start(self, folder: Path, config: EnvironmentConfig, env: Mapping[str, str]) -> Place:
-        """Make a place of a task.
+        """Start a place for a task.
 
         Args:
-            folder: the task's `environment/`, with a Dockerfile or without.
+            folder: the task's `environment/`, with or without a Dockerfile.
             config: its `[environment]`: `build_timeout_sec`, `docker_image`, limits, network.
-            env: variables of the task; commands are given them.
+            env: the task's variables, which every command receives.
 
         Raises:
-            ImageError: the task asks for what these places do not have.
-            EnvironmentFailed: it could not be made.
+            ImageError: the task needs something that these places do not support.
+            EnvironmentFailed: the place could not be started.
         """
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End what is left. Trials have cleaned up after themselves, so that nothing is by default."""
+        """End remaining places. By default does nothing, since trials clean up after themselves."""
         return
 
     async def create(
@@ -142,7 +142,7 @@ class Places(ABC):
 
 
 class _Completed:
-    """A place with all that `base.Environment` asks for."""
+    """An adapter from `Place` to `base.Environment`."""
 
     def __init__(
         self, place: Place, env: Mapping[str, str], workdir: str | None, identity: str
@@ -151,7 +151,7 @@ class _Completed:
         self._workdir = workdir or place.workdir
         self._has_run, self._verifying = False, False
         self._own = ""
-        """Numbers of the processes that were there before the agent."""
+        """Ids of the processes that ran before the agent."""
 
     @property
     def workdir(self) -> str:
@@ -229,7 +229,7 @@ class _Completed:
 
     @asynccontextmanager
     async def _packed(self) -> AsyncIterator[str]:
-        """The name of a tar file that is gone afterwards."""
+        """Provide the name of a temporary tar file, and remove the file on exit."""
         name = f"/tmp/tree-{secrets.token_hex(8)}.tar"
         try:
             yield name
@@ -243,7 +243,7 @@ class _Completed:
         self._verifying = True
 
     async def doubts(self) -> Sequence[str]:
-        """See `Environment.doubts`. Where no agent ran there are the image's programs alone."""
+        """See `Environment.doubts`. If no agent ran, only the image's programs did."""
         return (f"nothing watches what runs in {self._identity}",) if self._has_run else ()
 
     async def end_verifier(self) -> None:
@@ -272,10 +272,10 @@ class _Completed:
         """Run a script and return its output.
 
         Raises:
-            EnvironmentFailed: it failed, which it does in no sound place.
+            EnvironmentFailed: the script failed, which it never does in a healthy place.
         """
         ended = await self._run(script, *arguments)
         if ended.exit_code != 0:
-            said = " ".join((ended.stderr or ended.stdout).split())[-600:]
-            raise EnvironmentFailed(f"{self._identity}: exit code {ended.exit_code}: {said}")
+            output = " ".join((ended.stderr or ended.stdout).split())[-600:]
+            raise EnvironmentFailed(f"{self._identity}: exit code {ended.exit_code}: {output}")
         return ended.stdout

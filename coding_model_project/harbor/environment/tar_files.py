@@ -1,4 +1,4 @@
-"""Trees as tar files, which every image with a shell can read and write."""
+"""Conversion of trees to and from tar files, which images can unpack and pack themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coding_model_project.harbor.environment.tree import Entry, Tree
 
 
 def to_tar(tree: Tree) -> bytes:
-    """A tree as a tar file; all of it is root's."""
+    """Return a tree as a tar file; root owns all files."""
     made, at = io.BytesIO(), 0
     with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, kind, mode, extra in tree.entries:
@@ -30,10 +30,10 @@ def to_tar(tree: Tree) -> bytes:
 
 
 def from_tar(packed: bytes) -> Tree:
-    """The tree of a tar file.
+    """Return the tree in a tar file.
 
     Raises:
-        tarfile.TarError: it is damaged.
+        tarfile.TarError: the file is damaged.
     """
     entries: list[Entry] = []
     parts: list[bytes] = []

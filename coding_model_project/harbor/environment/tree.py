@@ -1,7 +1,7 @@
-"""Files on their way into and out of an environment: a list of entries, and their contents joined.
+"""Files for transfer into and out of an environment: a list of entries, and their joined contents.
 
-Both ends use this, so it needs nothing but the standard library. No link is ever followed out of the
-folder that is packed or unpacked.
+Both ends use this module, so it needs only the standard library. It never follows a link out of the
+folder that it packs or unpacks.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 Entry = tuple[str, str, int, int | str]
-"""Path, kind ("d", "f" or "l"), permissions, and a file's size or a link's target."""
+"""Path, kind ("d", "f" or "l"), permissions, and the file's size or the link's target."""
 
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Folders, files and symbolic links, each folder before what is in it."""
+    """Folders, files and symbolic links, each folder before its contents."""
 
     entries: tuple[Entry, ...] = ()
     body: bytes = b""
 
     def file(self, path: str) -> bytes | None:
-        """A regular file's content; None if there is no such file."""
+        """Return a regular file's content; None if there is no such file."""
         at = 0
         for name, kind, _, size in self.entries:
             if kind != "f":
@@ -41,7 +41,7 @@ class Tree:
         return None
 
     def below(self, folder: str) -> Tree:
-        """The same files, each path below a folder, which it has too."""
+        """Return the tree moved below a folder, with entries for that folder."""
         if not folder:
             return self
         parts = folder.split("/")
@@ -50,31 +50,31 @@ class Tree:
         return Tree((*above, *moved), self.body)
 
     def at(self, path: str) -> Tree:
-        """The tree that was packed from a path, by paths below the root."""
+        """Return the tree packed from a path, with paths relative to the root."""
         if [entry[0] for entry in self.entries] == [""]:
             ((_, kind, mode, extra),) = self.entries
             return Tree(((path, kind, mode, extra),), self.body)
         return self.below(path)
 
     def safe(self) -> Tree:
-        """Without links that lead out of the tree."""
+        """Return the tree without links that lead out of it."""
         return self._kept(lambda entry: entry[1] != "l" or not _leads_out(entry[0], str(entry[3])))
 
     def without(self, patterns: Sequence[str]) -> Tree:
-        """Without what matches one of the patterns, by its path or the name of a part of it."""
+        """Return the tree without entries whose path, or a part of it, matches one of the patterns."""
 
-        def left(entry: Entry) -> bool:
+        def is_kept(entry: Entry) -> bool:
             parts = [entry[0], *entry[0].split("/")]
             return not any(fnmatch(part, one) for one in patterns for part in parts)
 
-        return self._kept(left) if patterns else self
+        return self._kept(is_kept) if patterns else self
 
     def only(self, names: Container[str]) -> Tree:
-        """With these entries alone."""
+        """Return the tree with these entries only."""
         return self._kept(lambda entry: entry[0] in names)
 
     def executable(self, path: str) -> Tree:
-        """With one file that may be executed by all."""
+        """Return the tree with one file executable for all users."""
         return Tree(
             tuple((n, k, m | 0o111 if n == path else m, x) for n, k, m, x in self.entries),
             self.body,
@@ -94,7 +94,7 @@ class Tree:
         return Tree(tuple(entries), b"".join(parts))
 
     def within(self, folder: str) -> Tree:
-        """The files below a folder, by their paths from there."""
+        """Return the files below a folder, with paths relative to it."""
         start = f"{folder}/"
         inside = self._kept(lambda entry: entry[0].startswith(start))
         entries = ((name[len(start) :], kind, mode, x) for name, kind, mode, x in inside.entries)
@@ -105,7 +105,7 @@ class Tree:
 
 
 class TooLarge(Exception):
-    """More bytes or entries than were asked for."""
+    """A path with more bytes or entries than the limit."""
 
 
 def _leads_out(path: str, target: str) -> bool:
@@ -114,14 +114,14 @@ def _leads_out(path: str, target: str) -> bool:
 
 
 def of_bytes(path: str, content: bytes, mode: int = 0o644) -> Tree:
-    """A tree of one file."""
+    """Return a tree of one file."""
     return Tree(((path, "f", mode, len(content)),), content)
 
 
 def of_files(files: Iterable[tuple[str, Path]]) -> Tree:
-    """A tree of chosen files and folders of the host: (path in the tree, path on the host).
+    """Return a tree of the host's files and folders, given as (path in the tree, path on the host).
 
-    Links are kept as links.
+    Links stay links.
 
     Raises:
         OSError: one cannot be read.
@@ -148,15 +148,15 @@ def pack(
     devices: Container[int] | None = None,
     only: Container[str] | None = None,
 ) -> Tree:
-    """What is at a path, which may be a file (then its one entry is called ""). Not what links lead to.
+    """Return the tree at a path, which may be a file (its only entry is then ""). Links stay links.
 
     Args:
         devices: file systems to stay on.
-        only: names in the folder; the others are left.
+        only: names in the folder to pack; the others are skipped.
 
     Raises:
-        OSError: there is nothing, or it cannot be read.
-        TooLarge: it is more than may be taken.
+        OSError: the path does not exist, or cannot be read.
+        TooLarge: its contents exceed a limit.
     """
     entries: list[Entry] = []
     body = bytearray()
@@ -188,10 +188,10 @@ def pack(
 
 
 def read(path: str, max_bytes: int) -> bytes:
-    """A regular file.
+    """Read a regular file.
 
     Raises:
-        OSError: it cannot be read, or is none.
+        OSError: it cannot be read, or is not a regular file.
         TooLarge: it is longer than `max_bytes`.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -200,9 +200,9 @@ def read(path: str, max_bytes: int) -> bytes:
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(f"{path} is a directory")
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         if found.st_size > max_bytes:
-            raise TooLarge(f"{path} has {found.st_size} bytes, {max_bytes} may be taken")
+            raise TooLarge(f"{path} has {found.st_size} bytes, more than the limit of {max_bytes}")
         content = bytearray()
         while len(content) <= max_bytes and (chunk := os.read(fd, _CHUNK)):
             content += chunk
@@ -214,10 +214,10 @@ def read(path: str, max_bytes: int) -> bytes:
 
 
 def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
-    """Lay a tree over a folder, which is made if need be; what is in the way of a file is replaced.
+    """Copy a tree over a folder; make the folder if needed, and replace existing files.
 
     Raises:
-        OSError: there is no room, or it may not be written.
+        OSError: the disk is full, or the folder is not writable.
     """
     at = 0
     view = memoryview(body)
@@ -240,10 +240,10 @@ def unpack(target: str, entries: Sequence[Sequence[Any]], body: bytes) -> None:
 
 
 def write(path: str, content: bytes, mode: int = 0o644) -> None:
-    """A file of this content at a path.
+    """Write a file and its parent folders; replace an existing file.
 
     Raises:
-        OSError: there is no room, or it may not be written.
+        OSError: the disk is full, or the path is not writable.
     """
     _make_way(path)
     _write(path, memoryview(content), mode)

@@ -1,1 +1,1 @@
-"""Harbor's files as values, read and written exactly. Nothing here runs anything."""
+"""Harbor's files as values, read and written exactly. Runs nothing."""

@@ -1,4 +1,4 @@
-"""A task's content as one hash, as Harbor records it in lock.json."""
+"""The hash of a task's content, as Harbor records it in lock.json."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from coding_model_project.harbor.step import INSTRUCTION_FILE
 _FILES = (CONFIG_FILE, INSTRUCTION_FILE, "README.md", "trajectory.json")
 _FOLDERS = ("environment", "tests", "solution", "steps")
 _IGNORED = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
-"""Unless the task has a .gitignore of its own."""
+"""Patterns to ignore, unless the task has its own .gitignore."""
 
 
 def task_digest(task: Task) -> str:
-    """ "sha256:" and the hash of all the files' names and hashes, in order of their names."""
+    """Return "sha256:" and the hash of all files' names and hashes, sorted by name."""
     digest = hashlib.sha256()
     for path in sorted(_paths(task), key=lambda one: one.relative_to(task.path).as_posix()):
         content = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Keys of an environment that older versions of task.toml had."""
+"""Environment keys of older versions of task.toml."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MB = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
 
 
 def migrated(given: Any, info: ValidationInfo) -> Any:
-    """An environment's table without deprecated keys, which `info.context`, a list, is told of."""
+    """Return an environment's table without deprecated keys; append those to the list `info.context`."""
     if not isinstance(given, dict):
         return given
     table = {key: value for key, value in given.items() if key not in DEPRECATED_KEYS}
@@ -35,4 +35,4 @@ def _megabytes(size: str) -> int:
     try:
         return int(float(number) * _MB[unit])
     except (KeyError, ValueError, OverflowError):
-        raise ValueError(f"{size!r} is no size such as '1G' or '512M'") from None
+        raise ValueError(f"{size!r} is not a size such as '1G' or '512M'") from None

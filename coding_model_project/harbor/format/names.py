@@ -1,4 +1,4 @@
-"""Which names, hosts and headers a task.toml may hold. What it may not raises ValueError."""
+"""Validators of names, hosts and headers in a task.toml. They raise ValueError for invalid ones."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _TEMPLATED = re.compile(rf"\s*(?:[A-Za-z]+\s+)?{_BARE}(?:[\s:-]*{_BARE})*\s*")
 
 
 def package_name(name: str) -> str:
-    """A registry's name of a task: "org/name"."""
+    """Validate a task's name in a registry: "org/name"."""
     if not _PACKAGE.fullmatch(name) or ".." in name:
         raise ValueError(
-            f"{name!r} is not of the form 'org/name' (letters, digits, '-', '_', '.'; no '..')"
+            f"{name!r} does not have the form 'org/name' (letters, digits, '-', '_', '.'; no '..')"
         )
     return name
 
 
 def service_name(name: str | None) -> str | None:
-    """A service of a compose file."""
+    """Validate the name of a compose file's service, and strip it."""
     if name is None:
         return None
     if not _SERVICE.fullmatch(name.strip()):
-        raise ValueError(f"{name!r} is no name of a compose service")
+        raise ValueError(f"{name!r} is not a valid name of a compose service")
     return name.strip()
 
 
 def step_name(name: str) -> str:
-    """A folder's name on every operating system."""
+    """Validate a step's name, which must be a valid folder name on every operating system."""
     portable = (
         name.strip()
         and name not in (".", "..")
@@ -48,22 +48,22 @@ def step_name(name: str) -> str:
         and len(name.encode()) <= 255
     )
     if not portable:
-        raise ValueError(f"{name!r} cannot be a step's name: it is no portable folder name")
+        raise ValueError(f"{name!r} is not a valid step name: expected a portable folder name")
     return name
 
 
 def step_key(name: str) -> str:
-    """What two steps' names must differ in: file systems may fold case and normalise Unicode."""
+    """Return the key that must be unique: file systems may fold case and normalise Unicode."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
 def check_header(name: str, value: str) -> None:
-    """A header for an MCP server, which may name a credential's variable and never hold a credential."""
+    """Validate an MCP server's header, which may name a credential's variable but not contain one."""
     if not _HEADER.fullmatch(name) or "\r" in value or "\n" in value:
-        raise ValueError(f"{name!r} is no HTTP header, or has more than one line")
+        raise ValueError(f"{name!r} is not an HTTP header, or its value has several lines")
     templates = _TEMPLATE.findall(value)
     if "${" in _TEMPLATE.sub(" ", value) or any("${" in default for _, default in templates):
-        raise ValueError(f"header {name}: {value!r} is no template of variables")
+        raise ValueError(f"header {name}: {value!r} is not a valid template of variables")
     secret = bool(_SECRET.search(name)) or name.lower() in ("cookie", "set-cookie")
     given = any(default and (secret or _SECRET.search(key)) for key, default in templates)
     if given or (secret and value.strip() and not _TEMPLATED.fullmatch(value)):
@@ -71,7 +71,7 @@ def check_header(name: str, value: str) -> None:
 
 
 def hosts(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Hosts of an allow list, in their normal form: names, "*.name", addresses, networks."""
+    """Validate and normalise an allow list's hosts: names, "*.name", addresses, networks."""
     return tuple(_host(one.strip().lower().rstrip(".")) for one in given)
 
 
@@ -82,11 +82,11 @@ def _host(host: str) -> str:
         if ":" in host and "%" not in host:
             return ip_address(host).compressed
     except ValueError:
-        raise ValueError(f"{host!r} is no host name, address or network") from None
+        raise ValueError(f"{host!r} is not a host name, address or network") from None
     name = host.removeprefix("*.")
     is_name = all(_HOST_LABEL.fullmatch(label) for label in name.split("."))
     if not is_name or (name != host and _is_address(name)):
-        raise ValueError(f"{host!r} is no host name, address or network")
+        raise ValueError(f"{host!r} is not a host name, address or network")
     return host
 
 

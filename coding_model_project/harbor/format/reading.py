@@ -1,4 +1,4 @@
-"""The text of a task.toml as a `TaskConfig`, with what should be said about it."""
+"""A parser of task.toml, which returns a `TaskConfig` and warnings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def parse_config(text: str) -> tuple[TaskConfig, tuple[str, ...]]:
     """Parse a task.toml.
 
     Returns:
-        The configuration, and warnings: deprecated keys, and unknown ones, which count for nothing.
+        The configuration, and warnings about deprecated keys and about unknown keys, which are ignored.
 
     Raises:
-        InvalidTask: it is no TOML, or Harbor would refuse a value; names the key.
+        InvalidTask: the text is not TOML, or Harbor would reject a value; the message names the key.
     """
     try:
         given = tomllib.loads(text)
@@ -35,11 +35,11 @@ def parse_config(text: str) -> tuple[TaskConfig, tuple[str, ...]]:
     try:
         config = _adapter().validate_python(given, context=deprecated)
     except ValidationError as error:
-        raise InvalidTask(_said(error)) from error
+        raise InvalidTask(_message(error)) from error
     warnings = [f"deprecated key: {key}" for key in dict.fromkeys(deprecated)]
     unknown = list(_unknown(given, config, ""))
     if unknown:
-        warnings.append(f"unknown keys count for nothing: {', '.join(unknown)}")
+        warnings.append(f"ignored unknown keys: {', '.join(unknown)}")
     return config, tuple(warnings)
 
 
@@ -48,15 +48,15 @@ def _adapter() -> TypeAdapter[TaskConfig]:
     return TypeAdapter(TaskConfig)
 
 
-def _said(error: ValidationError) -> str:
+def _message(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in first["loc"])
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{key}: {said}" if key else said
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message
 
 
 def _unknown(given: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
-    """The keys of a table that its dataclass does not have, with those of the tables in it."""
+    """Yield the keys of a table and its inner tables that their dataclasses do not have."""
     known = {one.name for one in fields(value)}
     if isinstance(value, EnvironmentConfig):
         known |= DEPRECATED_KEYS

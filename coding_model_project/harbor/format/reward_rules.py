@@ -1,7 +1,7 @@
-"""What a verifier left behind is worth: Harbor's rules, and no number where they give none.
+"""Harbor's rules for reading rewards from a verifier's files; without a valid number they raise.
 
-`reward.json` wins whenever it exists, even if it is empty or malformed; else `reward.txt`. The exit
-code of the tests plays no part. Rules of Harbor 0.25.0 (verifier/verifier.py, trial/trial.py).
+`reward.json` takes precedence if it exists, even if it is empty or malformed; else `reward.txt` counts.
+The exit code of the tests is ignored. Rules of Harbor 0.25.0 (verifier/verifier.py, trial/trial.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coding_model_project.harbor.failures import (
 from coding_model_project.harbor.format.task_config import RewardStrategy
 
 Rewards = Mapping[str, float | int]
-"""Named numbers, all finite. Whole numbers of a JSON file stay whole."""
+"""Named finite numbers. Integers in a JSON file stay integers."""
 
 JSON_FILE, TEXT_FILE = "reward.json", "reward.txt"
 MAX_BYTES = 1 << 20
@@ -31,10 +31,10 @@ MAIN_KEY = "reward"
 
 
 def read_rewards(folder: Path) -> Rewards:
-    """The rewards in a verifier's log folder.
+    """Read the rewards in a verifier's log folder.
 
     Raises:
-        VerifierError: the subclass by whose name Harbor records what is wrong with the files.
+        VerifierError: the files are invalid; the subclass has Harbor's name for the reason.
     """
     for name, parse in ((JSON_FILE, _from_json), (TEXT_FILE, _from_text)):
         if (folder / name).is_symlink() or (folder / name).exists():
@@ -43,7 +43,7 @@ def read_rewards(folder: Path) -> Rewards:
 
 
 def main_reward(rewards: Rewards | None) -> float | None:
-    """The reward called "reward", else the only one there is."""
+    """Return the reward named "reward", else the only reward."""
     if not rewards:
         return None
     only = next(iter(rewards.values())) if len(rewards) == 1 else None
@@ -51,8 +51,10 @@ def main_reward(rewards: Rewards | None) -> float | None:
 
 
 def check_range(rewards: Rewards, reward_range: tuple[float, float] | None) -> None:
-    """Raises:
-    RewardRangeError: the main reward is outside the range that its task declares.
+    """Raise if the main reward is outside the task's declared range.
+
+    Raises:
+        RewardRangeError: it is.
     """
     value = rewards.get(MAIN_KEY)
     if reward_range is None or value is None or reward_range[0] <= value <= reward_range[1]:
@@ -62,9 +64,9 @@ def check_range(rewards: Rewards, reward_range: tuple[float, float] | None) -> N
 
 
 def combined(strategy: RewardStrategy | None, steps: Sequence[Rewards | None]) -> Rewards | None:
-    """The trial's rewards from those of the steps that ran; None is a step that gave none.
+    """Return the trial's rewards from those of its finished steps; None marks a step without rewards.
 
-    The mean is taken per key over the steps with rewards, and a key that one of them lacks counts 0.
+    The mean is per key over the steps with rewards; a key that a step lacks counts as 0.
     """
     if strategy is RewardStrategy.final:
         return steps[-1] if steps else None
@@ -76,7 +78,7 @@ def combined(strategy: RewardStrategy | None, steps: Sequence[Rewards | None]) -
 
 
 def unmet(rewards: Rewards | None, min_reward: float | Mapping[str, float] | None) -> str | None:
-    """Why later steps must not run, or None. A key that is missing meets no threshold."""
+    """Return the reason not to run later steps, or None. A missing key meets no threshold."""
     if min_reward is None:
         return None
     thresholds = min_reward if isinstance(min_reward, Mapping) else {MAIN_KEY: min_reward}
@@ -88,19 +90,19 @@ def unmet(rewards: Rewards | None, min_reward: float | Mapping[str, float] | Non
 
 
 def reward_valid(rewards: Rewards | None, exceptions: Sequence[str]) -> bool:
-    """Whether rewards measure the agent: there are some, and nothing but the agent ended a step.
+    """Return whether rewards measure the agent: they exist, and only the agent ended any step early.
 
     Args:
-        exceptions: the types that were recorded, by Harbor's names.
+        exceptions: the recorded exception types, by Harbor's names.
     """
     return bool(rewards) and all(failure_cause(name).reward_valid for name in exceptions)
 
 
 def _read(folder: Path, name: str) -> str:
-    """A reward file's text. The folder is the verifier's: its links and devices are not followed.
+    """Return a reward file's text. Follows no links or devices, since the verifier fills the folder.
 
     Raises:
-        VerifierError: it is empty, no file, not UTF-8, or beyond `MAX_BYTES`.
+        VerifierError: it is empty, not a regular file, not UTF-8, or larger than `MAX_BYTES`.
     """
     path = folder / name
     if path.is_symlink():
@@ -108,7 +110,7 @@ def _read(folder: Path, name: str) -> str:
     if path.is_dir():
         raise RewardIsDirectoryError(f"{name} is a directory")
     if not path.is_file():
-        raise VerifierOutputParseError(f"{name} is no file")
+        raise VerifierOutputParseError(f"{name} is not a regular file")
     size = path.stat().st_size
     if size == 0:
         raise RewardFileEmptyError(f"{name} is empty")
@@ -124,7 +126,7 @@ def _from_text(text: str) -> Rewards:
     try:
         value = float(text)
     except ValueError as error:
-        raise VerifierOutputParseError(f"{TEXT_FILE} is no number: {text[:80]!r}") from error
+        raise VerifierOutputParseError(f"{TEXT_FILE} is not a number: {text[:80]!r}") from error
     if not math.isfinite(value):
         raise VerifierOutputParseError(f"{TEXT_FILE} is not finite: {text[:80]!r}")
     return {MAIN_KEY: value}
@@ -142,15 +144,15 @@ def _from_json(text: str) -> Rewards:
 
 
 def _number(value: object) -> float | int:
-    """A finite number of JSON; true is 1.0.
+    """Return a finite number of JSON; true is 1.0.
 
     Raises:
-        VerifierOutputParseError: it is none.
+        VerifierOutputParseError: the value is not one.
     """
     if isinstance(value, bool):
         return float(value)
     if not isinstance(value, int | float):
-        raise VerifierOutputParseError(f"{JSON_FILE} holds {str(value)[:80]!r}, which is no number")
+        raise VerifierOutputParseError(f"{JSON_FILE}: {str(value)[:80]!r} is not a number")
     try:
         if math.isfinite(value):
             return value

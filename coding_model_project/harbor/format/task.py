@@ -1,9 +1,9 @@
 """A Harbor task: a folder with an instruction, an environment, a verifier and a reference solution.
 
 instruction.md  task.toml
-environment/    Dockerfile or docker-compose.yaml, and what they copy
-tests/          test.sh, laid over /tests and run when the agent is done
-solution/       solve.sh, laid over /solution by the oracle agent
+environment/    Dockerfile or docker-compose.yaml, and the files that they copy
+tests/          test.sh, copied over /tests and run when the agent is done
+solution/       solve.sh, copied over /solution by the oracle agent
 steps/NAME/     instruction.md, tests/, solution/, workdir/ of a task in several steps
 """
 
@@ -31,32 +31,32 @@ _VARIABLE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task that Harbor would run."""
+    """A task that Harbor accepts."""
 
     path: Path
-    """Its folder, resolved."""
+    """The task's folder, resolved."""
     name: str
-    """[task] name, else the folder's."""
+    """[task] name, else the folder's name."""
     label: str
-    """The folder's name, with folders above it where tasks that are used together share it."""
+    """The folder's name, with parent folders if several tasks share it."""
     source: str
-    """The name of the data set that it is from; by default the folder above it."""
+    """The name of the task's data set; default: the parent folder."""
     config: TaskConfig
     steps: tuple[Step, ...]
     files: TaskFiles
     warnings: tuple[str, ...] = ()
-    """What is odd and does no harm: unknown keys by name, deprecated ones."""
+    """Harmless oddities: unknown and deprecated keys."""
 
     @property
     def instruction(self) -> str:
-        """The instruction without canary lines; that of the first step if there are several."""
+        """The instruction without canary lines; that of the first step if the task has steps."""
         return self.steps[0].instruction
 
     @property
     def reward_range(self) -> tuple[float, float] | None:
-        """Between what the main reward must lie, as `[metadata] reward_range` may declare.
+        """The range of the main reward, if `[metadata] reward_range` declares one.
 
-        A key of ours: Harbor keeps metadata and gives it no meaning.
+        This project's own key: Harbor keeps metadata without interpreting it.
         """
         return _range(self.config.metadata.get(RANGE_KEY))
 
@@ -73,21 +73,21 @@ def load_task(path: Path | str) -> Task:
     """Read a task's folder.
 
     Raises:
-        InvalidTask: it is none, or Harbor would refuse it; names the folder and the file or key.
+        InvalidTask: it is not a task, or Harbor would reject it; names the folder and the file or key.
     """
     root = Path(path).resolve()
     files = TaskFiles(root)
     try:
         config, warnings = parse_config(files.text(root / CONFIG_FILE))
         if config.environment.os is not TaskOS.linux:
-            raise ValueError("environment.os: only linux tasks are run here")
+            raise ValueError(f"environment.os={config.environment.os}: only linux is supported")
         _check_folders(files, config)
         steps = tuple(read_step(files, config, step) for step in config.steps or (None,))
     except (InvalidTask, ValueError, OSError, RuntimeError) as error:
         raise InvalidTask(f"{path}: {_reason(error)}") from error
     declared = config.metadata.get(RANGE_KEY)
     if declared is not None and _range(declared) is None:
-        warnings = (*warnings, f"metadata.{RANGE_KEY} is no [low, high] and counts for nothing")
+        warnings = (*warnings, f"ignored metadata.{RANGE_KEY}: expected [low, high]")
     name = config.task.name if config.task else root.name
     return Task(
         path=root,
@@ -102,8 +102,10 @@ def load_task(path: Path | str) -> Task:
 
 
 def check_env(task: Task, environ: Mapping[str, str], *, oracle: bool = False) -> None:
-    """Raises:
-    MissingVariable: a variable of the host that the task needs is not set; names task and section.
+    """Raise if the host does not set a variable that a task needs.
+
+    Raises:
+        MissingVariable: it does not; the message names task and section.
     """
     config = task.config
     sections = {"environment": config.environment.env, "verifier": config.verifier.env}
@@ -117,13 +119,13 @@ def check_env(task: Task, environ: Mapping[str, str], *, oracle: bool = False) -
 
 
 def resolve_env(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Replace the values that are `${VAR}` or `${VAR:-default}` as a whole; others stand as they are.
+    """Replace values that are exactly `${VAR}` or `${VAR:-default}`; other values stay as they are.
 
     Args:
-        environ: the host's variables; one that is set but empty counts.
+        environ: the host's variables; an empty variable counts as set.
 
     Raises:
-        MissingVariable: one is not set and has no default; names it and the key.
+        MissingVariable: a variable is not set and has no default; the message names it and the key.
     """
     resolved = {}
     for key, value in env.items():
@@ -149,8 +151,10 @@ def _range(declared: Any) -> tuple[float, float] | None:
 
 
 def _check_folders(files: TaskFiles, config: TaskConfig) -> None:
-    """Raises:
-    ValueError: nothing says what to run in, or a link leads out of the task.
+    """Raise if a task has no environment, or links that lead out of it.
+
+    Raises:
+        ValueError: it does.
     """
     environment = files.root / "environment"
     if not config.environment.docker_image and not has_image(environment):

@@ -1,9 +1,9 @@
-"""task.toml, version 1.4 and older, with Harbor's defaults, coercions and refusals.
+"""The schema of task.toml, version 1.4 and older, with Harbor's defaults, coercions and checks.
 
-The dataclasses keep Harbor's names for keys. Values are coerced as Harbor coerces them ("20" is a
-number of seconds), because pydantic does it there too. Unknown keys are ignored, and named.
+The dataclasses keep Harbor's key names. pydantic coerces values as it does in Harbor ("20" is a number of
+seconds). Unknown keys are ignored, with a warning.
 
-What every rule is taken from: Harbor 0.25.0, models/task/config.py.
+Source of every rule: Harbor 0.25.0, models/task/config.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ User = str | int | None
 
 
 class NetworkMode(StrEnum):
-    """What a phase may reach."""
+    """The hosts that a phase may reach."""
 
     no_network = "no-network"
     public = "public"
@@ -42,14 +42,14 @@ class NetworkMode(StrEnum):
 
 
 class VerifierMode(StrEnum):
-    """Where the verifier runs: in the agent's environment, or in a fresh one."""
+    """The verifier's environment: the agent's, or a fresh one."""
 
     shared = "shared"
     separate = "separate"
 
 
 class RewardStrategy(StrEnum):
-    """How the steps' rewards become the trial's."""
+    """The rule that combines the steps' rewards into the trial's."""
 
     mean = "mean"
     final = "final"
@@ -76,7 +76,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """[task]: what the task is called in a registry."""
+    """[task]: the task's name and description in a registry."""
 
     name: Annotated[str, AfterValidator(package_name)]
     version: str | None = None
@@ -86,18 +86,18 @@ class Package:
 
     def __post_init__(self) -> None:
         if self.version == "":
-            raise ValueError("version is empty")
+            raise ValueError("version must not be empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healthcheck:
-    """A command that must exit 0 before the agent starts; the keys are those of Docker's HEALTHCHECK."""
+    """A command that must exit 0 before the agent starts, with the keys of Docker's HEALTHCHECK."""
 
     command: str
     interval_sec: float = 5.0
     timeout_sec: float = 30.0
     start_period_sec: float = 0.0
-    """Failures within it do not count."""
+    """Period in which failures do not count."""
     start_interval_sec: float = 5.0
     retries: int = 3
 
@@ -162,7 +162,7 @@ class EnvironmentConfig:
     allowed_hosts: Hosts | None = None
     mcp_servers: tuple[McpServer, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    """May hold ${VAR} and ${VAR:-default}: `task.resolve_env`."""
+    """Variables, whose values may be ${VAR} or ${VAR:-default} (`task.resolve_env`)."""
     skills_dir: str | None = None
     healthcheck: Healthcheck | None = None
     workdir: str | None = None
@@ -176,7 +176,7 @@ Environment = Annotated[EnvironmentConfig, BeforeValidator(migrated)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """[agent]. No network_mode: the environment's."""
+    """[agent]. network_mode defaults to the environment's."""
 
     timeout_sec: float | None = None
     user: User = None
@@ -189,7 +189,7 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collect:
-    """[[verifier.collect]]: a command run after the agent, before artifacts are collected."""
+    """[[verifier.collect]]: a command that runs after the agent, before collecting artifacts."""
 
     command: str
     service: Annotated[str, AfterValidator(service_name)] = MAIN_SERVICE
@@ -199,11 +199,11 @@ class Collect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierConfig:
-    """[verifier]. No network_mode: its environment's."""
+    """[verifier]. network_mode defaults to its environment's."""
 
     timeout_sec: float = 600.0
     env: Mapping[str, str] = field(default_factory=dict)
-    """As the environment's."""
+    """Variables, as in `EnvironmentConfig.env`."""
     user: User = None
     network_mode: NetworkMode | None = None
     allowed_hosts: Hosts | None = None
@@ -218,7 +218,7 @@ class VerifierConfig:
 
     @property
     def mode(self) -> VerifierMode | None:
-        """Where it runs, as far as this section says."""
+        """The verifier's environment, if this section sets it."""
         implied = None if self.environment is None else VerifierMode.separate
         return self.environment_mode or implied
 
@@ -230,7 +230,7 @@ class SolutionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A path to copy out of the environment, by default to the same path under artifacts/."""
+    """A path to copy out of the environment; default destination: the same path under artifacts/."""
 
     source: str
     destination: Annotated[str | None, AfterValidator(lambda given: given or None)] = None
@@ -252,7 +252,7 @@ def _check_destination(given: str) -> None:
     escapes = "\\" in given or path.is_absolute() or not path.parts or ".." in path.parts
     if escapes or given.rstrip("/") == "manifest.json":
         raise ValueError(
-            f"artifact destination {given!r} must be a relative path, no manifest.json"
+            f"artifact destination {given!r} must be a relative path other than manifest.json"
         )
 
 
@@ -273,14 +273,14 @@ class StepConfig:
     agent: AgentConfig = field(default_factory=AgentConfig)
     verifier: VerifierConfig = field(default_factory=VerifierConfig)
     min_reward: float | Mapping[str, float] | None = None
-    """Later steps run only if this step's rewards reach it; a number is about the key `reward`."""
+    """Minimum rewards of this step for later steps to run; a number applies to the key `reward`."""
     healthcheck: Healthcheck | None = None
     artifacts: Artifacts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskConfig:
-    """A whole task.toml. An empty file is a valid one."""
+    """A whole task.toml. An empty file is valid."""
 
     schema_version: str = "1.4"
     task: Package | None = None
@@ -291,11 +291,11 @@ class TaskConfig:
     solution: SolutionConfig = field(default_factory=SolutionConfig)
     source: str | None = None
     multi_step_reward_strategy: RewardStrategy | None = None
-    """None means the mean."""
+    """Rule for the trial's rewards; None means the mean."""
     steps: tuple[StepConfig, ...] | None = None
     artifacts: Artifacts = ()
 
     def __post_init__(self) -> None:
         keys = [step_key(step.name) for step in self.steps or ()]
         if len(set(keys)) < len(keys):
-            raise ValueError("two steps have one name, up to case and Unicode normalisation")
+            raise ValueError("two steps have the same name, up to case and Unicode normalisation")

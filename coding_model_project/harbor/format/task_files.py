@@ -1,4 +1,4 @@
-"""Which of a task's files are used: what .harborignore leaves out, and links that lead nowhere good."""
+"""Selection of a task's files by .harborignore, and checks of links that lead out of the task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 IGNORE_FILE = ".harborignore"
-"""Counts in tests/ and solution/, a task's or a step's, and the folders below them; nowhere else."""
+"""File name that applies in tests/ and solution/ of a task or step and below, but nowhere else."""
 
 
 class TaskFiles:
@@ -23,10 +23,10 @@ class TaskFiles:
         self._specs: dict[Path, GitIgnoreSpec] = {}
 
     def text(self, path: Path) -> str:
-        """A file's text.
+        """Read a file's text.
 
         Raises:
-            ValueError: it is missing, no file of the task, or not UTF-8; names it.
+            ValueError: it is missing, not a file of the task, or not UTF-8; the message names it.
         """
         shown = path.relative_to(self.root).as_posix()
         if not path.resolve().is_relative_to(self.root):
@@ -34,16 +34,16 @@ class TaskFiles:
         if not path.exists():
             raise ValueError(f"{shown} is missing")
         if not path.is_file():
-            raise ValueError(f"{shown} is no file")
+            raise ValueError(f"{shown} is not a file")
         try:
             return path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"{shown} is not UTF-8") from error
 
     def selected(self, folder: Path) -> tuple[Path, ...]:
-        """What of a folder goes into an environment: paths relative to it, folders before their files.
+        """Return the paths of a folder that go into an environment, relative to it, parents first.
 
-        Links are listed and not followed.
+        Lists links without following them.
         """
         found: list[Path] = []
 
@@ -60,8 +60,10 @@ class TaskFiles:
         return tuple(found)
 
     def check_links(self, path: Path) -> None:
-        """Raises:
-        ValueError: a link at or below `path` leads out of the task, or round in a circle.
+        """Raise if a link at or below `path` is invalid.
+
+        Raises:
+            ValueError: it leads out of the task, or to a folder above it.
         """
         self._check_links(path, frozenset())
 
@@ -80,7 +82,7 @@ class TaskFiles:
             self._check_links(child, above | {target})
 
     def ignored(self, path: Path) -> bool:
-        """Whether .harborignore leaves a path out, or what a link at it points to."""
+        """Return whether .harborignore excludes a path, or the target of a link there."""
         if self._matched(path):
             return True
         target = path.resolve()
@@ -101,12 +103,12 @@ class TaskFiles:
         return any(self._decided(one, inside[:n]) for n, one in enumerate(inside) if n)
 
     def _decided(self, path: Path, folders: Sequence[Path]) -> bool:
-        """What the innermost folder with a pattern that matches says: its last such pattern counts."""
+        """Return whether a path is ignored, by the last matching pattern of the innermost folder."""
         for folder in reversed(folders):
             shown = path.relative_to(folder).as_posix() + ("/" if path.is_dir() else "")
-            said = self._spec(folder).check_file(shown).include
-            if said is not None:
-                return said
+            decision = self._spec(folder).check_file(shown).include
+            if decision is not None:
+                return decision
         return False
 
     def _spec(self, folder: Path) -> GitIgnoreSpec:

@@ -1,6 +1,6 @@
-"""Many tasks, read one by one: a bad one is set aside with its reason, and the rest go on.
+"""A reader of many tasks; it sets invalid ones aside with a reason, and continues with the rest.
 
-Folders are taken as Harbor and people leave them:
+Supported layouts:
 
     ROOT/TASK/                      a data set, as Harbor downloads it by default
     ROOT/SHORTUUID/TASK/            Harbor's cache, ~/.cache/harbor/tasks
@@ -21,10 +21,10 @@ from coding_model_project.harbor.format.task import CONFIG_FILE, Task, check_env
 from coding_model_project.harbor.step import INSTRUCTION_FILE
 
 _DEEPEST = 4
-"""Folders between a root and a task: those of a published package in Harbor's cache."""
+"""Maximum folders between a root and a task, as for a published package in Harbor's cache."""
 
 _PARTS = ("environment", "solution", "steps", "tests")
-"""Folders of a task, which hold no other task."""
+"""Folders of a task, which contain no other task."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -35,32 +35,31 @@ class TaskFolder:
 
     path: Path
     label: str
-    """Its name, with as many of the folders above as it takes to tell it from others of that name."""
+    """Its name, with as many parent folders as are needed to make it unique."""
     source: str
-    """The name of the data set that it is from: the folder that was given, unless it has another."""
+    """The name of its data set; default: the given folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A folder that is no usable task."""
+    """A folder that is not a valid task."""
 
     path: Path
     reason: str
     label: str
-    """As of `TaskFolder`."""
+    """See `TaskFolder.label`."""
 
 
 def task_folders(paths: Iterable[Path], source: str | None = None) -> list[TaskFolder]:
-    """Find tasks: each path itself if it is one, else those below it, by their names.
+    """Find tasks: each path itself if it is a task, else the tasks below it, sorted by name.
 
-    A folder in which no task is found counts as one that is broken. Folders whose names begin with "."
-    or "_" are skipped.
+    A folder without any task counts as a broken task. Skips folders whose names begin with "." or "_".
 
     Args:
-        source: the data set's name; by default that of the folder that holds it.
+        source: the data set's name; default: the name of the folder that contains it.
 
     Raises:
-        ConfigError: a path is no folder, or a folder without subfolders.
+        ConfigError: a path is not a folder, or a folder without subfolders.
     """
     found: list[tuple[Path, str]] = []
     for path in paths:
@@ -101,7 +100,7 @@ def _tasks_below(path: Path, depth: int) -> list[Path]:
 
 
 def _name_parts(path: Path) -> tuple[str, ...]:
-    """Return the folders that name a task: a package's last one is its digest."""
+    """Return the folders that name a task, without the digest that ends a package's path."""
     parts = path.resolve().parts[1:]
     return parts[:-1] if len(parts) > 1 and _DIGEST.fullmatch(parts[-1]) else parts
 
@@ -111,7 +110,7 @@ def _sorting(path: Path) -> tuple[str, str]:
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each, with more of the path where shorter ones are the same."""
+    """Return a unique name for each path, with more of the path if shorter names collide."""
     names, labels = [_name_parts(path) for path in paths], [""] * len(paths)
     left = set(range(len(paths)))
     for n in range(1, 3):
@@ -133,13 +132,12 @@ def read_tasks(
     oracle: bool = False,
     source: str | None = None,
 ) -> Iterator[Task | Refused]:
-    """Tasks and refused folders, each read when it is asked for. Looks for the folders at once.
+    """Find task folders, then yield tasks and refused folders, reading each lazily.
 
     Args:
-        environ: the host's variables; a task that needs one that is not among them is refused. None
-            does not look.
-        oracle: whether the solutions will run, whose variables then count too.
-        source: as of `task_folders`.
+        environ: the host's variables; a task that needs a missing one is refused. None skips this check.
+        oracle: whether the solutions will run, so that their variables are checked too.
+        source: see `task_folders`.
 
     Raises:
         ConfigError: as `task_folders`.

@@ -1,12 +1,12 @@
-"""Trials as Harbor keeps them on disk, so that `harbor view` reads ours and we read Harbor's.
+"""Trials in Harbor's format on disk, so that `harbor view` reads ours and we read Harbor's.
 
     JOB/TASK__7chars/
-        config.json   what was asked for           lock.json     what it came to: the task's digest
+        config.json   the requested configuration  lock.json     the resolved one, with the task's digest
         result.json   a `TrialResult`              trial.log
         agent/        logs of the agent            verifier/     test-stdout.txt, reward.txt or .json
-        artifacts/    what was collected           steps/NAME/   these three, of each step
+        artifacts/    collected files              steps/NAME/   these three folders for each step
 
-The dataclasses keep Harbor 0.25's field names; fields that are not ours are ignored on reading.
+The dataclasses keep Harbor 0.25's field names. Reading ignores Harbor's other fields.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ExceptionInfo:
 
     @classmethod
     def of(cls, error: BaseException) -> ExceptionInfo:
-        """An exception by the name that Harbor gives it."""
+        """Describe an exception, by Harbor's name for it."""
         return cls(
             exception_type=exception_type(error),
             exception_message=str(error),
@@ -79,7 +79,7 @@ class AgentInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResult:
-    """What the agent used. Input tokens include cached ones."""
+    """An agent's usage. Input tokens include cached ones."""
 
     n_input_tokens: int | None = None
     n_cache_tokens: int | None = None
@@ -92,7 +92,7 @@ class AgentResult:
 class VerifierResult:
     rewards: Mapping[str, float | int] | None = None
     integrity: str | None = None
-    """The rewards' integrity (`harbor.integrity`); our own field, which Harbor ignores."""
+    """Integrity of the rewards (`harbor.integrity`); this project's own field, which Harbor ignores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +113,14 @@ class TrialResult:
     trial_name: str
     trial_uri: str
     task_id: Mapping[str, Any]
-    """{"path": …} for a task of this machine."""
+    """{"path": …} for a task on this machine."""
     task_checksum: str
     config: Mapping[str, Any]
-    """What config.json holds."""
+    """Contents of config.json."""
     agent_info: AgentInfo
     id: UUID = field(default_factory=uuid4)
     source: str | None = None
-    """The data set that the task is from."""
+    """The task's data set."""
     agent_result: AgentResult | None = None
     verifier_result: VerifierResult | None = None
     verifier_environment_mode: VerifierMode | None = None
@@ -135,7 +135,7 @@ class TrialResult:
 
     @property
     def task_key(self) -> str:
-        """A key for the task, unique in a job even if two data sets have tasks of one name."""
+        """A key for the task, unique in a job even if two data sets have tasks of the same name."""
         return f"{self.source} {self.task_name} {sorted(self.task_id.items())}"
 
     @property
@@ -144,7 +144,7 @@ class TrialResult:
 
     @property
     def exceptions(self) -> tuple[str, ...]:
-        """The types that were recorded: the trial's own, then those of its steps."""
+        """The recorded exception types: the trial's own, then those of its steps."""
         recorded = (self.exception_info, *(step.exception_info for step in self.step_results or ()))
         return tuple(one.exception_type for one in recorded if one is not None)
 
@@ -154,12 +154,12 @@ class TrialResult:
 
     @property
     def reward_valid(self) -> bool:
-        """Whether the rewards measure the agent, and not an outage."""
+        """True if the rewards measure the agent, not an outage."""
         return reward_valid(self.rewards, self.exceptions)
 
     @property
     def usage(self) -> tuple[AgentResult, ...]:
-        """The trial's own, else those of its steps."""
+        """The trial's own usage, else that of its steps."""
         if self.agent_result is not None:
             return (self.agent_result,)
         return tuple(step.agent_result for step in self.step_results or () if step.agent_result)
@@ -167,13 +167,13 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFolder:
-    """Where one trial's files lie."""
+    """The folder of one trial's files."""
 
     path: Path
 
     @classmethod
     def make(cls, job: Path, task: Task) -> TrialFolder:
-        """A new folder of a job, with its parts, under a name that no other trial has."""
+        """Make a job's folder for a new trial, with its parts, under a unique name."""
         folder = cls(path=job / trial_name(task))
         folder.path.mkdir(parents=True)
         if not task.has_steps:
@@ -200,10 +200,10 @@ class TrialFolder:
 
 
 def trial_name(task: Task) -> str:
-    """The first 32 characters of the task folder's name, and 7 that are drawn at random."""
-    drawn = "".join(secrets.choice(_ALPHABET) for _ in range(7))
+    """Return the first 32 characters of the task folder's name, and 7 random ones."""
+    suffix = "".join(secrets.choice(_ALPHABET) for _ in range(7))
     name = task.label.rpartition("/")[2]
-    return f"{name[:32].rstrip('_-')}__{drawn}"
+    return f"{name[:32].rstrip('_-')}__{suffix}"
 
 
 def trial_config(
@@ -215,7 +215,7 @@ def trial_config(
     job_id: UUID | None = None,
     source: str | None = None,
 ) -> dict[str, Any]:
-    """What config.json holds, with Harbor's keys; those left out have its defaults.
+    """Return the contents of config.json, with Harbor's keys; omitted keys have its defaults.
 
     Args:
         agent: {"name": …} or {"import_path": "module:Class"}, "model_name", "kwargs", ….
@@ -233,7 +233,7 @@ def trial_config(
 
 
 def trial_lock(task: Task, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What lock.json holds: the configuration with the task's content in the place of its path alone."""
+    """Return the contents of lock.json: the configuration, with the task's digest besides its path."""
     package = task.config.task
     mode = None if task.has_steps else (task.config.verifier.mode or VerifierMode.shared)
     return {
@@ -253,27 +253,28 @@ def trial_lock(task: Task, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_trial(folder: TrialFolder, task: Task, result: TrialResult) -> None:
-    """Write config.json, lock.json and, last, result.json: a trial that has one is over."""
+    """Write config.json, lock.json and, last, result.json, which marks the trial as finished."""
     write_json(folder.path / CONFIG_FILE, result.config)
     write_json(folder.path / LOCK_FILE, trial_lock(task, result.config))
     (folder.path / LOG_FILE).touch()
     if result.exception_info is not None:
-        said = result.exception_info.exception_traceback or result.exception_info.exception_message
-        (folder.path / "exception.txt").write_text(said)
+        info = result.exception_info
+        text = info.exception_traceback or info.exception_message
+        (folder.path / "exception.txt").write_text(text)
     write_json(folder.path / RESULT_FILE, _adapter().dump_python(result, mode="json"))
 
 
 def read_trials(job: Path) -> tuple[TrialResult, ...]:
-    """The trials of a job that are over, ours or Harbor's, by name.
+    """Read the finished trials of a job, ours or Harbor's, sorted by name.
 
     Raises:
-        DataError: a result cannot be read; names the file.
+        DataError: a result cannot be read; the message names the file.
     """
     return tuple(_read(path) for path in sorted(job.glob(f"*/{RESULT_FILE}")))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file of JSON, atomically."""
+    """Write a JSON file atomically."""
     partial = path.with_suffix(".partial")
     partial.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
     partial.replace(path)
@@ -285,7 +286,7 @@ def _read(path: Path) -> TrialResult:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise DataError(f"{path}: no result of a Harbor trial: {where}: {first['msg']}") from error
+        raise DataError(f"{path}: not a Harbor trial's result: {where}: {first['msg']}") from error
 
 
 @cache

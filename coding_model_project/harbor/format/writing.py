@@ -1,4 +1,4 @@
-"""Task folders on disk, such that reading one back gives what was written."""
+"""A writer of task folders; reading one back gives the same task."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from coding_model_project.harbor.format.task_config import Artifact, TaskConfig
 
 
 def write_task(folder: Path, config: TaskConfig, files: Mapping[str, str | bytes]) -> Task:
-    """Write a task's folder, all of it or nothing.
+    """Write a task's folder atomically.
 
     Args:
-        files: contents by path in the folder, such as "instruction.md" and "tests/test.sh", byte for
-            byte; those that end in .sh can be executed. task.toml is made of `config`.
+        files: contents by path in the folder, such as "instruction.md" and "tests/test.sh", written byte
+            for byte; files that end in .sh become executable. `config` becomes task.toml.
 
     Returns:
-        The task as it is read back.
+        The task, read back from the folder.
 
     Raises:
-        ConfigError: the folder exists, or a path leaves it.
-        InvalidTask: this is no task, say because its tests/test.sh is missing; nothing is left behind.
+        ConfigError: the folder exists, or a path leads out of it.
+        InvalidTask: the result is not a task, for example without tests/test.sh; nothing is written.
     """
     if folder.exists():
-        raise ConfigError(f"{folder} exists; remove it or choose another")
+        raise ConfigError(f"{folder} exists; remove it or choose another folder")
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -45,7 +45,7 @@ def write_task(folder: Path, config: TaskConfig, files: Mapping[str, str | bytes
 
 
 def toml(config: TaskConfig) -> str:
-    """A configuration as the text of a task.toml: the version, and what is not the default."""
+    """Return a configuration as the text of a task.toml: the version, and non-default values."""
     return tomli_w.dumps({"schema_version": config.schema_version, **_table(config)})
 
 
@@ -76,7 +76,7 @@ def _default(one: Field[Any]) -> Any:
 def _inside(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ConfigError(f"{name!r} is no path inside a task's folder")
+        raise ConfigError(f"{name!r} is not a path inside a task's folder")
     return path
 
 

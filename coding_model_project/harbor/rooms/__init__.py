@@ -1,1 +1,1 @@
-"""Rooms: roots of their own that last for a trial, made of namespaces of this machine's kernel."""
+"""Rooms: environments with their own root, made of this machine's namespaces for one trial."""

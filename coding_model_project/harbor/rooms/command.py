@@ -1,4 +1,4 @@
-"""One command in a room: starts it, keeps what it prints within bounds, ends it when it must end."""
+"""A runner of commands in a room, with limits on their output, time and resources."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.isolation import linux
 
 _SHELLS = ("/bin/bash", "/bin/sh")
-_MOST_DESCRIPTORS = 16384
+_MAX_DESCRIPTORS = 16384
 _PR_SET_SECUREBITS, _NOROOT_LOCKED = 28, 3
 
 _WATCHER = 204
 
-NOT_WATCHED = "nothing watched it: the kernel has no seccomp listeners (Linux 5.5)"
+NOT_WATCHED = "nothing watched the verifier: the kernel has no seccomp listeners (Linux 5.5)"
 
 CANNOT_START = 126
-"""Exit code of a command whose working directory or user is not there, as container engines give it."""
+"""Exit code of a command whose working directory or user does not exist, as in container engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """What the keeper worked out for all commands of all rooms."""
+    """The keeper's settings for all commands of all rooms."""
 
     filter: linux.Filter
     watched: linux.Filter | None
-    """Of a verifier's commands, whose calls a `Witness` sees; None where the kernel has none such."""
+    """Filter of a verifier's commands, whose calls a `Witness` sees; None without kernel support."""
     proc: int
-    """Descriptor of the host's /proc; never a command's."""
+    """Descriptor of the host's /proc; commands never get it."""
     own_proc: bool
-    """Whether a room may mount a /proc of its own."""
+    """True if a room may mount its own /proc."""
     bounds_processes: bool
-    """Whether the kernel can limit a room's processes (`launch.bound_processes`)."""
+    """True if the kernel can limit a room's processes (`launch.bound_processes`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What is to be run."""
+    """A command to run."""
 
     text: str
     cwd: str
@@ -58,19 +58,19 @@ class Command:
     timeout_s: float | None
     user: str | int | None
     max_output: int
-    """Bytes kept of each stream: half from its beginning, half from its end."""
+    """Maximum bytes kept of each stream: half from its beginning, half from its end."""
     processes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What became of a command."""
+    """The result of a command."""
 
     exit_code: int = 0
     killed: str | None = None
     """"timeout", "memory", "processes" or "interrupted"."""
     failed: str | None = None
-    """Why it could not be started, which is no fault of the command."""
+    """The reason that it could not be started, if that is not the command's fault."""
     stdout: bytes = b""
     stderr: bytes = b""
     stdout_lost: int = 0
@@ -87,10 +87,13 @@ def run(
     background: Background,
     provenance: Provenance | None = None,
 ) -> tuple[Ended, Sequence[str]]:
-    """Run a command until its shell ends; what it left in the background goes on.
+    """Run a command until its shell ends; its background processes continue.
 
     Args:
-        provenance: of the verifier's commands. The second result is why they may not be believed.
+        provenance: origins of files, for the verifier's commands only.
+
+    Returns:
+        The result, and reasons to doubt the verifier's rewards.
 
     Raises:
         EOFError: the host closed the channel meanwhile.
@@ -122,7 +125,7 @@ def run(
     finally:
         if witness is not None:
             witness.end()
-        said = os.read(readers[2], 4000)
+        report = os.read(readers[2], 4000)
         os.close(readers[2])
         for stream in streams:
             stream.drain()
@@ -132,7 +135,7 @@ def run(
         if stream.open:
             background.streams.append(stream)
     code = os.waitstatus_to_exitcode(status)
-    kind, _, reason = said.decode("utf-8", "replace").partition(":")
+    kind, _, reason = report.decode("utf-8", "replace").partition(":")
     if kind == "refused":
         code, stderr = CANNOT_START, stderr + reason.encode() + b"\n"
     doubts = witness.reasons if witness is not None else [NOT_WATCHED]
@@ -151,7 +154,7 @@ def run(
 def _witness(
     ours: socket.socket, shell: Shell, provenance: Provenance, pid: int, outputs: Sequence[int]
 ) -> Witness | None:
-    """Of a command that is about to start; None if it could not, and says why."""
+    """Return a witness of a command that is about to start; None if it failed to start."""
     _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
     if not descriptors:
         return None
@@ -163,12 +166,12 @@ def _witness(
 
 
 class _Refused(Exception):
-    """The command asks for what is not there."""
+    """A command that cannot run, by its own fault."""
 
 
 @contextmanager
-def _refusing_what_cannot_be_passed() -> Iterator[None]:
-    """A command that no kernel takes is the command's fault: too long, or with a null byte in it."""
+def _refusing_invalid_arguments() -> Iterator[None]:
+    """Refuse a command that the kernel rejects: it is too long, or contains a null byte."""
     try:
         yield
     except ValueError as error:
@@ -193,11 +196,11 @@ def _become(
         os.dup2(203, 3, inheritable=False)
         os.setsid()
         linux.own_proc_entries()
-        _write(shell.proc, "self/oom_score_adj", "1000")  # the first to go
+        _write(shell.proc, "self/oom_score_adj", "1000")  # the kernel kills it first
         uid, gid, home = _identity(command.user)
         if uid:
             _take_identity(shell.proc, uid, gid)
-        linux.hide_memory()  # from those in the room, until it is one of them
+        linux.hide_memory()  # from the room's processes, until this becomes one of them
         linux.close_from(4 if watcher is None else _WATCHER + 1).make()
         if watcher is not None:
             linux.close_from(4, _WATCHER - 1).make()
@@ -209,7 +212,7 @@ def _become(
         linux.call("prctl", _PR_SET_SECUREBITS, _NOROOT_LOCKED, 0, 0, 0)
         linux.drop_capabilities().make()
         linux.no_new_privileges().make()
-        for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        for kind in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(kind, signal.SIG_DFL)
         if watcher is not None and shell.watched is not None:
             channel = socket.socket(fileno=_WATCHER)
@@ -221,12 +224,12 @@ def _become(
             shell.filter.install()
         env = {"HOME": home, **command.env}
         for path in _SHELLS:
-            with suppress(FileNotFoundError), _refusing_what_cannot_be_passed():
+            with suppress(FileNotFoundError), _refusing_invalid_arguments():
                 os.execve(path, [os.path.basename(path), "-c", command.text], env)
         raise _Refused("the root has neither /bin/bash nor /bin/sh")
     except _Refused as error:
         os.write(3, f"refused:{error}".encode())
-    except BaseException as error:  # noqa: BLE001 - told, through a pipe, to the steward
+    except BaseException as error:  # noqa: BLE001 - sent to the steward through a pipe
         with suppress(OSError):
             os.write(3, f"failed:{type(error).__name__}: {error}".encode())
     finally:
@@ -234,7 +237,7 @@ def _become(
 
 
 def _identity(user: str | int | None) -> tuple[int, int, str]:
-    """Numbers of a user and its group, and its home, by the room's own /etc/passwd."""
+    """Return the ids of a user and its group, and its home, by the room's own /etc/passwd."""
     name, _, group = str(user if user is not None else 0).partition(":")
     try:
         known = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
@@ -248,7 +251,7 @@ def _identity(user: str | int | None) -> tuple[int, int, str]:
 
 
 def _take_identity(proc: int, uid: int, gid: int) -> None:
-    """Be another user by name. To the kernel it is the same one: what the room has is all its own."""
+    """Take on another user's ids. To the kernel it stays the same user, who owns the whole room."""
     linux.unshare(linux.CLONE_NEWUSER)
     _write(proc, "self/setgroups", "deny")
     _write(proc, "self/uid_map", f"{uid} 0 1")
@@ -264,7 +267,7 @@ def _write(proc: int, path: str, text: str) -> None:
 def _limit(command: Command) -> None:
     limits = {
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: _MOST_DESCRIPTORS,
+        resource.RLIMIT_NOFILE: _MAX_DESCRIPTORS,
         resource.RLIMIT_NPROC: command.processes,
     }
     for kind, value in limits.items():

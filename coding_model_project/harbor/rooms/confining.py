@@ -1,7 +1,7 @@
-"""Takes /tests and /logs/verifier from a program at the moment at which a verifier executes it.
+"""Confinement of a program when a verifier executes it: it loses access to /tests and /logs/verifier.
 
-Only a process can restrict itself (Landlock), so it is made to: it is stopped before the new program's
-first instruction, its registers are set to the one system call, and put back afterwards.
+With Landlock only a process itself can restrict itself. So the tracer stops it before the new program's
+first instruction, sets its registers for that system call, and restores them afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEIZE, _INTERRUPT, _CONT, _DETACH, _STEP, _GET, _SET = 0x4206, 0x4207, 7, 17, 9
 _TRACE_EXEC, _EVENT_EXEC, _EVENT_STOP, _WALL, _GENERAL = 0x10, 4, 128, 0x40000000, 1
 
 _MACHINES = {
-    # registers, of these: number of the call, arguments, next instruction, call that was interrupted
+    # number of registers; indices of call number, arguments, next instruction, interrupted call; syscall
     "x86_64": (27, 10, (14, 13), 16, 15, b"\x0f\x05"),
     "aarch64": (34, 8, (0, 1), 32, None, b"\x01\x00\x00\xd4"),
 }
@@ -34,7 +34,7 @@ _CLOSED = ("tests", "solution", "logs", ".verifier")
 
 
 class NotConfined(OSError):
-    """This machine does not allow it, or the program was not to be stopped."""
+    """A program that cannot be confined: this machine does not allow it, or it could not be stopped."""
 
 
 def execute(
@@ -45,13 +45,13 @@ def execute(
     reading_tests: bool = False,
     answer: int = 0,
 ) -> bool:
-    """Let an execution happen, and confine what comes of it. Returns whether there was an execution.
+    """Let an execution happen, confine the new program, and return whether there was an execution.
 
     Args:
-        answer: an error number, for another call that a process of one thread makes: the
+        answer: an error number for a call other than an execution, by a process with one thread; the
             process is confined from then on.
-        mark: called when it is confined, before its first instruction.
-        reading_tests: it may read /tests.
+        mark: called when the program is confined, before its first instruction.
+        reading_tests: whether it may read /tests.
 
     Raises:
         NotConfined: nothing has happened yet, and the call is not answered.
@@ -72,7 +72,7 @@ def execute(
         _trace(_INTERRUPT, call.pid)
         executed = _stop(call.pid) == _EVENT_EXEC
         if executed:
-            _trace(_INTERRUPT, call.pid)  # again: the stop took the first one away
+            _trace(_INTERRUPT, call.pid)  # again: the stop consumed the first one
             _trace(_CONT, call.pid)
             _stop(call.pid)
         elif not answer:
@@ -84,13 +84,17 @@ def execute(
         mark()
         _trace(_DETACH, call.pid)
     except OSError:
-        with suppress(ProcessLookupError):  # it runs nothing unconfined
+        with suppress(ProcessLookupError):  # it must run nothing unconfined
             os.kill(call.pid, signal.SIGKILL)
     return True
 
 
 def _stop(pid: int) -> int:
-    """Wait until it stops. Returns the event. Raises OSError: it ended."""
+    """Wait until a process stops, and return the event.
+
+    Raises:
+        OSError: the process ended.
+    """
     _, status = os.waitpid(pid, _WALL)
     if not os.WIFSTOPPED(status):
         raise ProcessLookupError(f"{pid} ended")
@@ -106,7 +110,11 @@ def _trace(request: int, pid: int, data: int | ctypes.Array[ctypes.c_char] | Non
 
 
 def _make(listener: Listener, pid: int, *calls: tuple[str, int, int]) -> None:
-    """Have a stopped process make system calls, and be as it was. Raises OSError: one failed."""
+    """Make a stopped process run system calls, then restore its state.
+
+    Raises:
+        OSError: a call failed.
+    """
     count, number, arguments, at, interrupted, instruction = _MACHINES[linux.MACHINE]
     shape = struct.Struct(f"={count}Q")
     memory = ctypes.create_string_buffer(shape.size)
@@ -117,7 +125,7 @@ def _make(listener: Listener, pid: int, *calls: tuple[str, int, int]) -> None:
     before = shape.unpack(memory.raw)
     code = os.open(f"{pid}/mem", os.O_RDWR | os.O_CLOEXEC, dir_fd=listener.proc)
     try:
-        there = os.pread(code, len(instruction), before[at])
+        original = os.pread(code, len(instruction), before[at])
         os.pwrite(code, instruction, before[at])
         for name, first, second in calls:
             registers = list(before)
@@ -131,8 +139,8 @@ def _make(listener: Listener, pid: int, *calls: tuple[str, int, int]) -> None:
             _trace(_GET, pid, vector)
             result = shape.unpack(memory.raw)[number if interrupted is not None else arguments[0]]
             if result:
-                raise OSError(f"{name} failed in a program that is to be confined")
-        os.pwrite(code, there, before[at])
+                raise OSError(f"{name} failed in the program to confine")
+        os.pwrite(code, original, before[at])
     finally:
         os.close(code)
     _put(pid, memory, vector, shape.pack(*before))
@@ -146,10 +154,10 @@ def _put(
 
 
 def _rules(*, reading_tests: bool) -> int:
-    """A descriptor of rules: all as it is but /tests, /solution and /logs/verifier.
+    """Return a descriptor of Landlock rules that deny only /tests, /solution and /logs/verifier.
 
     Raises:
-        OSError: the kernel has none.
+        OSError: the kernel does not support Landlock.
     """
     abi = linux.landlock_abi()
     rights = _RIGHTS.get(abi, (1 << 16) - 1)

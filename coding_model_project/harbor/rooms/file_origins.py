@@ -1,8 +1,8 @@
-"""Whose a file of a room is, when its verifier uses it: by where it lies, by its inode, by its content.
+"""The origin of a room's file when its verifier uses it, by path, inode and content.
 
-Trusted is what lay in the image or in /tests when these were laid out, and is there unchanged. The kernel
-sets the time of an inode's last change, and no process can; a copy, a link, a rename or a new mode
-changes it. Everything else is the agent's, or was made in the verifier's time of nobody knows what.
+Trusted files are those that were in the image or in /tests when these were laid out, and are unchanged.
+Only the kernel sets the time of an inode's last change; copies, links, renames and new modes change it.
+Every other file is the agent's, or was created during the verifier's run from an unknown source.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _MAX_HASHED = 16 << 20
 
 
 class Origin(Enum):
-    """Whose a file is."""
+    """The origin of a file."""
 
     system = "system"
-    """Below a mount that nothing in a room can write to."""
+    """A mount that nothing in a room can write to."""
     image = "image"
     tests = "tests"
     agent = "agent"
     new = "new"
-    """Made in the verifier's time, and not a copy of what lay in /tests."""
+    """Created during the verifier's run, and not a copy of a file in /tests."""
     missing = "missing"
-    """No regular file: nothing is read from it as code."""
+    """Not a regular file, so that no code is read from it."""
 
     @property
     def trusted(self) -> bool:
@@ -53,10 +53,10 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a path leads."""
+    """The file at a path."""
 
     path: str
-    """Without links."""
+    """The path without links."""
     origin: Origin
     changed_ns: int = 0
     inode: tuple[int, int] = (0, 0)
@@ -64,22 +64,22 @@ class Found:
 
 @dataclass(slots=True)
 class Made:
-    """A room at the time when its image was laid out: the time, and the place of its folders."""
+    """The state of a room after its image was laid out: the time, and the inodes of its folders."""
 
     until_ns: int = 0
     folders: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def now(cls) -> Made:
-        """To be called before anything of the agent's runs."""
+        """Record the current state. Call it before any agent code runs."""
         return cls(tick(), {path: found.st_ino for path, found in _own("/") if _is_folder(found)})
 
 
 class Provenance:
-    """The known facts about the files of a room from the moment at which the agent was gone.
+    """Origins of a room's files, for the time after the agent is gone.
 
     Args:
-        made: of the same room.
+        made: state of the same room.
     """
 
     def __init__(self, made: Made) -> None:
@@ -88,15 +88,15 @@ class Provenance:
         tops = ("/", "/etc", "/dev/shm")
         self._agents = {_inode(found) for top in tops for _, found in _own(top)}
         self._laid: dict[str, tuple[int, int]] = {}
-        """By path below /tests: inode, and when it last changed."""
+        """By path below /tests: inode, and time of its last change."""
         self._contents: dict[str, str] = {}
-        """By path below /tests: a hash."""
+        """By path below /tests: hash of the content."""
         self._tests_device = -1
         self._system: dict[str, Found] = {}
         self.literals = Literals()
 
     def lay(self) -> None:
-        """Trust what lies in /tests now, before the verifier's first command."""
+        """Trust the current files in /tests. Call it before the verifier's first command."""
         if self._tests_device >= 0:
             return
         self._tests_device = os.stat(TESTS).st_dev
@@ -108,7 +108,7 @@ class Provenance:
                 self.literals.add(path, content)
 
     def find(self, path: str) -> Found:
-        """Where a path leads, and whose it is: the agent's if a link of the agent's leads there."""
+        """Return a path's file and origin; the origin is the agent if one of its links leads there."""
         known = self._system.get(path)
         if known is not None:
             return known
@@ -168,7 +168,7 @@ class Provenance:
         return self._new(path, found)
 
     def _new(self, path: str, found: os.stat_result) -> Origin:
-        """Of a file that appeared, or changed, in the verifier's time: a copy of a test is a test."""
+        """Return the origin of a file changed during the verifier's run; copies of tests are tests."""
         if stat.S_ISLNK(found.st_mode) or not 0 < found.st_size <= _MAX_HASHED:
             return Origin.new
         content = _content(path)
@@ -177,7 +177,7 @@ class Provenance:
         return Origin.tests if self.literals.is_script(content) else Origin.new
 
     def _stayed(self, path: str, device: int) -> bool:
-        """Return true if the folders above are the image's: a folder that moves changes no file in it."""
+        """Return whether all parent folders are the image's, since moving one changes no file in it."""
         if device != os.lstat("/").st_dev:
             return True
         while path != "/":
@@ -188,7 +188,7 @@ class Provenance:
 
 
 def tick() -> int:
-    """The time, once every later change of a file gets a later one: the clock of files is coarse."""
+    """Return the time, after waiting until the coarse clock of files is past it."""
     now = time.time_ns()
     while time.clock_gettime_ns(5) <= now:  # CLOCK_REALTIME_COARSE
         time.sleep(0.0005)
@@ -196,7 +196,7 @@ def tick() -> int:
 
 
 def _own(top: str) -> Iterator[tuple[str, os.stat_result]]:
-    """All on a folder's own file system, itself included."""
+    """Yield everything on a folder's own file system, including the folder itself."""
     try:
         first = os.lstat(top)
     except OSError:

@@ -1,4 +1,4 @@
-"""Lays `_harbor_guard` where every Python of a room imports it."""
+"""Installation of `_harbor_guard` into every Python of a room."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FOLDERS = (
     "python/lib/python3.*/site-packages",
     PACKAGES,
 )
-"""Where interpreters look for files that end in .pth."""
+"""Folders in which interpreters look for .pth files."""
 
 
 def sources() -> dict[str, str]:
-    """The guard's files by their path in a folder of modules; read while the host's are still there."""
+    """Read the guard's files by their path in a module folder, while the host's files are visible."""
     files = {f"{_GUARD.name}.pth": f"import {_GUARD.name}\n"}
     for path in _GUARD.glob("*.py"):
         files[f"{_GUARD.name}/{path.name}"] = path.read_text()
@@ -29,16 +29,16 @@ def sources() -> dict[str, str]:
 
 
 def lay(files: dict[str, str]) -> None:
-    """Put the files into every folder of the base that interpreters look into.
+    """Add the files to every folder of the base in which interpreters look for .pth files.
 
     Raises:
-        OSError: the kernel lets no ordinary user stack one folder on another (before Linux 5.11).
+        OSError: the kernel does not allow overlays in user namespaces (before Linux 5.11).
     """
     for name, text in files.items():
         path = Path(_LAYER, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    # Of a folder in PYTHONPATH no .pth is read; this module is imported by every interpreter.
+    # Python reads no .pth files in PYTHONPATH folders, but every interpreter imports this module.
     start = Path(_START, "sitecustomize.py")
     start.parent.mkdir(parents=True, exist_ok=True)
     start.write_text(f"import {_GUARD.name}\n")

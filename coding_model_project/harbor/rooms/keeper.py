@@ -1,7 +1,7 @@
-"""The process all rooms are forked from. Makes the read-only parts once; runs only trusted code.
+"""The process from which all rooms are forked. Builds the read-only parts once; runs only trusted code.
 
-Started by `host` as `-m …keeper HOST_PID FD SETUP`. Each request on its channel comes with a socket, and
-becomes a steward that serves it.
+`Rooms` starts it as `-m …keeper HOST_PID FD SETUP`. Each request on its channel comes with a socket,
+which a new steward then serves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAMESPACES = (
 _MAX_HEAD = 1 << 16
 _GET_NOTIF_SIZES = 3
 _PROC = 250
-"""Descriptor of the host's /proc: out of the way of those that a command gets."""
+"""Descriptor of the host's /proc, above those that a command gets."""
 
 
 def main() -> None:
@@ -60,14 +60,14 @@ def main() -> None:
 
 
 def _reap(*_: object) -> None:
-    """Stewards that ended."""
+    """Reap stewards that ended."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
-    """Enter the namespaces and make the base.
+    """Enter the namespaces and build the base.
 
     Raises:
         OSError: this machine does not allow it.
@@ -99,7 +99,7 @@ def _prepare(setup: dict[str, Any]) -> tuple[Base, Shell]:
 
 
 def _watched() -> linux.Filter | None:
-    """The filter of commands that a `Witness` watches; None if the kernel does not take it."""
+    """Return the filter of commands that a `Witness` watches; None if the kernel does not support it."""
     try:
         linux.call("seccomp", _GET_NOTIF_SIZES, 0, bytes(6))
     except OSError:
@@ -117,7 +117,7 @@ def _mount_point(*needed: Path | None) -> Path:
 
 
 def _can_mount_proc() -> bool:
-    """Some container engines cover parts of /proc; then the kernel lets no user mount a whole one."""
+    """Return whether rooms can mount /proc: the kernel refuses if a container engine covers parts."""
     pid = linux.fork(linux.CLONE_NEWPID | linux.CLONE_NEWNS)
     if pid == 0:
         with suppress(BaseException):
@@ -129,7 +129,7 @@ def _can_mount_proc() -> bool:
 
 
 def _receive(channel: socket.socket) -> tuple[dict[str, Any], socket.socket]:
-    """A request for a room, and the socket that it is to be served on.
+    """Receive a request for a room, and the socket to serve it on.
 
     Raises:
         EOFError: the host closed the channel.

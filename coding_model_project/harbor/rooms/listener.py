@@ -1,4 +1,4 @@
-"""The calls that a verifier's processes stop at: who makes which, with what; and letting them go on."""
+"""System calls at which a verifier's processes wait: their arguments, and answers that resume them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AT_FDCWD = 0xFFFFFF9C
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that a process waits in."""
+    """A system call in which a process waits."""
 
     id: int
     pid: int
@@ -32,14 +32,14 @@ class Call:
 
 
 class Unreadable(OSError):
-    """A process whose memory may not be read, or that has ended."""
+    """A process whose memory is not readable, or that has ended."""
 
 
 class Listener:
-    """Reads calls and answers them. Processes wait until they are answered.
+    """A receiver of calls. Processes wait until it answers them.
 
     Args:
-        fd: of the filter that they are under.
+        fd: descriptor of the processes' seccomp filter.
         proc: descriptor of a /proc that shows them.
     """
 
@@ -49,7 +49,7 @@ class Listener:
         self._names = {syscalls.NUMBERS[name][column]: name for name in (*seccomp.TOLD, "mmap")}
 
     def receive(self) -> Call | None:
-        """The next call; None if its process ended meanwhile."""
+        """Receive the next call; return None if its process ended meanwhile."""
         buffer = bytearray(_NOTICE.size)
         try:
             fcntl.ioctl(self.fd, _RECEIVE, buffer)
@@ -59,32 +59,32 @@ class Listener:
         return Call(id_, pid, self._names[number], tuple(arguments))
 
     def answer(self, call: Call, error: int = 0) -> None:
-        """Let a call happen, or have it fail with an error number."""
+        """Let a call happen, or make it fail with an error number."""
         answer = _ANSWER.pack(call.id, 0, -error, 0 if error else _GO_ON)
         with suppress(OSError):  # the process ended
             fcntl.ioctl(self.fd, _SEND, answer)
 
     def give(self, call: Call, descriptor: int) -> int:
-        """A copy of a descriptor of ours in the process; its number there.
+        """Copy one of our descriptors into the process, and return its number there.
 
         Raises:
             OSError: the process ended.
         """
-        asked = bytearray(_ADDED.pack(call.id, 0, descriptor, 0, 0))
-        return fcntl.ioctl(self.fd, _ADD_DESCRIPTOR, asked)
+        request = bytearray(_ADDED.pack(call.id, 0, descriptor, 0, 0))
+        return fcntl.ioctl(self.fd, _ADD_DESCRIPTOR, request)
 
     # ── what a call's arguments point to ──────────────────────────────────────────────────────────
 
-    def text(self, pid: int, address: int, most: int = _MAX_PATH) -> str:
-        """A string of a process. Raises Unreadable."""
+    def text(self, pid: int, address: int, max_bytes: int = _MAX_PATH) -> str:
+        """Read a string in a process. Raises Unreadable."""
         found = b""
-        while b"\0" not in found and len(found) < most:
+        while b"\0" not in found and len(found) < max_bytes:
             at = address + len(found)
-            found += self.memory(pid, at, min(_PAGE - at % _PAGE, most))
+            found += self.memory(pid, at, min(_PAGE - at % _PAGE, max_bytes))
         return os.fsdecode(found.partition(b"\0")[0])
 
     def words(self, pid: int, address: int) -> list[str]:
-        """A list of strings, as of arguments. Raises Unreadable."""
+        """Read a list of strings in a process, such as its arguments. Raises Unreadable."""
         found: list[str] = []
         while address and len(found) < _MAX_WORDS:
             (word,) = struct.unpack("=Q", self.memory(pid, address + 8 * len(found), 8))
@@ -107,7 +107,7 @@ class Listener:
         return found
 
     def path(self, pid: int, folder: int, address: int) -> str:
-        """An absolute path from a call's folder and path. Raises Unreadable."""
+        """Return the absolute path of a call's folder and path. Raises Unreadable."""
         path = self.text(pid, address)
         if path.startswith("/"):
             return path
@@ -115,7 +115,7 @@ class Listener:
         return f"{self.link(pid, base)}/{path}"
 
     def link(self, pid: int, name: str) -> str:
-        """Where an entry of a process in /proc leads. Raises Unreadable."""
+        """Return the target of a process's link in /proc. Raises Unreadable."""
         try:
             return os.readlink(f"{pid}/{name}", dir_fd=self.proc)
         except OSError as error:

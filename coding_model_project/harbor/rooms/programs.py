@@ -1,6 +1,6 @@
-"""Kinds of programs, and which words of their command lines are code.
+"""Kinds of programs, and the code in their command lines.
 
-Whatever is not named here is taken for an interpreter: a file that it reads may be run by it.
+Any program that is not listed here counts as an interpreter, which may run any file that it reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ strings stty sum sync tac tail tar tee test timeout touch tr true truncate tsort
 uniq unlink unxz unzip uptime uudecode uuencode vdir wc which who whoami xargs xxd xz xzcat yes zcat
 zip awk gawk mawk original-awk sed
 """
-"""They do what their command line says, whatever lies in the files that they read."""
+"""Programs that only follow their command line, whatever the files that they read contain."""
 
 _COPIERS = "bzip2 cat cp dd gzip head install ln mv rev sed sort tac tail tar tee unzip xz"
 
@@ -38,14 +38,14 @@ _RUNNERS = """
 pytest py.test nose2 tox nox coverage pip pip3 uv npm npx jest mocha yarn pnpm cargo go make cmake
 ctest java javac rspec rake bundle mvn gradle bats
 """
-"""Names that stand for a tool, wherever it lies."""
+"""Names of tools, in any folder."""
 
 _PYTHON_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 _SHELL_WITH_VALUE = ("--rcfile", "--init-file", "-o", "+o", "-O", "+O")
 
 
 class Kind(Enum):
-    """The use that a program makes of files that it reads."""
+    """The way in which a program uses the files that it reads."""
 
     tool = "tool"
     compiler = "compiler"
@@ -56,7 +56,7 @@ class Kind(Enum):
 
 
 def kind(name: str) -> Kind:
-    """The kind of a program that this machine's image has, by its file's name."""
+    """Return the kind of one of the image's programs, by its file's name."""
     if name in _TOOLS.split():
         return Kind.tool
     if _COMPILERS.fullmatch(name):
@@ -69,28 +69,33 @@ def kind(name: str) -> Kind:
 
 
 def copies(name: str) -> bool:
-    """Return true for a tool that passes on its input, more or less unchanged."""
+    """Return whether a tool passes its input on, more or less unchanged."""
     return name in _COPIERS.split()
 
 
 def is_runner(name: str) -> bool:
-    """Return true for the name of a tool: a verifier that starts it does not mean the agent's work."""
+    """Return whether a name is a tool's: a verifier that starts it does not expect agent code."""
     return name in _RUNNERS.split() or kind(name) is not Kind.other
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Where an interpreter takes its program from."""
+    """The source of an interpreter's program."""
 
     inline: tuple[str, ...] = ()
-    """Texts among the arguments."""
+    """Code in the arguments."""
     script: str | None = None
     module: str | None = None
     stdin: bool = False
 
 
 def code(name: str, arguments: Sequence[str]) -> Code:
-    """Args: name: of the program's file; arguments: without its own name."""
+    """Return the code that a command line runs.
+
+    Args:
+        name: name of the program's file.
+        arguments: its arguments, without its own name.
+    """
     match kind(name):
         case Kind.python:
             return _python(list(arguments))
@@ -141,7 +146,7 @@ def _shell(words: list[str]) -> Code:
 
 
 def _scripted(words: Sequence[str]) -> Code:
-    """Of the many options only those are understood that put code on the command line."""
+    """Parse the command line of other interpreters: only options that contain or name code count."""
     if not words:
         return Code(stdin=True)
     if not words[0].startswith("-"):

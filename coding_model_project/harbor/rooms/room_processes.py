@@ -1,4 +1,4 @@
-"""The processes of a room, by /proc: whose they are, what they execute, hold open and wait to read."""
+"""Facts about a room's processes from /proc: owner, program, open files and waiting input."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from coding_model_project.harbor.rooms.listener import Listener, Unreadable
 from coding_model_project.isolation import linux
 
 VERIFIERS, GUARDED, AGENTS = 1000, 998, 999
-"""Values of oom_score_adj: of the verifier's processes; those of them in which the guard has taken over;
-the agent's."""
+"""Values of oom_score_adj: for the verifier's processes, for those with an active guard, and for the
+agent's."""
 
-MOST_SCRIPT = 1 << 20
-"""Bytes of a script that are looked at."""
+MAX_SCRIPT_BYTES = 1 << 20
+"""Maximum bytes of a script to scan."""
 
 
 class RoomProcesses:
-    """Facts about processes that `listener` receives calls of.
+    """Facts about the processes whose calls `listener` receives.
 
     Args:
-        outputs: inodes of the pipes that nobody but the log reads.
+        outputs: inodes of the pipes that only the log reads.
     """
 
     def __init__(self, listener: Listener, outputs: set[int]) -> None:
         self._listener, self._outputs = listener, outputs
 
-    def whose(self, pid: int) -> int:
-        """Return whose a process is, as it was marked.
+    def owner(self, pid: int) -> int:
+        """Return a process's owner, as set by `mark`.
 
         Raises:
-            Unreadable: it is gone.
+            Unreadable: the process is gone.
         """
         try:
             return int(self._entry(pid, "oom_score_adj"))
         except (OSError, ValueError) as error:
             raise Unreadable(str(error)) from error
 
-    def mark(self, pid: int, whose: int) -> None:
-        """Mark a process, and so its children to come, as somebody's."""
+    def mark(self, pid: int, owner: int) -> None:
+        """Set the owner of a process, which its future children inherit."""
         fd = os.open(f"{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._listener.proc)
         try:
-            os.write(fd, str(whose).encode())
+            os.write(fd, str(owner).encode())
         finally:
             os.close(fd)
 
@@ -61,10 +61,10 @@ class RoomProcesses:
         return thread
 
     def links(self, pid: int) -> list[str]:
-        """Return the files that a process holds open.
+        """Return a process's open files.
 
         Raises:
-            Unreadable: it is gone.
+            Unreadable: the process is gone.
         """
         try:
             folder = os.open(f"{pid}/fd", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._listener.proc)
@@ -76,17 +76,17 @@ class RoomProcesses:
             os.close(folder)
 
     def is_heard(self, pid: int) -> bool:
-        """Return true if another process reads its output as it is printed."""
+        """Return whether another process reads its output through a pipe."""
         with suppress(OSError):
             found = os.stat(f"{pid}/fd/1", dir_fd=self._listener.proc)
             return stat.S_ISFIFO(found.st_mode) and found.st_ino not in self._outputs
         return False
 
     def waiting_input(self, pid: int) -> bytes:
-        """Peek at the bytes that wait in a process's standard input.
+        """Peek at the waiting bytes of a process's standard input.
 
         Raises:
-            Unreadable: it cannot be opened.
+            Unreadable: the input cannot be opened.
         """
         try:
             fd = os.open(f"{pid}/fd/0", os.O_RDONLY | os.O_NONBLOCK, dir_fd=self._listener.proc)
@@ -94,7 +94,7 @@ class RoomProcesses:
             raise Unreadable(str(error)) from error
         try:
             if stat.S_ISREG(os.fstat(fd).st_mode):
-                return os.pread(fd, MOST_SCRIPT, 0)
+                return os.pread(fd, MAX_SCRIPT_BYTES, 0)
             if not stat.S_ISFIFO(os.fstat(fd).st_mode):
                 return b""
             return _peek(fd)
@@ -112,12 +112,12 @@ class RoomProcesses:
 def _peek(fd: int) -> bytes:
     reader, writer = os.pipe()
     try:
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, MOST_SCRIPT)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, MAX_SCRIPT_BYTES)
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         if not any(event & select.POLLHUP for _, event in poll.poll(0)):
-            return b""  # somebody may still write to it
-        n = linux.call("tee", fd, writer, MOST_SCRIPT, 2)
+            return b""  # a writer may still add to it
+        n = linux.call("tee", fd, writer, MAX_SCRIPT_BYTES, 2)
         return os.read(reader, n) if n else b""
     finally:
         os.close(reader)

@@ -1,4 +1,4 @@
-"""The host's side: rooms of the embedded sandbox, behind the protocol `Environment`."""
+"""The host's side of rooms, which implements the protocol `Environment`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from coding_model_project.isolation.child import Helper
 
 _START_S = 60.0
 _ANSWER_S = 60.0
-"""Wall seconds an answer may take, beyond a command's own time."""
+"""Timeout of an answer in wall seconds, in addition to a command's own time."""
 
 _MAX_BYTES = 64 << 20
 _MAX_ENTRIES = 20_000
@@ -38,31 +38,31 @@ _POLL_S = 0.002
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/python/bin"
 _ENV = {"PATH": PATH, "LANG": "C.UTF-8", "HOSTNAME": "room", "PYTHONNOUSERSITE": "1"}
-"""Of every command. The last: modules below a home directory would be loaded into every Python."""
+"""Variables of every command. The last one stops Pythons from loading modules in home directories."""
 
 _WITH_PACKAGES = {"PATH": f"{interpreter_folder()}/bin:{PATH}", "PYTHONPATH": packages_folder()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a room is made with."""
+    """Settings of a room."""
 
     workdir: str = "/"
     env: Mapping[str, str] | None = None
     user: str | int | None = None
     files: Tree = field(default_factory=Tree)
-    """Laid over the root."""
+    """Files copied over the root."""
     resources: Resources = field(default_factory=Resources)
     packages: bool = False
-    """With the modules installed for this project, read-only, and its interpreter first in PATH."""
+    """True to mount this project's installed modules read-only, with its interpreter first in PATH."""
 
 
 class Rooms:
-    """Makes rooms on this machine. An async context manager; leaving ends every room.
+    """A factory of rooms on this machine. An async context manager; exiting ends every room.
 
     Args:
-        rootfs: a folder with a root file system, in the place of the host's directories.
-        agent: a folder that rooms have at /opt/agent, read-only.
+        rootfs: a folder with a root file system, instead of the host's directories.
+        agent: a folder that rooms mount at /opt/agent, read-only.
     """
 
     def __init__(self, rootfs: Path | None = None, agent: Path | None = None) -> None:
@@ -71,14 +71,16 @@ class Rooms:
         self._restarting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        """Raises:
-        EnvironmentFailed: this machine has no user namespaces, or they cannot do enough.
+        """Start the keeper.
+
+        Raises:
+            EnvironmentFailed: this machine has no user namespaces, or they are too restricted.
         """
         await self._start()
         return self
 
     async def _start(self) -> None:
-        """Start the keeper. It dies with the thread that does this, at the latest."""
+        """Start the keeper. It dies at the latest with the thread that starts it."""
         folders = {"rootfs": self._rootfs, "agent": self._agent}
         setup = json.dumps({name: str(path) if path else None for name, path in folders.items()})
         try:
@@ -86,11 +88,11 @@ class Rooms:
                 f"{__package__}.keeper", setup, kind=socket.SOCK_SEQPACKET
             ) as keeper:
                 if await asyncio.to_thread(keeper.channel.recv, 100) != b"ready":
-                    raise EOFError("it ended")
+                    raise EOFError("the keeper ended")
         except ChildProcessError as error:
             raise EnvironmentFailed(
-                f"this machine does not let environments be made of namespaces ({error}); allow"
-                " user namespaces, or run the tasks in containers: --environment docker"
+                f"this machine cannot make rooms of namespaces ({error}); allow user namespaces, or run "
+                "the tasks in containers: --environment docker"
             ) from error
         self._keeper = keeper
 
@@ -100,13 +102,13 @@ class Rooms:
             await asyncio.to_thread(keeper.stop)
 
     async def create(self, settings: Settings) -> Room:
-        """A new room.
+        """Create a room.
 
         Raises:
-            EnvironmentFailed: it could not be made.
+            EnvironmentFailed: it could not be created.
         """
         if self._keeper is None:
-            raise EnvironmentFailed("no rooms are kept; use Rooms as `async with`")
+            raise EnvironmentFailed("the keeper is not started; use `async with Rooms()`")
         room = Room(await self._ask(self._keeper, settings), settings)
         try:
             await room.prepare()
@@ -116,7 +118,7 @@ class Rooms:
         return room
 
     async def _ask(self, keeper: Helper, settings: Settings) -> socket.socket:
-        """A channel to a new steward, from a new keeper if the one there was is gone."""
+        """Return a channel to a new steward. Restart the keeper if it is gone."""
         ours, theirs = socket.socketpair()
         room = {**asdict(settings.resources), "packages": settings.packages}
         head = json.dumps(room).encode()
@@ -139,7 +141,7 @@ class Rooms:
 
 
 class Room:
-    """One root, kept by its steward. See `Environment`."""
+    """One room, served by its steward. See `Environment`."""
 
     def __init__(self, channel: socket.socket, settings: Settings) -> None:
         channel.setblocking(False)
@@ -152,10 +154,10 @@ class Room:
         return self._settings.workdir
 
     async def prepare(self) -> None:
-        """Wait until it is there, and lay out its files.
+        """Wait until the room is ready, and write its files.
 
         Raises:
-            EnvironmentFailed: it could not be made.
+            EnvironmentFailed: it could not be created.
         """
         await self._receive(_START_S)
         files = self._settings.files
@@ -222,10 +224,10 @@ class Room:
         return Tree(tuple(map(tuple, head["entries"])), body)  # type: ignore[arg-type]
 
     async def changes(self) -> Tree:
-        """All that is in the room and not the host's, as a tree of the root.
+        """Return all of the room's own files, without the host's, as a tree of the root.
 
         Raises:
-            OSError: it is too much.
+            OSError: they are too large.
             EnvironmentFailed: the room is lost.
         """
         bounds = {"max_bytes": _MAX_IMAGE_BYTES, "max_entries": _MAX_IMAGE_ENTRIES}
@@ -237,9 +239,9 @@ class Room:
         await self._lay(self._at(path), tree)
 
     async def listen(self, port: int) -> socket.socket:
-        """A socket that listens on the room's own loopback, for this process to answer on.
+        """Return a socket that listens on the room's own loopback, for this process to serve.
 
-        Nothing outside of the room reaches it, and the room reaches nothing else by it.
+        Nothing outside the room reaches it, and the room reaches nothing else through it.
 
         Raises:
             OSError: the port is taken.
@@ -269,7 +271,7 @@ class Room:
 
     async def heartbeat(self) -> None:
         """See `Environment.heartbeat`."""
-        if not self._turn.locked():  # else a command runs, and its answer will tell
+        if not self._turn.locked():  # else a command is running, and its answer shows the state
             await self._ask({"do": "alive"})
 
     async def cleanup(self) -> None:
@@ -282,7 +284,7 @@ class Room:
             channel.shutdown(socket.SHUT_WR)
             async with asyncio.timeout(_START_S):
                 while await loop.sock_recv(channel, 1 << 16):
-                    pass  # the steward closes its end when all of the room is gone
+                    pass  # the steward closes its end when the whole room is gone
         channel.close()
 
     def _at(self, path: str) -> str:
@@ -301,13 +303,13 @@ class Room:
         wait_s: float | None = _ANSWER_S,
         takes: list[int] | None = None,
     ) -> tuple[dict[str, Any], bytes]:
-        """An answer of the steward.
+        """Send a request to the steward, and return its answer.
 
         Args:
-            takes: gets the descriptors that come with it.
+            takes: receives the descriptors that come with the answer.
 
         Raises:
-            OSError: what was asked for is not there or not allowed.
+            OSError: the requested path does not exist or is not accessible.
             EnvironmentFailed: the room is lost.
         """
         async with self._turn:
@@ -332,7 +334,7 @@ class Room:
         return await self._receive(wait_s, takes)
 
     async def _interrupt(self, asking: asyncio.Task[Any], request: dict[str, Any]) -> None:
-        """Nobody waits for the answer any more; it has to be read all the same."""
+        """Interrupt a cancelled request, and read its answer so that it does not stay in the channel."""
         if request["do"] == "run" and not asking.done():
             with suppress(EnvironmentFailed):
                 await self._send({"do": "interrupt"}, b"")
@@ -361,11 +363,11 @@ class Room:
             raise EnvironmentFailed(f"the room is lost: {error or 'no answer'}") from error
         answer = json.loads(data[:head])
         if "broken" in answer:
-            raise EnvironmentFailed(f"the room broke: {answer['broken']}")
+            raise EnvironmentFailed(f"the room failed: {answer['broken']}")
         return answer, data[head:]
 
     async def _with_descriptors(self, takes: list[int]) -> bytes:
-        """The first byte of an answer, to which its descriptors are attached."""
+        """Receive the first byte of an answer, to which its descriptors are attached."""
         channel = self._open()
         while True:
             try:
@@ -374,7 +376,7 @@ class Room:
                 await asyncio.sleep(_POLL_S)
                 continue
             if not data:
-                raise EOFError("its steward ended")
+                raise EOFError("the steward ended")
             takes += descriptors
             return data
 
@@ -384,7 +386,7 @@ class Room:
         while len(buffer) < n:
             chunk = await loop.sock_recv(self._open(), min(n - len(buffer), 1 << 20))
             if not chunk:
-                raise EOFError("its steward ended")
+                raise EOFError("the steward ended")
             buffer += chunk
         return bytes(buffer)
 

@@ -1,9 +1,9 @@
-"""The root of a room: the host's programs, read-only, and new folders of its own.
+"""The root of a room: the host's programs, read-only, and the room's own folders.
 
-The keeper makes a base once: bind mounts of the host's directories. A room binds what it needs of it.
-What decides which program runs (`/usr`, `/bin`, the loader's files in `/etc`, …) is a mount point of
-its own. A mount point can be neither removed nor renamed, so a candidate cannot put something else in
-its place for the verifier to run, although it owns the root directory.
+The keeper builds a base once from bind mounts of the host's directories. A room binds the parts it needs.
+Everything that decides which program runs (`/usr`, `/bin`, the loader's files in `/etc`, …) is a separate
+mount point. A mount point can be neither removed nor renamed. So a candidate cannot replace it by
+something else for the verifier to run, although it owns the root directory.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pathlib import Path
 from coding_model_project.isolation import confine, linux
 
 BASE = "/base"
-"""Where the keeper has the read-only parts of every room."""
+"""The keeper's folder with the read-only parts of every room."""
 
 PLACE = "/room"
-"""Where a room's root is built."""
+"""Folder in which a room's root is built."""
 
 PYTHON = "python"
-"""Top-level directory of the interpreter that runs this project, where it is not below /usr."""
+"""Top-level directory of the interpreter that runs this project, if it is not below /usr."""
 
 PACKAGES = "packages"
-"""Of the base: the modules installed for this project, for the rooms that ask for them."""
+"""Folder of the base with this project's installed modules, for rooms that request them."""
 
 AGENT = "opt/agent"
-"""A room's read-only folder with the files of the agents that work in rooms."""
+"""A room's read-only folder with the files of agents that work in rooms."""
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _OWN = ("dev", "etc", "proc", "run", "sys", "tmp")
-"""Of which a room has its own, or parts."""
+"""Directories that a room replaces entirely or in part."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {
@@ -50,12 +50,12 @@ bash.bashrc ca-certificates.conf debian_version environment ethertypes gai.conf 
 localtime locale.alias locale.gen lsb-release magic mime.types os-release profile protocols rpc
 services shells skel timezone
 """
-"""Of the host's /etc, what a room gets a copy of; it says nothing about this machine."""
+"""Names in the host's /etc that are copied into rooms; they reveal nothing about this machine."""
 
 _ETC_FIXED = """
 alternatives fonts java ld.so.cache ld.so.conf ld.so.conf.d nsswitch.conf perl python python3 ssl
 """
-"""Of the host's /etc, what stays the host's and read-only in a room: it decides what programs run."""
+"""Names in the host's /etc that rooms bind read-only, since they decide which programs run."""
 
 _MADE = {
     "passwd": "root:x:0:0:root:/root:/bin/bash\n"
@@ -88,7 +88,7 @@ _PROC_HIDDEN = (
     "timer_list",
     "vmallocinfo",
 )
-"""What tells more about the machine than a program needs; all of /proc is read-only."""
+"""Entries of /proc that reveal more about the machine than programs need; all of /proc is read-only."""
 
 _ABOVE_TESTS = (
     ".pytest.ini",
@@ -99,7 +99,7 @@ _ABOVE_TESTS = (
     "setup.py",
     "tox.ini",
 )
-"""Files of the root directory that pytest takes for those of /tests."""
+"""Files in the root directory that pytest would apply to /tests."""
 
 FOLDERS = {
     "app": 0o777, "home": 0o755, "logs": 0o777, "logs/agent": 0o777, "logs/artifacts": 0o777,
@@ -108,34 +108,34 @@ FOLDERS = {
     "tmp": 0o1777, "var": 0o755, "var/cache": 0o755, "var/lib": 0o755, "var/log": 0o755,
     "var/tmp": 0o1777, "proc": 0o555, "sys": 0o555, "old": 0o700,
 }  # fmt: skip
-"""Of every room, with their permissions."""
+"""Folders of every room, with their permissions."""
 
 _QUIET = linux.MS_NOSUID | linux.MS_NODEV
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What the keeper made."""
+    """The base that the keeper built."""
 
     system: tuple[str, ...]
     """Top-level directories that a room binds."""
     fixed: tuple[str, ...]
     """Names below /etc that a room binds."""
     extra: tuple[str, ...]
-    """Further top-level directories of a root file system, which a room may write over."""
+    """Other top-level directories of a root file system, on which a room may write an overlay."""
     packages_at: str | None = None
-    """Folder of a room's interpreter in whose place it may have this project's installed modules."""
+    """The interpreter's folder over which a room may mount this project's installed modules."""
     agent: bool = False
-    """True if rooms have an agent's folder."""
+    """True if rooms have an agent folder."""
 
 
 def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> Base:
-    """Make the base and become its root: only it is left of the host's files.
+    """Build the base and make it this process's root, so that no other host files remain visible.
 
     Args:
         mount_point: a directory of the host to build on.
-        rootfs: a folder with a root file system of its own, in the place of the host's directories.
-        agent: a folder that rooms have at `AGENT`.
+        rootfs: a folder with a root file system, instead of the host's directories.
+        agent: a folder that rooms mount at `AGENT`.
 
     Raises:
         OSError: this machine does not allow it.
@@ -161,7 +161,7 @@ def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> 
     packages_at = _bind_packages(base) if rootfs is None else None
     if agent is not None:
         _bind(agent, base / "agent")
-    # A new /proc may be mounted only where a whole one is in sight; each phase mounts its own over it.
+    # The kernel allows a new /proc only if a whole one is visible; each phase mounts its own over it.
     _bind(Path(confine.PROC), base / "proc")
     fixed = _fill_etc(source / "etc", base / "etc")
     _make_devices(base / "dev")
@@ -174,26 +174,26 @@ def build(mount_point: Path, rootfs: Path | None, agent: Path | None = None) -> 
 
 
 def interpreter_folder() -> str:
-    """The folder of a room in which the interpreter that runs this project lies, without `bin`."""
+    """Return a room's folder of the interpreter that runs this project, without `bin`."""
     prefix = Path(sys.base_prefix)
     return str(prefix) if prefix.is_relative_to("/usr") else f"/{PYTHON}"
 
 
 def packages_folder() -> str:
-    """The folder of a room in whose place it may have the modules installed for this project.
+    """Return a room's folder over which it may mount this project's installed modules.
 
-    It takes a folder that is there and read-only; which of them an interpreter searches by itself is the
-    distribution's choice, so it is in `PYTHONPATH` too.
+    That needs an existing, read-only folder. The distribution decides which folders an interpreter
+    searches, so the folder is also in `PYTHONPATH`.
     """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return f"{interpreter_folder()}/lib/{version}/site-packages"
 
 
 def _bind_packages(base: Path) -> str | None:
-    """Bind the installed modules.
+    """Bind the installed modules into the base.
 
     Returns:
-        Where a room may have them; None if its interpreter has no folder for modules.
+        The folder at which a room may mount them; None if its interpreter has no folder for modules.
     """
     at = packages_folder().lstrip("/")
     installed = Path(sysconfig.get_path("purelib"))
@@ -204,9 +204,9 @@ def _bind_packages(base: Path) -> str | None:
 
 
 def hide_own_package() -> None:
-    """Cover this package among the base's modules: the generator of test problems is part of it.
+    """Hide this package in the base's modules, since it contains the generator of test problems.
 
-    To be called once every layer over the modules is mounted.
+    Call it once all layers over the modules are mounted.
     """
     for path in Path(BASE, PACKAGES).glob("coding_model_project*"):
         if path.is_dir():
@@ -214,7 +214,7 @@ def hide_own_package() -> None:
 
 
 def _inside(root: Path, name: str) -> Path:
-    """A top-level directory, which may be a link such as /bin → usr/bin, inside of a root."""
+    """Resolve a root's top-level directory, which may be a link such as /bin → usr/bin."""
     path = root / name
     if path.is_symlink():
         return root / os.path.normpath(f"/{path.readlink()}").lstrip("/")
@@ -231,12 +231,12 @@ def _bind(source: Path, target: Path) -> None:
 
 
 def _fill_etc(source: Path, target: Path) -> list[str]:
-    """The parts of /etc that are copied into every room, and those that are bound; names of these."""
+    """Fill the parts of /etc that rooms copy and those that they bind; return the names of the latter."""
     copied, fixed = target / "copied", target / "fixed"
     copied.mkdir(parents=True)
     fixed.mkdir()
     for name in _ETC.split():
-        with suppress(OSError):  # the host has none, or keeps it to itself
+        with suppress(OSError):  # missing or unreadable on the host
             if (source / name).is_dir():
                 shutil.copytree(source / name, copied / name)
             else:
@@ -245,13 +245,13 @@ def _fill_etc(source: Path, target: Path) -> list[str]:
         (copied / name).write_text(content)
     names = _ETC_FIXED.split() + [path.name for path in source.glob("python3.*")]
     for name in names:
-        if name == "ssl":  # the rest of it is for keys
+        if name == "ssl":  # the rest may contain keys
             for part in ("certs", "openssl.cnf"):
                 if (source / name / part).exists():
                     _bind(source / name / part, fixed / name / part)
         elif (source / name).exists():
             _bind(source / name, fixed / name)
-    (fixed / "ld.so.preload").touch()  # would be loaded into every program
+    (fixed / "ld.so.preload").touch()  # empty and read-only: its entries load into every program
     return [path.name for path in fixed.iterdir()]
 
 
@@ -268,13 +268,13 @@ def _make_devices(target: Path) -> None:
 
 
 def furnish(base: Base, storage_mb: int, *, own_proc: bool, packages: bool = False) -> None:
-    """Make a room's root in a new mount namespace, and enter it.
+    """Build a room's root in a new mount namespace, and enter it.
 
     Args:
-        packages: with this project's installed modules, read-only.
+        packages: whether to mount this project's installed modules, read-only.
 
     Raises:
-        OSError: this machine does not allow it, or has no place for the modules.
+        OSError: this machine does not allow it, or has no folder for the modules.
     """
     if packages and base.packages_at is None:
         raise OSError("the room's interpreter is not the one that runs this project")
@@ -290,7 +290,7 @@ def furnish(base: Base, storage_mb: int, *, own_proc: bool, packages: bool = Fal
         os.chmod(name, mode)
     if packages and base.packages_at is not None:
         linux.mount(f"{BASE}/{PACKAGES}", base.packages_at, "", bind).make()
-        if PYTHON in base.system:  # its shared library is looked for where it was installed
+        if PYTHON in base.system:  # the loader looks for its shared library at the installed path
             own = sys.base_prefix.lstrip("/")
             os.makedirs(own)
             linux.mount(f"{BASE}/{PYTHON}", own, "", bind).make()
@@ -322,7 +322,7 @@ def furnish(base: Base, storage_mb: int, *, own_proc: bool, packages: bool = Fal
 
 
 def _lay_over(name: str) -> None:
-    """A directory of the root file system, with what the room writes kept apart."""
+    """Mount a directory of the root file system, with an overlay for the room's changes."""
     for part in ("upper", "work"):
         os.makedirs(f"layers/{name}/{part}")
     os.makedirs(name, exist_ok=True)
@@ -332,7 +332,7 @@ def _lay_over(name: str) -> None:
 
 
 def mount_proc() -> None:
-    """This PID namespace's processes at /proc, and of the machine what ordinary tools look up.
+    """Mount /proc with this PID namespace's processes, and the machine facts that ordinary tools need.
 
     Raises:
         OSError: the kernel does not allow it here.
@@ -345,10 +345,10 @@ def mount_proc() -> None:
 
 
 def clear_ways(protected: Sequence[str]) -> None:
-    """Remove links that lead into folders which are to be protected, and files above them that decide
-    how tests are collected: what a verifier wrote through, or obeyed, would be the candidate's.
+    """Remove links into protected folders, and files above them that control test collection.
 
-    To be called while no process of the room lives.
+    Otherwise a verifier would write through the candidate's links, or follow its settings. Call it while
+    no process of the room lives.
     """
     for name in _ABOVE_TESTS:
         with suppress(OSError):
@@ -361,7 +361,7 @@ def clear_ways(protected: Sequence[str]) -> None:
 
 
 def _clear_ways_below(path: str, protected: Sequence[str]) -> None:
-    """On the path's own file system: the host's parts of /etc hold no link of a candidate's."""
+    """Search the path's own file system only: the host's parts of /etc contain no candidate's link."""
     pending = [path]
     while pending:
         folder = pending.pop()
@@ -383,14 +383,14 @@ def _clear_way(path: str, protected: Sequence[str]) -> None:
         f"{target}/".startswith(f"{one}/") or f"{one}/".startswith(f"{target}/")
         for one in protected
     ):
-        with suppress(OSError):  # one of the host's, which lead nowhere near
+        with suppress(OSError):  # one of the host's links, which are read-only
             os.unlink(path)
 
 
 def fresh(path: str, size: str, mode: int) -> None:
-    """A new, empty file system at a path, whatever was made of the path before.
+    """Mount a new, empty file system at a path, whatever is there.
 
-    To be called while no process of the room lives: else it could change the path in between.
+    Call it while no process of the room lives, since one could change the path meanwhile.
 
     Raises:
         OSError: it cannot be mounted.

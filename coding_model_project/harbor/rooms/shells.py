@@ -1,4 +1,4 @@
-"""Constructs of shell scripts that run data as code: after them nobody can tell whose commands ran."""
+"""Detection of shell constructs that run data as code, so that the origin of commands is unknown."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _COMMAND_WORD = re.compile(
     r"(?:\w+=\S*[ \t]+)*\"?(\$\((?!\()|`|\$\{?(\w+))",
     re.MULTILINE,
 )
-"""A command whose name is put in."""
+"""A command with a computed name."""
 _ARITHMETIC = re.compile(
     r"\(\((?P<a>.*?)\)\)|\[\[(?P<b>[^\n]*?\s-(?:eq|ne|lt|le|gt|ge|v)\s[^\n]*?)\]\]", re.DOTALL
 )
-"""bash evaluates names in these, and what their values name, down to commands in subscripts."""
+"""Arithmetic: bash evaluates names and their values recursively, including commands in subscripts."""
 _DECLARED = re.compile(
     r"\b(?:declare|typeset|local)\s+-\w*[in]|\bprintf\s+-v|\$\{![\w]|\btest\s+-v|\[\s+-v|\bread\s[^\n;|]*\["
 )
@@ -31,7 +31,7 @@ _KNOWN = {"PIPESTATUS", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "BASHPID",
 
 
 def runs_data(text: str) -> str | None:
-    """The construct of a script that may run data as code; None if there is none."""
+    """Return the construct of a script that may run data as code; None if there is none."""
     text = _bare(text)
     for found in _EVAL.finditer(text):
         if found[1] != "trap" or "$" in text[found.end() :].split("\n")[0].partition("'")[0]:
@@ -40,11 +40,11 @@ def runs_data(text: str) -> str | None:
         return found[0].strip()
     for found in _COMMAND_WORD.finditer(text):
         if found[2] is None or not _is_fixed(found[2], text):
-            return "a command whose name is put in"
+            return "a command with a computed name"
     for expression in _expressions(text):
         for name in _NAME.finditer(expression):
             if name[1] is None:
-                return "arithmetic on what a command prints"
+                return "arithmetic on a command's output"
             if name[1] not in _KNOWN and not _is_number(name[1], text):
                 return f"arithmetic on {name[1]}"
     return None
@@ -55,7 +55,7 @@ def _expressions(text: str) -> Iterator[str]:
         if found["a"] is not None:
             yield found["a"]
         else:
-            # only the operands of numeric comparisons are evaluated
+            # bash evaluates only the operands of numeric comparisons
             for pair in re.finditer(
                 r"(\S+)\s+-(?:eq|ne|lt|le|gt|ge)\s+(\S+)|-v\s+(\S+)", found["b"]
             ):
@@ -80,14 +80,14 @@ def _assigned(name: str, text: str) -> list[str]:
 
 
 def _is_number(name: str, text: str) -> bool:
-    """Return true for a variable that can only hold a number, by all that is assigned to it."""
+    """Return whether all assignments to a variable are numbers."""
     in_for = re.search(rf"\(\(\s*{name}\s*=", text)
     values = _assigned(name, text)
     return bool(values or in_for) and all(_NUMBER.fullmatch(value) for value in values)
 
 
 def _is_fixed(name: str, text: str) -> bool:
-    """Return true for a variable that only holds words of the script's own."""
+    """Return whether a variable only holds the script's own words."""
     values = _assigned(name, text)
     return bool(values) and not any("$" in value or "`" in value for value in values)
 
@@ -99,7 +99,7 @@ _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?:^|(?<=\s))#[^\n]*", re.DO
 
 
 def _bare(text: str) -> str:
-    """A script without here-documents, comments, and what in quotes only looks like a command."""
+    """Return a script without here-documents, comments, and quoted text that looks like commands."""
 
     def shown(found: re.Match[str]) -> str:
         quoted = found[0]

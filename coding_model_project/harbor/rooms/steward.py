@@ -1,13 +1,13 @@
-"""The processes that keep one room: make it, run commands in it, and hand files in and out.
+"""The processes that serve one room: they build it, run its commands, and transfer its files.
 
-    keeper ── steward, one per room: makes the root
-                └ P, one per phase: answers the host. Trusted, and outside of the phase's PID namespace:
+    keeper ── steward, one per room: builds the root
+                └ P, one per phase: answers the host. Trusted, and outside the phase's PID namespace:
                     nothing in the room sees, signals or traces it
                     ├ init: the first process of that namespace; adopts and reaps
-                    └ C, one per command: gives up all rights and becomes the shell
+                    └ C, one per command: drops all rights and becomes the shell
 
-A phase ends with its init, and with that every process there is. The verifier's phase has /tests and
-/logs/verifier mounted anew, over whatever the candidate made of these paths.
+A phase ends with its init, which ends all its processes. The verifier's phase mounts new /tests and
+/logs/verifier over whatever the candidate left at these paths.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from coding_model_project.sandbox.embedded import frames, launch
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _LOGS_SIZE = "64m"
 _ARGUMENTS = slice(45, 47)
-"""Of proc_pid_stat(5) behind the command's name: where the arguments begin and end in memory."""
+"""Fields of proc_pid_stat(5) after the command's name: start and end of the arguments in memory."""
 
 
 class _End(IntEnum):
-    """Exit codes of P: why a phase ended."""
+    """Exit codes of P, by the reason that a phase ended."""
 
     closed = 0
     broken = 1
@@ -54,7 +54,7 @@ class _End(IntEnum):
 
 
 def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -> NoReturn:
-    """Make a room and serve it until the host closes the channel. Ends the process."""
+    """Build a room, serve it until the host closes the channel, then end the process."""
 
     def body() -> int:
         linux.hide_memory()
@@ -72,13 +72,13 @@ def serve(channel: socket.socket, base: Base, shell: Shell, head: frames.Head) -
 
 
 def _to_the_end(channel: socket.socket, body: Callable[[], int]) -> NoReturn:
-    """End this process with the body's code; nothing may return into the frames it was forked from."""
+    """Exit with the body's code, so that nothing returns into the forked caller's frames."""
     code = int(_End.broken)
     try:
         code = body()
     except (EOFError, ConnectionError):
         code = int(_End.closed)
-    except BaseException as error:  # noqa: BLE001 - told to the host, which raises
+    except BaseException as error:  # noqa: BLE001 - sent to the host, which raises
         with suppress(OSError):
             frames.send(channel, {"broken": f"{type(error).__name__}: {error}"})
         traceback.print_exc()
@@ -88,18 +88,18 @@ def _to_the_end(channel: socket.socket, body: Callable[[], int]) -> NoReturn:
 
 
 class _Room:
-    """The steward: what outlives a phase."""
+    """The steward, whose state outlives a phase."""
 
     def __init__(self, channel: socket.socket, shell: Shell, head: frames.Head) -> None:
         self._channel, self._shell, self._head = channel, shell, head
         self._mounted: list[str] = []
         self._made = os.memfd_create("made")
-        """The image as it was laid out (`Made`); P writes it."""
+        """File of the image's original state (`Made`), which P writes."""
         self._provenance: Provenance | None = None
-        """In the verifier's phase."""
+        """Origins of files, in the verifier's phase only."""
 
     def serve(self) -> int:
-        """Phase after phase. Returns an exit code."""
+        """Run phase after phase, and return an exit code."""
         while True:
             pid = os.fork()
             if pid == 0:
@@ -117,7 +117,7 @@ class _Room:
                     linux.unmount(self._mounted.pop())
 
     def _cover(self) -> None:
-        """No process of the candidate lives from here on; its /tests and /logs/verifier are hidden."""
+        """Hide the candidate's /tests and /logs/verifier. None of its processes lives at this point."""
         root.clear_ways((TESTS, LOGS, MARK))
         for path, size, mode in (
             (TESTS, f"{self._head['storage_mb']}m", 0o755),
@@ -131,7 +131,7 @@ class _Room:
 
 
 class _Phase:
-    """P: a PID namespace, and what is asked of the room while it lasts."""
+    """P: a PID namespace, and the server of requests while it lasts."""
 
     def __init__(
         self,
@@ -149,11 +149,11 @@ class _Phase:
         self._init = 0
 
     def serve(self) -> int:
-        """Answer until the phase ends. Returns an exit code."""
+        """Answer requests until the phase ends, and return an exit code."""
         linux.die_with_parent().make()
         linux.hide_memory()
         self._begin()
-        frames.send(self._channel, {})  # ready, or the answer to what ended the phase before
+        frames.send(self._channel, {})  # ready, or the answer to the last phase's end
         while True:
             self._background.wait(self._channel)
             request, body = frames.receive(self._channel)
@@ -163,7 +163,7 @@ class _Phase:
             self._answer(request, body)
 
     def _answer(self, request: frames.Head, body: bytes) -> None:
-        """One request. What is wrong with a path of the room is an answer too."""
+        """Answer one request. Errors about a path in the room are answers too."""
         answer: frames.Head = {}
         content = b""
         try:
@@ -194,7 +194,7 @@ class _Phase:
                 case "alive":
                     pass
                 case "interrupt":
-                    return  # came after the command had ended; nobody waits for an answer
+                    return  # the command had already ended; nobody waits for an answer
                 case unknown:
                     raise ValueError(f"no request {unknown!r}")
         except (OSError, tree.TooLarge) as error:
@@ -204,15 +204,15 @@ class _Phase:
     def _begin(self) -> None:
         linux.unshare(linux.CLONE_NEWPID | linux.CLONE_NEWIPC)
         ours, theirs = os.pipe()
-        pid = os.fork()  # the first after unshare, and so the new namespace's first process
+        pid = os.fork()  # the first fork after unshare makes the namespace's first process
         if pid == 0:
             _be_init(theirs, self._shell, self._processes)
         os.close(theirs)
-        said = os.read(ours, 2000)
+        reply = os.read(ours, 2000)
         os.close(ours)
-        if said != b"ready":
+        if reply != b"ready":
             os.waitpid(pid, 0)
-            raise OSError(f"the first process of a room failed: {said.decode(errors='replace')}")
+            raise OSError(f"the first process of a room failed: {reply.decode(errors='replace')}")
         self._init = pid
 
     def _end(self) -> None:
@@ -220,7 +220,7 @@ class _Phase:
         with suppress(ProcessLookupError):
             os.kill(self._init, signal.SIGKILL)
         with suppress(ChildProcessError):
-            while True:  # the namespace's last processes are children of this one or of its init
+            while True:  # the namespace's last processes are children of this process or of init
                 os.waitpid(-1, 0)
         self._background.close()
         if self._shell.own_proc:
@@ -239,10 +239,10 @@ class _Phase:
             provenance=self._provenance,
         )
         self._doubts += doubts
-        return _told(ended), ended.stdout + ended.stderr
+        return _head(ended), ended.stdout + ended.stderr
 
 
-def _told(ended: Ended) -> frames.Head:
+def _head(ended: Ended) -> frames.Head:
     return {
         "exit": ended.exit_code,
         "killed": ended.killed,
@@ -253,7 +253,7 @@ def _told(ended: Ended) -> frames.Head:
 
 
 def _raise_loopback() -> None:
-    """Servers of a task talk to their clients on this."""
+    """Enable the loopback device, which a task's servers and clients use."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sh14x", b"lo", 0)
         flags = struct.unpack("16xh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[0]
@@ -262,7 +262,7 @@ def _raise_loopback() -> None:
 
 
 def _listen(channel: socket.socket, port: int) -> None:
-    """Send the host a socket of this room's network that listens on its loopback.
+    """Send the host a socket that listens on this room's loopback.
 
     Raises:
         OSError: the port is taken.
@@ -271,14 +271,14 @@ def _listen(channel: socket.socket, port: int) -> None:
         socket.send_fds(channel, [frames.encoded({})], [listening.fileno()])
 
 
-def _be_init(ready: int, shell: Shell, most_processes: int) -> NoReturn:
-    """The first process of a PID namespace: reaps what others leave, until it is killed."""
+def _be_init(ready: int, shell: Shell, max_processes: int) -> NoReturn:
+    """Become a PID namespace's first process, which reaps orphans until it is killed."""
     try:
         linux.die_with_parent().make()
         linux.own_proc_entries()
         os.dup2(ready, 0)
         if shell.bounds_processes:
-            launch.bound_processes(most_processes)
+            launch.bound_processes(max_processes)
         _forget_arguments(shell.proc)
         if shell.own_proc:
             root.mount_proc()
@@ -296,7 +296,7 @@ def _be_init(ready: int, shell: Shell, most_processes: int) -> NoReturn:
             except ChildProcessError:
                 pass
             signal.sigwait({signal.SIGCHLD})
-    except BaseException as error:  # noqa: BLE001 - told to the steward, which raises
+    except BaseException as error:  # noqa: BLE001 - sent to the steward, which raises
         with suppress(OSError):
             os.write(0, f"{type(error).__name__}: {error}".encode())
     finally:
@@ -304,7 +304,7 @@ def _be_init(ready: int, shell: Shell, most_processes: int) -> NoReturn:
 
 
 def _forget_arguments(proc: int) -> None:
-    """What `ps` would show of the first process: the host's paths."""
+    """Overwrite the first process's arguments, in which `ps` would show the host's paths."""
     fd = os.open("self/stat", os.O_RDONLY, dir_fd=proc)
     fields = os.read(fd, 4096).rpartition(b")")[2].split()
     start, end = map(int, fields[_ARGUMENTS])

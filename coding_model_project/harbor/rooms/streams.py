@@ -1,4 +1,4 @@
-"""What commands print, read as fast as it comes and kept up to a bound."""
+"""Non-blocking readers of commands' output, which they keep up to a limit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PIPE_BYTES = 1 << 20
 
 
 class Stream(Kept):
-    """What a command prints, read as fast as it comes."""
+    """A non-blocking reader of a command's output."""
 
-    def __init__(self, reader: int, most: int) -> None:
-        super().__init__(most)
+    def __init__(self, reader: int, max_bytes: int) -> None:
+        super().__init__(max_bytes)
         self.fd = reader
         self.open = True
         with suppress(OSError):
@@ -26,7 +26,7 @@ class Stream(Kept):
         os.set_blocking(reader, False)
 
     def drain(self) -> None:
-        """Take all that is there."""
+        """Read all available output."""
         while self.open:
             try:
                 chunk = os.read(self.fd, _PIPE_BYTES)
@@ -45,12 +45,12 @@ class Stream(Kept):
 
 @dataclass(slots=True)
 class Background:
-    """Streams of commands that ended and left processes which may still print."""
+    """Streams of ended commands whose remaining processes may still print."""
 
     streams: list[Stream] = field(default_factory=list)
 
     def wait(self, channel: socket.socket) -> None:
-        """Read them until the channel has something to say."""
+        """Drain the streams until the channel has a message."""
         while self.streams:
             poll = select.poll()
             poll.register(channel, select.POLLIN)
@@ -60,13 +60,13 @@ class Background:
             for stream in self.streams:
                 if stream.fd in ready:
                     stream.drain()
-                    stream.forget()  # whoever goes on writing is read, for nobody
+                    stream.forget()  # read so that writers do not block, then dropped
             self.streams = [stream for stream in self.streams if stream.open]
             if channel.fileno() in ready:
                 return
 
     def close(self) -> None:
-        """Once all who could write are gone."""
+        """Close the streams, once all possible writers are gone."""
         for stream in self.streams:
             stream.close()
         self.streams.clear()

@@ -1,4 +1,4 @@
-"""Watching a room's processes: what they print and use, and ending them when they must end."""
+"""Supervision of a command's processes: their output, resources and time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_model_project.harbor.rooms.witness import Witness
 from coding_model_project.sandbox.embedded import frames
 
 _SAMPLE_S = 0.05
-"""Between two looks at what a room's processes use."""
+"""Seconds between two samples of the processes' resource use."""
 
 _KILL_ROUNDS = 200
 _COUNTED = ("RssAnon:", "RssShmem:")
@@ -23,13 +23,13 @@ _COUNTED = ("RssAnon:", "RssShmem:")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command and all that it started, wherever that went."""
+    """A command and its descendants, including those that init has adopted."""
 
     proc: int
     init: int
     pid: int
     before: set[int]
-    """Processes that were in the room when it was started."""
+    """Processes that were in the room before it started."""
 
     def processes(self) -> list[int]:
         own = [self.pid, *descendants(self.proc, self.pid)]
@@ -39,21 +39,21 @@ class Job:
         return [pid for pid in own if not _is_dead(self.proc, pid)]
 
     def kill(self) -> None:
-        """End them all.
+        """Kill all its processes.
 
         Raises:
-            OSError: new ones came faster than they could be ended.
+            OSError: they fork faster than they can be killed.
         """
         for _ in range(_KILL_ROUNDS):
             alive = self.processes()
             if not alive:
                 return
-            for signal_number in (signal.SIGSTOP, signal.SIGKILL):  # none forks while others end
+            for signal_number in (signal.SIGSTOP, signal.SIGKILL):  # stopped ones cannot fork
                 for pid in alive:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal_number)
             time.sleep(0.001)
-        raise OSError("a command's processes cannot be ended")
+        raise OSError("a command's processes cannot be killed")
 
 
 def watch(
@@ -62,10 +62,14 @@ def watch(
     channel: socket.socket,
     timeout_s: float | None,
     memory_mb: int,
-    most_processes: int,
+    max_processes: int,
     witness: Witness | None = None,
 ) -> str | None:
-    """Read what a command prints until it ends, or kill it with all it started."""
+    """Read a command's output until it ends, or kill it with its descendants.
+
+    Returns:
+        The reason for killing it; None if it ended by itself.
+    """
     deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
     pidfd = os.pidfd_open(job.pid)
     poll = select.poll()
@@ -82,7 +86,7 @@ def watch(
                 killed = "timeout"
                 break
             if now >= sample_at:
-                killed = _beyond(job, memory_mb << 20, most_processes)
+                killed = _beyond(job, memory_mb << 20, max_processes)
                 if killed:
                     break
                 sample_at = now + _SAMPLE_S
@@ -95,7 +99,7 @@ def watch(
             if witness is not None and witness.fd in ready:
                 witness.handle()
             if channel.fileno() in ready:
-                frames.receive(channel)  # whatever it asks, it can only mean this command
+                frames.receive(channel)  # any request during a command is an interrupt
                 killed = "interrupted"
             if pidfd in ready:
                 return None
@@ -134,18 +138,18 @@ def _is_dead(proc: int, pid: int) -> bool:
     return True
 
 
-def _beyond(job: Job, most_bytes: int, most_processes: int) -> str | None:
-    """The limit that the room's processes are beyond: "memory", "processes"; None if none."""
+def _beyond(job: Job, max_bytes: int, max_processes: int) -> str | None:
+    """Return the limit that the room's processes exceed: "memory", "processes"; None if none."""
     n_bytes = 0
     pids = [p for root in (job.init, job.pid) for p in (root, *descendants(job.proc, root))]
-    if len(pids) > most_processes:
+    if len(pids) > max_processes:
         return "processes"
     for pid in pids:
         with suppress(OSError, ValueError):
             for line in _read(job.proc, f"{pid}/status").splitlines():
                 if line.startswith(_COUNTED):
                     n_bytes += int(line.split()[1]) << 10
-    return "memory" if n_bytes > most_bytes else None
+    return "memory" if n_bytes > max_bytes else None
 
 
 def _read(proc: int, path: str) -> str:

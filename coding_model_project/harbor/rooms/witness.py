@@ -1,11 +1,11 @@
-"""Watches what a verifier's processes execute, map and read, and says where code of the agent's ran.
+"""An observer of what a verifier's processes execute, map and read, which detects the agent's code.
 
-A program of the agent's that the verifier starts is confined: it has no way to /tests and /logs/verifier,
-and what it does is its own affair. Any other process is the verifier's, and code of the agent's in it is
-a reason not to believe the reward. So is whatever cannot be told apart from that.
+If the verifier starts an agent's program, that program is confined: it cannot reach /tests and
+/logs/verifier, and may do anything else. Any other process is the verifier's. Agent code in it is a
+reason to doubt the reward, and so is anything that cannot be distinguished from that.
 
-Whose a process is stands in its `oom_score_adj`: children inherit it, nothing in a room can write it, and
-all of them are ended first anyway.
+A process's `oom_score_adj` records its owner. Children inherit it, and nothing in a room can write it.
+The kernel kills all of these processes first anyway.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from coding_model_project.harbor.rooms.programs import Kind
 from coding_model_project.harbor.rooms.room_processes import (
     AGENTS,
     GUARDED,
-    MOST_SCRIPT,
+    MAX_SCRIPT_BYTES,
     VERIFIERS,
     RoomProcesses,
 )
 
 LOGS, MARK = "/logs/verifier", "/.verifier"
 DROP = "agent"
-"""A verifier's process that opens this in `MARK` gives up its way to /tests and /logs/verifier, and is
-the agent's from then on."""
+"""File in `MARK`; a verifier's process that opens it loses access to /tests and /logs/verifier, and
+belongs to the agent from then on."""
 
 _READ_ONLY_ROOTS = ("/usr/", "/lib/", "/lib64/", "/python/")
 _PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/python/bin")
@@ -45,17 +45,17 @@ _MODULE_FOLDERS = (
     "/python/lib/python3*",
     "/python/lib/python3*/site-packages",
 )
-_MOST_REASONS = 20
+_MAX_REASONS = 20
 _FILE_CLOCK = 5
-"""CLOCK_REALTIME_COARSE."""
+"""CLOCK_REALTIME_COARSE, the clock of file times."""
 
 
 class Witness:
-    """An observer of one verifier's run. `handle` is called for each call that `listener` receives.
+    """An observer of one verifier's run. Call `handle` for each call that waits at `listener`.
 
     Args:
         job: the verifier's first process.
-        outputs: inodes of the pipes that nobody but the log reads.
+        outputs: inodes of the pipes that only the log reads.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class Witness:
         self._processes, self._job = RoomProcesses(listener, outputs), job
         self.reasons: list[str] = []
         self._guarded: set[int] = set()
-        """Executed interpreters, not forked ones, that must come to their own end."""
+        """Executed interpreters, not forked ones, that must exit through the interpreter's own end."""
         self._tainted: set[int] = set()
         self._opened: dict[int, str] = {}
-        """Files of the agent's that a shell opened in its last call: to read input, or commands."""
+        """Agent files that a shell opened in its last call, either as input or for commands."""
         self._compiled: set[str] = set()
         self._compiled_of: set[Origin] = set()
         self._copying: set[int] = set()
-        """Processes that copy a file of the agent's."""
+        """Processes that copy an agent's file."""
         self._logging: set[int] = set()
         """Processes that write to /logs/verifier."""
         self._unread: dict[str, int] = {}
-        """Programs of the agent's whose output nobody has read: since when, by the clock of files."""
+        """Agent programs whose output nobody has read, with their start by the clock of files."""
 
     def handle(self) -> None:
         """Answer one call."""
@@ -84,45 +84,45 @@ class Witness:
         if call is None:
             return
         try:
-            whose = self._processes.whose(call.pid)
-            if whose != AGENTS and self._judge(call, whose):
+            owner = self._processes.owner(call.pid)
+            if owner != AGENTS and self._judge(call, owner):
                 return
         except Unreadable as error:
-            if call.pid != self._job or call.name != "execve":  # which is ours until it executes
-                self._doubt(f"a process that cannot be watched: {error}")
-        except OSError as error:  # what the agent made of a path
-            self._doubt(f"a file that cannot be looked at: {error}")
+            if call.pid != self._job or call.name != "execve":  # the job is ours until it executes
+                self._doubt(f"a process cannot be watched: {error}")
+        except OSError as error:  # the agent made a path unreadable
+            self._doubt(f"a file cannot be read: {error}")
         self._listener.answer(call)
 
     @property
     def fd(self) -> int:
-        """Readable when a call waits."""
+        """Descriptor that is readable when a call waits."""
         return self._listener.fd
 
     def end(self) -> None:
-        """The verifier has ended."""
+        """Record the last doubts when the verifier has ended."""
         os.close(self._listener.fd)
         for path in self._opened.values():
-            self._doubt(f"a shell of the verifier's read {path}")
+            self._doubt(f"the verifier's shell read {path}")
         for name in self._unread:
-            self._doubt(f"nobody read what {name} gave: its exit status alone can have counted")
+            self._doubt(f"the verifier read no output of {name}, at most its exit status")
 
     def _doubt(self, reason: str) -> None:
-        if reason not in self.reasons and len(self.reasons) < _MOST_REASONS:
+        if reason not in self.reasons and len(self.reasons) < _MAX_REASONS:
             self.reasons.append(reason)
 
-    def _judge(self, call: Call, whose: int) -> bool:
-        """Look at a call of the verifier's. Returns whether it is answered."""
+    def _judge(self, call: Call, owner: int) -> bool:
+        """Check a verifier's call, and return whether it is answered."""
         opened = self._opened.pop(call.pid, None)
         if opened is not None and not self._redirects(call, opened):
-            self._doubt(f"a shell of the verifier's read {opened}")
+            self._doubt(f"the verifier's shell read {opened}")
         match call.name:
             case "execve":
-                return self._execute(call, whose)
+                return self._execute(call, owner)
             case "open" | "openat" | "openat2":
-                return self._open(call, whose)
+                return self._open(call, owner)
             case "execveat":
-                self._doubt("a program was executed by its descriptor")
+                self._doubt("the verifier executed a program by its descriptor")
             case "mmap":
                 self._map(call)
             case "connect":
@@ -137,32 +137,32 @@ class Witness:
 
     # ── executions ────────────────────────────────────────────────────────────────────────────────
 
-    def _execute(self, call: Call, whose: int) -> bool:
+    def _execute(self, call: Call, owner: int) -> bool:
         pid = call.pid
         path = self._listener.path(pid, _CWD, call.arguments[0])
         words = self._listener.words(pid, call.arguments[1])
         found = self._provenance.find(path)
         if found.origin is Origin.missing:
             return False
-        if pid in self._guarded:  # it becomes another program, without having come to its own end
+        if pid in self._guarded:  # it becomes another program without the interpreter's own end
             self._exit(call)
-        if whose != VERIFIERS:
+        if owner != VERIFIERS:
             self._processes.mark(pid, VERIFIERS)
         if found.origin is Origin.new and self._is_compiled(found):
             if {Origin.agent, Origin.tests} <= self._compiled_of:
-                self._doubt(f"{found.path} was compiled of the agent's files and the verifier's")
+                self._doubt(f"{found.path} was compiled from the agent's and the verifier's files")
                 return False
             if Origin.agent not in self._compiled_of:
                 return False
         elif found.origin is Origin.new:
-            self._doubt(f"{found.path} was executed, which was made in the verifier's time")
+            self._doubt(f"the verifier executed {found.path}, which was created during its run")
             return False
         elif found.origin.trusted:
             return self._interpret(call, found, words[1:])
         return self._start(call, path, words[1:])
 
     def _interpret(self, call: Call, found: Found, words: list[str]) -> bool:
-        """A program that is not the agent's: is what it is to run?"""
+        """Check the code that a trusted program is about to run."""
         for _ in range(4):
             first = _first_line(found.path)
             if first is None:
@@ -178,7 +178,7 @@ class Witness:
         is_shell = programs.kind(name) is Kind.shell
         for text in code.inline:
             if not self._provenance.literals.has(text):
-                self._doubt(f"{name} ran a text that the verifier's files do not hold")
+                self._doubt(f"{name} ran a text that is not in the verifier's files")
             elif is_shell:
                 self._scan(text, "a command")
         if is_shell:
@@ -196,48 +196,48 @@ class Witness:
         if found.origin is Origin.agent:
             return self._start(call, script, [w for w in words if w != script])
         if found.origin is Origin.new:
-            self._doubt(f"{name} ran {found.path}, which was made in the verifier's time")
+            self._doubt(f"{name} ran {found.path}, which was created during the verifier's run")
         elif is_shell and found.origin in (Origin.tests, Origin.image):
             self._scan_file(found.path)
         return False
 
     def _module(self, call: Call, module: str, words: list[str]) -> bool:
-        """`python -m`: the agent's if it is the first on the path, and no tool has its name."""
+        """Check `python -m`: the agent's module if it is first on the path, and no tool has its name."""
         top = module.partition(".")[0]
         for name in (f"{top}.py", f"{top}/__main__.py", f"{top}/__init__.py"):
             if self._at(call, name).origin.trusted:
                 continue
             if any(_has(folder, top) for folder in _MODULE_FOLDERS) or programs.is_runner(top):
-                self._doubt(f"{name} of the agent's stands for a module of the image")
+                self._doubt(f"the agent's {name} shadows a module of the image")
                 return False
             if self._at(call, name).origin is Origin.agent and "__init__" not in name:
                 return self._start(call, top, [w for w in words if w not in ("-m", module)])
         return False
 
     def _from_input(self, call: Call, name: str, words: list[str]) -> bool:
-        """An interpreter that reads its program from its standard input."""
+        """Check an interpreter that reads its program from standard input."""
         link = self._listener.link(call.pid, "fd/0")
         if link.startswith("/") and not link.endswith(" (deleted)"):
             found = self._provenance.find(link)
             if found.origin is Origin.agent:
                 return self._start(call, link, words)
             if found.origin is Origin.new:
-                self._doubt(f"{name} ran {link}, which was made in the verifier's time")
+                self._doubt(f"{name} ran {link}, which was created during the verifier's run")
         elif not self._provenance.literals.is_script(self._processes.waiting_input(call.pid)):
-            self._doubt(f"{name} ran what it was given as input")
+            self._doubt(f"{name} ran code from its standard input")
         return False
 
     def _start(self, call: Call, path: str, words: list[str]) -> bool:
-        """A program of the agent's: what it may be is confined, and all else a doubt."""
+        """Start an agent's program confined, and record a doubt if it may do more than it should."""
         name = os.path.basename(path)
         if programs.is_runner(name) or any(os.path.exists(f"{f}/{name}") for f in _PROGRAM_FOLDERS):
-            self._doubt(f"{path} of the agent's stands for a tool")
+            self._doubt(f"the agent's {path} replaces a tool")
             return False
         given = any(self._is_test(call, word) for word in words)
         if given:
-            self._doubt(f"{path} was given a file of {TESTS}")
+            self._doubt(f"{path} received a file of {TESTS}")
         if any(link.startswith(f"{LOGS}/reward") for link in self._processes.links(call.pid)):
-            self._doubt(f"{path} was given the reward's file to write to")
+            self._doubt(f"{path} received the reward file to write to")
         unheard = not self._processes.is_heard(call.pid)
         try:
             done = confining.execute(
@@ -264,11 +264,11 @@ class Witness:
         for entry in self._listener.words(call.pid, call.arguments[2]):
             name, _, value = entry.partition("=")
             if name.startswith("BASH_FUNC_") or (name.startswith("PS") and "$(" in value):
-                self._doubt(f"a shell was given code in {name}")
+                self._doubt(f"a shell received code in {name}")
 
     def _scan_file(self, path: str) -> None:
         with open(path, "rb") as file:
-            self._scan(file.read(MOST_SCRIPT).decode("utf-8", "replace"), path)
+            self._scan(file.read(MAX_SCRIPT_BYTES).decode("utf-8", "replace"), path)
 
     def _scan(self, text: str, path: str) -> None:
         construct = shells.runs_data(text)
@@ -277,7 +277,7 @@ class Witness:
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, call: Call, whose: int) -> bool:
+    def _open(self, call: Call, owner: int) -> bool:
         folder, address, flags = call.arguments[0], call.arguments[1], call.arguments[2]
         if call.name == "open":
             folder, address, flags = _CWD, call.arguments[0], call.arguments[1]
@@ -287,7 +287,7 @@ class Witness:
         if path == f"{MARK}/{DROP}":
             return self._drop(call)
         if path.startswith(f"{MARK}/"):
-            self._listener.answer(call, self._told(call.pid, path.removeprefix(f"{MARK}/")))
+            self._listener.answer(call, self._reported(call.pid, path.removeprefix(f"{MARK}/")))
             return True
         if flags & (os.O_PATH | os.O_DIRECTORY):
             return False
@@ -305,7 +305,7 @@ class Witness:
             return False
         if not found.origin.trusted and programs.copies(self._processes.program(call.pid)):
             self._copies(call.pid, self._copying, self._logging)
-        self._read(call, found, kind, guarded=whose == GUARDED)
+        self._read(call, found, kind, guarded=owner == GUARDED)
         return False
 
     def _read(self, call: Call, found: Found, kind: Kind, *, guarded: bool) -> None:
@@ -326,28 +326,28 @@ class Witness:
         elif kind is Kind.shell:
             self._opened[call.pid] = found.path
         else:
-            self._doubt(f"{self._processes.program(call.pid)} of the verifier's read {found.path}")
+            self._doubt(f"the verifier's {self._processes.program(call.pid)} read {found.path}")
 
     def _write(self, pid: int, path: str) -> None:
-        """A file of the verifier's that it writes: the rewards must not be a copy of the agent's."""
+        """Check a file that the verifier writes: the rewards must not be a copy of an agent's file."""
         real, plain = os.path.realpath(path), os.path.normpath(path)
         for folder in (f"{LOGS}/", f"{TESTS}/"):
             if real.startswith(folder) and not plain.startswith(folder):
-                self._doubt(f"{real} was written to by the name of {plain}, which is a link")
+                self._doubt(f"{real} was written through {plain}, which is a link")
         if real.startswith(f"{LOGS}/"):
             self._copies(pid, self._logging, self._copying)
 
     def _copies(self, pid: int, one: set[int], other: set[int]) -> None:
         one.add(pid)
         if pid in other:
-            self._doubt(f"a file of the agent's was copied to {LOGS}")
+            self._doubt(f"an agent's file was copied to {LOGS}")
 
     def _scan_read(self, path: str) -> None:
         if path.endswith((".sh", ".bash")) or _first_line(path) is not None:
             self._scan_file(path)
 
     def _redirects(self, call: Call, opened: str) -> bool:
-        """Return true if a file that a shell has just opened becomes standard input: it is data then."""
+        """Return whether the file that a shell just opened becomes standard input, and so is data."""
         old, new = call.arguments[0], call.arguments[1]
         if call.name not in ("dup2", "dup3") or new != 0 or old > 9:
             return False
@@ -356,12 +356,12 @@ class Witness:
     def _map(self, call: Call) -> None:
         path = self._listener.link(call.pid, f"fd/{call.arguments[4] & 0xFFFFFFFF}")
         if path.endswith(" (deleted)") or not self._provenance.find(path).origin.trusted:
-            self._doubt(f"{path} was loaded as code into a process of the verifier's")
+            self._doubt(f"a verifier's process loaded {path} as code")
 
     # ── interpreters with a guard ─────────────────────────────────────────────────────────────────
 
-    def _told(self, pid: int, message: str) -> int:
-        """An error number for what the guard in a Python says or asks."""
+    def _reported(self, pid: int, message: str) -> int:
+        """Handle a message of the guard in a Python, and return an error number as the answer."""
         kind, _, path = message.partition(":")
         if kind == "guarded":
             self._processes.mark(pid, GUARDED)
@@ -373,14 +373,14 @@ class Witness:
         elif kind in ("code", "settings"):
             found = self._provenance.find(path)
             if not found.origin.trusted:
-                verb = "run" if kind == "code" else "obeyed"
-                self._taint(pid, f"{found.path} was {verb} in a Python of the verifier's")
+                verb = "ran" if kind == "code" else "followed settings in"
+                self._taint(pid, f"the verifier's Python {verb} {found.path}")
         else:
-            self._taint(pid, f"a Python of the verifier's {path}")
+            self._taint(pid, f"the verifier's Python {path}")
         return errno.ENOENT
 
     def _drop(self, call: Call) -> bool:
-        """A verifier's process is about to run the agent's code: it is the agent's from now on."""
+        """Hand a verifier's process that is about to run the agent's code over to the agent."""
         self._guarded.discard(call.pid)
         try:
             return confining.execute(
@@ -398,7 +398,7 @@ class Witness:
         self._tainted.add(pid)
 
     def _exit(self, call: Call) -> None:
-        """An interpreter leaves without its own end: by `os._exit`, or by becoming another program."""
+        """Handle an interpreter that skips its own end: by `os._exit`, or by becoming another program."""
         pid = self._processes.group(call.pid)
         if pid not in self._guarded:
             self._tainted.discard(pid)
@@ -409,7 +409,7 @@ class Witness:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         elif call.name == "execve" or call.arguments[0] == 0:
-            self._doubt("a Python of the verifier's left without its own end")
+            self._doubt("the verifier's Python skipped the interpreter's own end")
 
     # ── paths ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -421,7 +421,7 @@ class Witness:
 
 
 def _first_line(path: str) -> list[str] | None:
-    """The interpreter of a script, and its argument; None for another file."""
+    """Return a script's interpreter and its argument; None for other files."""
     with suppress(OSError), open(path, "rb") as file:
         line = file.readline(256)
         if line.startswith(b"#!"):

@@ -24,6 +24,12 @@ from coding_model_project.synthetic.tinyshell.shell_generator import Draw, Shell
 
 DONE = "Done."
 _N_TEXTS = 2000
+_WITHOUT_TOOLS = 0.8
+"""Share of `tools` episodes that begin with the task: no system message and no schemas.
+
+Among the schemas' hundred tokens a tiny model takes more than 1,500 steps until it copies names from the
+task into its commands; from episodes without them it learns that in half the time.
+"""
 
 
 def trace(
@@ -102,4 +108,7 @@ class HabitCorpus:
         commands = [command for commands in chosen for command in commands]
         episode = trace(task, commands, self._calls)
         schemas = self._calls.schemas
-        return episode if schemas is None else as_text(episode, schemas)
+        if schemas is None:
+            return episode
+        conversation = as_text(episode, schemas)
+        return conversation[1:] if rng.random() < _WITHOUT_TOOLS else conversation

@@ -1,4 +1,4 @@
-"""A preflight in chunks: the same result as at once, resumed from what was kept."""
+"""A preflight in chunks: the same result as in one go, resumed from stored results."""
 
 from dataclasses import replace
 
@@ -109,7 +109,7 @@ def test_the_command_resumes_from_its_journal(tmp_path, monkeypatch, capsys):
     whole = orjson.loads(capsys.readouterr().out.splitlines()[-1])
     with_sandbox(FakeSandbox(answer=run, failures=1))
     assert cli.main([*command, *kept]) == 3
-    assert "the same command checks only those" in capsys.readouterr().err
+    assert "repeat the command with --journal FILE" in capsys.readouterr().err
     sandbox = FakeSandbox(answer=run)
     with_sandbox(sandbox)
     assert cli.main([*command, *kept]) == 0

@@ -1,4 +1,4 @@
-"""Which programs of one problem count as one."""
+"""Equivalent programs of one problem count as one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Copies are found by the signal that shows them; boilerplate and siblings are not copies."""
+"""Duplicates are found by the right signal; boilerplate and siblings are not duplicates."""
 
 import json
 import random
@@ -43,7 +43,7 @@ PLANTED = made("original", WHAT, HOW)
 
 
 def kinds(*problems):
-    """What shows that the last two problems are the same, among sixty others."""
+    """The signals that show the last two problems to be the same, among sixty others."""
     everything = [*map(document, ORIGINALS), *map(document, problems)]
     last = len(everything) - 2, len(everything) - 1
     found = matches(everything)

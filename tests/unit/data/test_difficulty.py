@@ -1,4 +1,4 @@
-"""Rows are drawn by what their groups are expected to teach, and a resumed run draws on."""
+"""Rows are drawn by the expected value of their groups, and a resumed run continues the draws."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_a_resumed_run_draws_what_it_would_have_drawn():
 
 
 def test_a_state_of_other_rows_is_refused():
-    with pytest.raises(ConfigError, match=r"data\.train_files: .* knows other problems"):
+    with pytest.raises(ConfigError, match=r"data\.train_files: .* has other problems"):
         DrawByWorth(IDS, seed=1, apart=4).load_state_dict(
             DrawByWorth(IDS[1:], seed=1, apart=4).state_dict()
         )

@@ -28,7 +28,7 @@ WITHOUT_DATASETS = (
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the hub as one download needs; `server.failure` is what it answers instead."""
+    """The part of the hub that a download needs; `server.failure` replaces its answers."""
 
     def do_GET(self):
         failure = self.server.failure

@@ -1,4 +1,4 @@
-"""Every published schema becomes problems; what does not is counted; damage names file and line."""
+"""Every published schema loads; unusable rows are counted; damage names file and line."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def written(folder, name, *content):
 
 
 def one(folder, name, row, file="rows.jsonl"):
-    """The one problem of a row."""
+    """Return the only problem of a row."""
     loaded = load(name, path=written(folder, file, row))
     assert loaded.set_aside == ()
     (problem,) = loaded.problems
@@ -338,7 +338,7 @@ def test_a_folder_saved_to_disk(tmp_path):
     (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
     assert len(load("gsm8k_train", path=tmp_path / "saved").problems) == 2
     assert len(load("gsm8k_train", path=folder).problems) == 2
-    with pytest.raises(ConfigError, match="holds no"):
+    with pytest.raises(ConfigError, match="the folder has no"):
         load("gsm8k_train", path=written(tmp_path, "empty/x.txt").parent)
 
 

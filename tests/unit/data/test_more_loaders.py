@@ -50,7 +50,7 @@ def test_taco(tmp_path):
         ({"picture_num": "2"}, "image"),
         ({"input_output": ""}, "no hidden tests"),
         ({"input_output": "{}"}, "no hidden tests"),
-        ({"input_output": "{'inputs'"}, "no JSON"),
+        ({"input_output": "{'inputs'"}, "not JSON"),
         ({"input_output": '{"inputs": ["1"], "outputs": []}'}, "1 test inputs, but 0 outputs"),
         ({"question": "Print any of them."}, "checker"),
         ({"question": None}, "'question' is not text"),
@@ -162,7 +162,7 @@ def test_other_rows_of_synthetic_1_are_set_aside_and_a_problem_is_loaded_once(tm
         "a problem that an earlier row holds",
         "task type 'verifiable_math'; only 'verifiable_code' is judged by tests",
         "programs in rust, which is not judged here",
-        "field 'verification_info' is no JSON: Expecting value: line 1 column 1 (char 0)",
+        "field 'verification_info' is not JSON: Expecting value: line 1 column 1 (char 0)",
     ]
 
 
@@ -260,7 +260,7 @@ def test_a_row_that_cannot_be_mapped_is_counted_with_its_reason(tmp_path):
     reasons = [aside.reason for aside in loaded.set_aside]
     assert reasons[0] == reasons[2] == "no hidden tests"
     assert "unknown form" in reasons[1]
-    assert "no JSON" in reasons[3]
+    assert "not JSON" in reasons[3]
     assert "field 'difficulty'" in reasons[4]
 
 
@@ -276,8 +276,8 @@ def test_the_columns_of_a_public_set_may_have_other_names(tmp_path):
     [
         ([], "row has columns question, answer; map them with --map statement=question"),
         (["--map", "statement=question"], "--map tests=COLUMN"),
-        (["--map", "statement=text"], "there is no column 'text'; row has columns question"),
-        (["--map", "statement"], "write FIELD=COLUMN"),
+        (["--map", "statement=text"], "no column 'text'; the row has columns question"),
+        (["--map", "statement"], "expected FIELD=COLUMN"),
         (["--map", "colour=question"], "no such field"),
         (["--map", "tests=a", "--map", "tests=b"], "mapped twice"),
     ],
@@ -296,7 +296,7 @@ def test_every_command_that_reads_a_data_set_maps_columns(tmp_path, capsys, comm
     out = [] if command == "preflight" else ["--out", str(tmp_path / "out")]
     given = ["data", command, f"mine={path}", *out]
     assert main([*given, "--map", "statement=text"]) == 2
-    assert "there is no column 'text'" in capsys.readouterr().err
+    assert "no column 'text'" in capsys.readouterr().err
     if command == "dedup":
         mapped = ["--map", "statement=question", "--map", "tests=cases"]
         assert main([*given, *mapped, "--against", "mine", "--json"]) == 0

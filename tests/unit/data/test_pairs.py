@@ -1,4 +1,4 @@
-"""Preference pairs: what becomes one, and what is said of the rest."""
+"""Preference pairs, and the report on samples and problems without one."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_gold_stands_in_where_nothing_was_accepted(world):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--contrasts", "timeout"], "no pair can be made of 4 problems: 2 × no failing sample"),
+        (["--contrasts", "timeout"], "no pair can be made from 4 problems: 2 × no failing sample"),
         (["--contrasts", "no_code"], "choose from wrong_answer"),
         (["--contrasts", "slow"], "--contrasts=slow"),
         (["--similarity", "far"], "'far' is not one of 'nearest', 'random'"),

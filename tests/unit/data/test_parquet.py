@@ -35,5 +35,5 @@ def test_rows_come_back_as_written(tmp_path):
 def test_a_damaged_file_is_named(tmp_path, content):
     path = tmp_path / "bad.parquet"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=f"^{path} row 1: no readable parquet: "):
+    with pytest.raises(DataError, match=f"^{path} row 1: unreadable parquet: "):
         list(read_rows(path))

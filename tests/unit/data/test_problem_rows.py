@@ -1,4 +1,4 @@
-"""A malformed file of problems is answered with the field and its right form, not Python's internals."""
+"""Errors about malformed files of problems name the field and its right form."""
 
 import json
 import re
@@ -100,7 +100,7 @@ MALFORMED = [
         '"grader": "harbor" has "task": "tasks/17"',
     ),
     ({"grader": "math"}, "field 'answer' is missing", 'with "grader": "math" needs'),
-    ({"answer": "42"}, "field 'answer'", 'needs "grader": "math" beside it'),
+    ({"answer": "42"}, "field 'answer'", 'needs "grader": "math" too'),
     ({"grader": "math", "tests": [], "answer": " "}, "field 'answer'", "is empty"),
     ({"grader": "math", "tests": [], "answer": 42}, "field 'answer'", 'write "answer": "42"'),
     ({"grader": "instructions", "tests": [], "instructions": [{}]}, "instructions[0].kind", "text"),

@@ -132,7 +132,7 @@ GOOD = {"id": "a/1", "split": "train", "statement": "?", "tests": [{"stdin": "",
         (orjson.dumps({**GOOD, "limits": {"cpu_s": "x"}}), "limits.cpu_s"),
         (orjson.dumps({**GOOD, "tests": [{"stdin": "", "expected": 5}]}), "expected output"),
         (orjson.dumps({**GOOD, "tests": [{"stdin": 5, "expected": ""}]}), "stdin'"),
-        (orjson.dumps(GOOD), "'a/1' was there before"),
+        (orjson.dumps(GOOD), "'a/1' occurs twice"),
         (b'{"id": "\\ud800"}', "not JSON"),
         (
             orjson.dumps({**GOOD, "tests": [{"call": "f", "args": [], "expected": {"t": 1}}]}),

@@ -40,7 +40,7 @@ GLOBALS = st.sampled_from(
 
 
 def spring(*_):
-    """What a hostile pickle would call."""
+    """A function that a hostile pickle would call."""
     CANARY.append(1)
     return "sprung"
 

@@ -1,4 +1,4 @@
-"""`data sft-rows`: which accepted programs become demonstrations, and what is refused."""
+"""`data sft-rows`: the choice of accepted programs as demonstrations, and its errors."""
 
 import json
 

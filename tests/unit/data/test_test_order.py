@@ -1,4 +1,4 @@
-"""Tests are ordered by the wrong programs they reject, and what that keeps and saves is told."""
+"""Tests are ordered by the wrong programs that they reject, with figures on quality and cost."""
 
 import json
 
@@ -109,7 +109,7 @@ async def test_orders_are_applied_to_the_tests_they_were_made_for():
     assert short.public_tests == (public,)
     assert short.hidden_tests == (problem.hidden_tests[orders["fake/1"].tests[0]],)
     other = stdin_problem(("1", "2"), id="fake/1")
-    with pytest.raises(ConfigError, match="fake/1 has other tests"):
+    with pytest.raises(ConfigError, match="tests of fake/1 have changed"):
         ordered([other], orders)
 
 

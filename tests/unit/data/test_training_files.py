@@ -1,4 +1,4 @@
-"""Training files hold what may train, in the asked order and shares, and say how they were made."""
+"""Training files hold permitted rows in the requested order and shares, with a manifest."""
 
 import json
 from collections import Counter
@@ -289,7 +289,7 @@ def test_rates_of_an_evaluation_choose_and_order_what_trains(tmp_path, capsys):
     [
         ('{"id": "mbpp/1", "rate": 0.5}', (), "another data set: it has mbpp/1"),
         ('{"id": "mine/1", "rate": 0.5}', ("--min-rate", 0.9), "no problem has a rate from 0.9"),
-        ('{"id": "mine/1"}', (), "rates.jsonl:1: no object with id and rate"),
+        ('{"id": "mine/1"}', (), "rates.jsonl:1: expected an object with id and rate"),
     ],
 )
 def test_rates_that_do_not_fit_are_refused(lines, options, said, tmp_path, capsys):

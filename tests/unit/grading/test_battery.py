@@ -1,4 +1,4 @@
-"""Batteries: read strictly, judged truthfully, and counted as the command's last line says."""
+"""Batteries are read strictly and judged truthfully, and the command's last line has the counts."""
 
 from __future__ import annotations
 
@@ -64,26 +64,26 @@ def test_cases_are_problems(tmp_path):
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("{", "no JSON"),
-        ("[]", "no JSON object"),
+        ("{", "not JSON"),
+        ("[]", "expected a JSON object"),
         ({k: v for k, v in CASE.items() if k != "code"}, "code: missing"),
         (changed(mode="sql"), "mode: 'sql'"),
         (changed(mode="call"), "entry: None"),
-        (changed(tests=[]), "tests: there are none"),
-        (changed(tests=[{"input": ""}]), r"tests\[0\]: no object of input and expected"),
-        (changed(tests=[{"input": 1, "expected": ""}]), r"tests\[0\]: input and expected"),
-        (changed(mode="assert"), r"tests\[0\]: no string"),
-        (changed(mode="call", entry="f"), r"tests\[0\].input: no list"),
+        (changed(tests=[]), "tests: expected at least one"),
+        (changed(tests=[{"input": ""}]), r"tests\[0\]: expected an object with input and expected"),
+        (changed(tests=[{"input": 1, "expected": ""}]), r"tests\[0\]: mode stdio expects strings"),
+        (changed(mode="assert"), r"tests\[0\]: expected a string"),
+        (changed(mode="call", entry="f"), r"tests\[0\].input: expected a list"),
         (changed(limits={"cpu": 1}), "limits.wall: None"),
         (changed(limits=CASE["limits"] | {"mem_mb": True}), "limits.mem_mb: True"),
         (changed(require={}), "require.reward: None"),
         (require(reward=2), "require.reward: 2"),
         (require(verdict_in=[]), "require.verdict_in: missing"),
-        (require(verdict_in=[1]), "require.verdict_in: no list of strings"),
-        (require(forbid_stdout="X"), "require.forbid_stdout: no list of strings"),
+        (require(verdict_in=[1]), "require.verdict_in: expected a list of strings"),
+        (require(forbid_stdout="X"), "require.forbid_stdout: expected a list of strings"),
         (require(terminate_s="5"), "require.terminate_s: '5'"),
         (require(no_escape=True), "require.no_escape: unknown"),
-        (changed(then=3), "then: 3 is no str"),
+        (changed(then=3), "then: 3: expected str"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path, row, says):
@@ -94,7 +94,7 @@ def test_malformed_lines_are_named(tmp_path, row, says):
 def test_other_malformed_files(tmp_path):
     with pytest.raises(ConfigError, match="no cases"):
         read_cases(written(tmp_path, ""))
-    with pytest.raises(ConfigError, match=":2: id: 'one' was there before"):
+    with pytest.raises(ConfigError, match=":2: id: 'one' occurs twice"):
         read_cases(written(tmp_path, CASE, CASE))
 
 
@@ -213,7 +213,7 @@ def test_command_refuses(tmp_path, capsys):
     broken.write_text("{")
     for options, says in (
         ([str(tmp_path / "none")], "no such file"),
-        ([str(broken), "--json"], ":1: no JSON"),
+        ([str(broken), "--json"], ":1: not JSON"),
         ([path, "--tier", "steel"], "steel"),
         ([path, "--sandbox", "nonsense"], "--sandbox=nonsense"),
         ([path, "--sandbox", "http://x", "--tier", "rlimit"], "--tier"),

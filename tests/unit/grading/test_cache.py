@@ -1,4 +1,4 @@
-"""Judged once by content; failures never kept."""
+"""Equal programs are judged once; failures are never cached."""
 
 import asyncio
 from dataclasses import replace

@@ -117,9 +117,9 @@ async def test_a_time_out_of_the_checker_is_no_verdict():
 
 async def test_a_checker_and_its_comparison_come_together():
     grader = ExecutionGrader(FakeSandbox(), stop_early=False)
-    with pytest.raises(DataError, match="come together"):
+    with pytest.raises(DataError, match="comparison='tokens' with a checker: expected"):
         await grader.grade_code(replace(sums(), comparison="tokens"), "x")
-    with pytest.raises(DataError, match="come together"):
+    with pytest.raises(DataError, match="comparison='checker' with no checker: expected"):
         await grader.grade_code(replace(sums(), checker=None), "x")
 
 

@@ -1,4 +1,4 @@
-"""Strict where peers were found to be forgiving, and forgiving only where a rule says so."""
+"""Comparison is stricter than common judges, and lenient only where a rule says so."""
 
 import math
 

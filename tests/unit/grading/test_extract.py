@@ -1,4 +1,4 @@
-"""One rule for every completion, however it is written."""
+"""Extraction of programs from completions in all forms that models write."""
 
 import sys
 

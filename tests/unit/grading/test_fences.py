@@ -1,4 +1,4 @@
-"""Blocks as CommonMark has them (0.31, section 4.5), as models write them, with literals in them."""
+"""Blocks by CommonMark (0.31, section 4.5), in the forms of models, and with literals in them."""
 
 import pytest
 from hypothesis import given

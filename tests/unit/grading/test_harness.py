@@ -1,4 +1,4 @@
-"""Problems whose tests share the candidate's process: which programs pass, and what is said of them."""
+"""Problems whose tests share the candidate's process: verdicts, and their details."""
 
 import asyncio
 from dataclasses import dataclass

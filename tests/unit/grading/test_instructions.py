@@ -1,4 +1,4 @@
-"""Instructions that a program can check: examples, arguments, odd responses, the publishers' verdicts."""
+"""Verifiable instructions: examples, arguments, odd responses, and the publishers' verdicts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_blank_response_follows_nothing(blank):
 
 WRONG = {
     "an unknown kind": ("punctuation:no_coma", {}, "did you mean punctuation:no_comma?"),
-    "nothing like it": ("?", {}, "known are change_case:capital_word_frequency,"),
+    "nothing like it": ("?", {}, "known: change_case:capital_word_frequency,"),
     "missing": ("count:numbers", {}, "count:numbers needs N; it takes N"),
     "None is missing": ("count:numbers", {"N": None}, "needs N"),
     "unknown": ("punctuation:no_comma", {"N": 1}, "does not take N; it takes none"),

@@ -1,4 +1,4 @@
-"""A problem with a Harbor task goes to Harbor's grader, which is there from the first such problem on."""
+"""A problem with a Harbor task goes to Harbor's grader, which starts with the first such problem."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Maths problems: which answer a text gives, and whether it is the expected one."""
+"""Maths problems: extraction of a text's answer, and its comparison with the expected one."""
 
 import asyncio
 
@@ -120,7 +120,7 @@ def test_a_problem_without_an_answer_is_unusable():
 
 
 def test_a_math_verify_that_does_not_work_is_no_wrong_answer():
-    """It finds all unequal that it cannot parse, so that every answer would be wrong."""
+    """math-verify reports any failure to parse as unequal, so every answer would be wrong."""
     broken = FakeSandbox(lambda *_: Execution(status=Status.finished, value=False))
 
     async def body():

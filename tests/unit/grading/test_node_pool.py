@@ -1,4 +1,4 @@
-"""Nodes that fail, die and come back: nothing is lost, nothing is drawn to what fails fast."""
+"""Nodes that fail, die and recover: no work is lost, and fast-failing nodes attract none."""
 
 import asyncio
 from collections import Counter
@@ -12,7 +12,7 @@ from coding_model_project.grading.node_pool import NodePool
 
 
 class FakeNode:
-    """Does work in some time; `broken` says why it cannot."""
+    """A node that does work after a delay; `broken` is the reason why it cannot."""
 
     def __init__(self, name, at_once=2, takes_s=0.001):
         self.name, self.at_once, self.takes_s = name, at_once, takes_s
@@ -130,7 +130,7 @@ async def test_a_node_that_fails_at_what_others_do_is_left_out(said, fast):
     async with pool_of(nodes, said) as pool:
         for start in range(0, 400, 20):
             await all_of(pool, [f"p{n}" for n in range(start, start + 20)])
-    assert any("a is left out: 3 times" in line for line in said)
+    assert any("a is excluded: it failed 3 times" in line for line in said)
     assert len(nodes[0].did) + len(nodes[1].did) == 400
     assert nodes[0].failed <= 2 * node_pool.MAX_STRIKES
 

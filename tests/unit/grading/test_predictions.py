@@ -1,4 +1,4 @@
-"""Predictions: where the answer is found, what counts as one, and what gains nothing."""
+"""Predictions: extraction of the answer, valid forms, and attempts that gain nothing."""
 
 import asyncio
 

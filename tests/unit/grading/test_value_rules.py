@@ -1,4 +1,4 @@
-"""Values of calls as EvalPlus compares them, with its tolerance and its problems of several answers."""
+"""Comparison of values by EvalPlus's rules, with its tolerance and problems with several answers."""
 
 import math
 
@@ -114,7 +114,7 @@ def test_no_rule_takes_what_a_program_made_up_for_an_answer():
 
 def test_a_rule_for_calls_needs_calls():
     problem = Problem.simple("?", tests=[Test(Stdin("1"), expected="1")], comparison="evalplus")
-    with pytest.raises(DataError, match="comparison='evalplus': compares values of calls"):
+    with pytest.raises(DataError, match="comparison='evalplus' compares values of calls"):
         checked_tests(problem, public=False)
     calls = Problem.simple("?", tests=[Test(Call("f"), expected=1)], comparison="evalplus")
     assert len(checked_tests(calls, public=False)) == 1

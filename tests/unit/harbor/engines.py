@@ -1,4 +1,4 @@
-"""A container engine of this machine, or the reason why there is none, and an image of its programs."""
+"""This machine's container engine, or a skip without one, and an image of this machine's programs."""
 
 import asyncio
 import shutil
@@ -19,7 +19,7 @@ PROGRAMS = [
 
 
 def engine() -> str:
-    """docker or podman, whichever answers; skips where neither does."""
+    """Return docker or podman, whichever responds; skip if neither does."""
     why = []
     for program in ("podman", "docker"):
         try:
@@ -32,7 +32,7 @@ def engine() -> str:
 
 
 def write_image(folder: Path, more: str = "", programs: Sequence[str] = PROGRAMS) -> None:
-    """An environment folder whose image is a few of this machine's programs, since nothing is fetched."""
+    """Return an environment folder with an image of this machine's programs, to avoid downloads."""
     root = folder / "root"
     for name in programs:
         program = shutil.which(name, path="/usr/bin:/bin")
@@ -51,7 +51,7 @@ def write_image(folder: Path, more: str = "", programs: Sequence[str] = PROGRAMS
 
 
 def run_in_containers(use):
-    """The result of `await use(environments)`."""
+    """Return the result of `await use(environments)`."""
 
     program = engine()
 
@@ -63,7 +63,7 @@ def run_in_containers(use):
 
 
 def listed(program: str) -> list[str]:
-    """The containers of this project."""
+    """Return this project's containers."""
     command = [program, "ps", "--all", "--filter", "name=coding-harbor", "--format", "{{.Names}}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.split()

@@ -10,7 +10,7 @@ SIMPLE = {
 
 
 def folder(path: Path, toml: str | None = "", **changes: str | None) -> Path:
-    """A valid task's folder with changes: `tests__test_sh=None` leaves tests/test.sh out."""
+    """Write a valid task's folder with changes: `tests__test_sh=None` omits tests/test.sh."""
     named = {key.replace("__", "/").replace("_sh", ".sh").replace("_md", ".md"): text
              for key, text in changes.items()}  # fmt: skip
     for name, text in {**SIMPLE, "task.toml": toml, **named}.items():

@@ -1,4 +1,4 @@
-"""Environments of this machine, or the reason why there are none."""
+"""This machine's rooms, or a skip without them."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,7 +10,7 @@ from coding_model_project.harbor.environment.factory import EmbeddedEnvironments
 
 
 def run_in_environments(use, rootfs=None):
-    """The result of `await use(environments)`; skips where the tier is not reached."""
+    """Return the result of `await use(environments)`; skip if the machine lacks the tier."""
 
     async def body():
         async with AsyncExitStack() as stack:

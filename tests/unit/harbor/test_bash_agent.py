@@ -1,4 +1,4 @@
-"""The bash agent: what is a command, what a model is told, and what ends an episode."""
+"""The bash agent: commands, observations and endings of episodes."""
 
 import asyncio
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_the_first_closed_block_is_the_command(reply, command):
 
 
 def said(*replies: str | Exception | Reply):
-    """A model that says this, and keeps what it was shown."""
+    """A model with scripted replies that records its prompts."""
 
     class Scripted:
         def __init__(self):

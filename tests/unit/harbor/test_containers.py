@@ -1,4 +1,4 @@
-"""Containers: what lasts in them, what ends, what a verifier finds, and machines without an engine."""
+"""Containers: state between commands, limits, the verifier's turn, and machines without an engine."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def test_trees_travel_as_tar_files(tmp_path):
 def test_a_machine_without_an_engine_says_so_with_the_way_out(tmp_path):
     folder(tmp_path / "task")
     command = [sys.executable, "-m", "coding_model_project", "harbor", "grade", str(tmp_path)]
-    fake = tmp_path / "bin" / "docker"  # a client without its server says no more than this
+    fake = tmp_path / "bin" / "docker"  # a client without its server prints only this
     fake.parent.mkdir()
     fake.write_text("#!/bin/sh\necho Cannot connect to the Docker daemon >&2; exit 1\n")
     fake.chmod(0o755)
@@ -46,7 +46,7 @@ def test_a_machine_without_an_engine_says_so_with_the_way_out(tmp_path):
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 3 and done.stdout == ""
-        assert said in done.stderr and "rooms, which needs none" in done.stderr
+        assert said in done.stderr and "rooms, which need none" in done.stderr
 
 
 @pytest.mark.parametrize(

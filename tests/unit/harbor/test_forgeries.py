@@ -1,4 +1,4 @@
-"""What candidates do to earn a reward that they have not, and what honest ones do that looks like it."""
+"""Candidates that forge a reward, and honest ones that look similar."""
 
 import asyncio
 from pathlib import Path
@@ -126,7 +126,7 @@ RUN_HONEST = {"prints the answer": program("print(42)")}
 def rewards(
     tmp_path: Path, solutions: dict[str, str], test: str
 ) -> dict[str, tuple[float | None, Integrity]]:
-    """Rewards of each solution, and the place where its code ran."""
+    """Return each solution's rewards and integrity."""
 
     async def use(environments):
         trials = Trials(environments)

@@ -129,5 +129,5 @@ def test_a_job_is_read_as_it_was_written(tmp_path):
 def test_a_result_that_is_none_is_named(tmp_path):
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "result.json").write_text('{"task_name": "a"}')
-    with pytest.raises(DataError, match=r"t/result\.json: no result of a Harbor trial"):
+    with pytest.raises(DataError, match=r"t/result\.json: not a Harbor trial's result"):
         read_trials(tmp_path)

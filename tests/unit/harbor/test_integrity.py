@@ -1,4 +1,4 @@
-"""Forgeries against verifiers as people write them, and the uses of integrity."""
+"""Forgeries against typical verifiers, and the uses of integrity."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ AT_ONCE = 4
 
 
 def made(folder, test, solve, files=None):
-    """A task of a case."""
+    """Return a case's task."""
     content = {
         "instruction.md": "Do it.\n",
         "task.toml": "",
@@ -41,7 +41,7 @@ def made(folder, test, solve, files=None):
 
 
 def tried(tmp_path, cases):
-    """The outcome of each case."""
+    """Return the outcome of each case."""
 
     async def use(environments):
         places = asyncio.Semaphore(AT_ONCE)
@@ -143,7 +143,7 @@ def test_check_names_what_is_wrong_with_a_task(tmp_path):
 
 @pytest.mark.slow
 def test_no_forgery_is_believed_by_a_sound_verifier(tmp_path):
-    """Those that are paid were seen: in process, training leaves them out."""
+    """Rewarded forgeries are `in_process`, so training drops them."""
     tasks = [
         made(tmp_path / str(number), *case)
         for number, case in enumerate((ISOLATED | IN_PROCESS).values())

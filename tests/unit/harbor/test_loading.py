@@ -1,4 +1,4 @@
-"""Folders of tasks as Harbor and people leave them."""
+"""Supported layouts of task folders."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_tasks_that_share_a_name_are_told_apart(tmp_path):
     assert load("mine", path=tmp_path / UUIDS[0]).problems[0].id == "mine/hello-world"
     loaded = load("mine", path=tmp_path)
     assert len({problem.id for problem in loaded.problems}) == 4
-    assert any("another task's name" in note for note in loaded.notes)
+    assert any("the same name as another task" in note for note in loaded.notes)
 
 
 def test_a_broken_task_beside_nested_ones_is_named(tmp_path):

@@ -1,4 +1,4 @@
-"""Environments of your own: the example of docs/harbor.md, wrong names, and a limit per node."""
+"""Users' own environments: the example of docs/harbor.md, wrong names, and a limit per node."""
 
 import asyncio
 import importlib
@@ -29,7 +29,7 @@ EXAMPLE = "my_places"
 
 @pytest.fixture
 def example(tmp_path, monkeypatch):
-    """The example as a reader saves it."""
+    """Save the example as a reader would."""
     (text,) = (
         block.text
         for block in docs.blocks(docs.ROOT / "docs" / "harbor.md")
@@ -45,10 +45,10 @@ def example(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("romms", "romms: no such name; name rooms, docker, podman"),
+        ("romms", "romms: no such name; use rooms, docker, podman"),
         ("no_such_module:Mine", "No module named 'no_such_module'"),
         ("os:NoSuch", "has no attribute 'NoSuch'"),
-        ("os:sep", "cannot be called"),
+        ("os:sep", "not callable"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_one_line(name, says):

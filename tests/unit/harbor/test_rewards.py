@@ -17,7 +17,7 @@ PARSE, EMPTY = "VerifierOutputParseError", "RewardFileEmptyError"
 
 
 def outcome(tmp_path, text=None, json=None):
-    """The rewards of a verifier that left these files, or the name of the exception."""
+    """Return the rewards in these files of a verifier, or the exception's name."""
     for name, content in (("reward.txt", text), ("reward.json", json)):
         if content is not None:
             (tmp_path / name).write_bytes(content)

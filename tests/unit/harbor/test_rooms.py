@@ -1,4 +1,4 @@
-"""Rooms: what lasts in them, what ends, and what nothing in them can do."""
+"""Rooms: state between commands, limits, and isolation."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.sandbox
 
 
 def in_a_room(folder, use, dockerfile="FROM debian\nWORKDIR /app\n", config=None, **files):
-    """The result of `await use(room)`, in a room made of a Dockerfile."""
+    """Return the result of `await use(room)`, in a room built from a Dockerfile."""
     for name, text in {"Dockerfile": dockerfile, **files}.items():
         (folder / name).write_text(text)
 
@@ -148,7 +148,7 @@ def test_files_are_found_inside_of_the_room_only(tmp_path):
         for path in ("link", "root/hostname", "missing"):
             with pytest.raises(OSError):
                 await room.read_file(path)
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             await room.read_file("f")
         with pytest.raises(IsADirectoryError):
             await room.read_file("/etc")
@@ -194,7 +194,7 @@ def test_a_command_of_an_image_that_fails_is_named(tmp_path):
     async def use(room):
         raise AssertionError("there is no room")
 
-    with pytest.raises(ImageError, match=r"Dockerfile:2: RUN: ended with 7.*oh no.*docker"):
+    with pytest.raises(ImageError, match=r"Dockerfile:2: RUN: exited with code 7.*oh no.*docker"):
         in_a_room(tmp_path, use, "FROM debian\nRUN echo oh no >&2; exit 7\n")
 
 

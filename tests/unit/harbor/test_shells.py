@@ -1,4 +1,4 @@
-"""Which shell scripts may run data as code."""
+"""Shell scripts that may run data as code."""
 
 import pytest
 

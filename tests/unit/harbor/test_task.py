@@ -39,7 +39,7 @@ def test_an_empty_task_toml_has_every_default(tmp_path):
         ('artifacts = ["/a/../b"]', "artifacts.0"),
         ('[verifier]\nenvironment_mode = "shared"\n[verifier.environment]', "environment_mode"),
         ('[[steps]]\nname = "../x"', "steps.0.name"),
-        ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "two steps have one name"),
+        ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "two steps have the same name"),
         (
             '[[environment.mcp_servers]]\nname = "m"\nurl = "u"\n'
             '[environment.mcp_servers.headers]\nAuthorization = "secret"',
@@ -61,7 +61,7 @@ def test_a_bad_value_is_refused_by_its_key(tmp_path, toml, named):
         ({"instruction_md": None}, "instruction.md is missing"),
         ({"tests__test_sh": None}, "tests/test.sh is missing"),
         ({"environment__Dockerfile": None}, "neither Dockerfile nor docker-compose.yaml"),
-        ({"tests__.harborignore": "*.sh\n"}, "left out by .harborignore"),
+        ({"tests__.harborignore": "*.sh\n"}, "excluded by .harborignore"),
         ({"toml": STEPS, "steps__a__instruction_md": "x"}, "steps/b/instruction.md is missing"),
     ],
 )

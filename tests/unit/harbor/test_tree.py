@@ -1,4 +1,4 @@
-"""Files on their way into and out of an environment."""
+"""Transfer of files into and out of an environment."""
 
 import os
 
@@ -55,7 +55,7 @@ def test_too_much(folder):
 def test_what_is_no_file_is_not_read(folder):
     with pytest.raises(IsADirectoryError):
         tree.read(str(folder), 100)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         tree.read(str(folder / "pipe"), 100)
 
 

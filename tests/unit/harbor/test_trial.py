@@ -1,4 +1,4 @@
-"""Trials: what reaches the verifier, what ends a trial, and how a grader takes it."""
+"""Trials: files that reach the verifier, endings, and the grader's verdicts."""
 
 import json
 import subprocess
@@ -152,7 +152,7 @@ def test_who_is_to_blame_for_a_verifier_that_fails(tmp_path):
 
 def test_rewards_without_a_main_one_are_no_verdict(tmp_path):
     test = "#!/bin/bash\necho '{\"style\": 1}' > /logs/verifier/reward.json\n"
-    with pytest.raises(DataError, match="gives no 'reward'"):
+    with pytest.raises(DataError, match="have no 'reward'"):
         verdicts(made(tmp_path, test=test), "true")
 
 
@@ -168,7 +168,7 @@ def test_a_refused_task_gets_its_line_and_the_others_run(tmp_path):
     assert done.returncode == 1, done.stderr  # a task that the oracle cannot solve
     assert good == {"task": "good", "rewards": {"reward": 1.0}, "reward_valid": True,
                     "exception": None, "failure_cause": None, "integrity": "in_process",
-                    "doubts": ["a file of the agent's was copied to /logs/verifier"]}  # fmt: skip
+                    "doubts": ["an agent's file was copied to /logs/verifier"]}  # fmt: skip
     assert bad["rewards"] is None and not bad["reward_valid"] and "no-org" in bad["exception"]
 
 

@@ -90,7 +90,7 @@ def test_what_is_no_task_is_not_written(tmp_path):
     untested = {name: text for name, text in SIMPLE.items() if name != "tests/test.sh"}
     with pytest.raises(InvalidTask, match=r"tests/test\.sh is missing"):
         write_task(tmp_path / "bad", task_config.TaskConfig(), untested)
-    with pytest.raises(ConfigError, match="no path inside"):
+    with pytest.raises(ConfigError, match="not a path inside"):
         write_task(tmp_path / "bad", task_config.TaskConfig(), {**SIMPLE, "../x": ""})
     assert list(tmp_path.iterdir()) == []
     write_task(tmp_path / "good", task_config.TaskConfig(), SIMPLE)

@@ -1,4 +1,4 @@
-"""Verifiers as people write them, with what an agent may leave for each: test.sh, solve.sh, files.
+"""Typical verifiers, each with files that an agent may leave: test.sh, solve.sh, files.
 
 In FORGERIES the work is wrong and something else is tried; in ISOLATED and IN_PROCESS it is right.
 """
@@ -27,7 +27,7 @@ Case = tuple[str, str] | tuple[str, str, dict[str, str]]
 
 
 def put(path: str, content: str) -> str:
-    """A command that writes a file."""
+    """Return a command that writes a file."""
     end = "" if content.endswith("\n") else "\n"
     return f"mkdir -p $(dirname {path}); cat > {path} <<'END'\n{content}{end}END\n"
 

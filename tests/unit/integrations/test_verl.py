@@ -58,7 +58,7 @@ def test_wrong_settings_are_refused(problems, truth, options, message):
         ("[1]", "expected tests as JSON"),
         ('{"inputs": ["1"]}', "without lists 'inputs' and 'outputs'"),
         ('{"inputs": ["1"], "outputs": []}', "1 test inputs, but 0 outputs"),
-        ('{"inputs": ["1"], "outputs": ["a"], "fn_name": "f"}', "are no JSON"),
+        ('{"inputs": ["1"], "outputs": ["a"], "fn_name": "f"}', "are not JSON"),
         ('{"assert_case": [1]}', "'assert_case' is not a list of texts"),
         ('{"assert_case": ["assert f()"], "inputs": ["1"]}', "comes beside inputs"),
         ('{"inputs": [], "outputs": []}', "has no hidden tests"),

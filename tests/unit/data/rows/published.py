@@ -1,4 +1,4 @@
-"""One row or two of every source, written by hand in its publisher's schema."""
+"""Hand-written rows of every source in its publisher's schema."""
 
 import base64
 import json
@@ -91,7 +91,7 @@ _STDIN = [{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]
 
 
 def packed(value):
-    """As LiveCodeBench packs private tests."""
+    """Pack private tests like LiveCodeBench."""
     return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(value)))).decode()
 
 
