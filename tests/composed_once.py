@@ -21,7 +21,7 @@ _merged: dict[str, bytes] = {}
 
 
 def load(file_: Any) -> Any:
-    """As `OmegaConf.load`."""
+    """Load a file like `OmegaConf.load`, but parse it once."""
     if isinstance(file_, (str, os.PathLike)):
         return _load(file_)
     text = file_.read()
@@ -32,7 +32,7 @@ def load(file_: Any) -> Any:
 
 
 def merge(self: ConfigLoaderImpl, defaults: list[Any], repo: Any) -> DictConfig:
-    """As Hydra's own: merge the files of a list of defaults."""
+    """Merge the files of a defaults list like Hydra, but only once."""
     of = [(one.config_path, one.package, one.parent, one.is_self, one.primary) for one in defaults]
     key = repr((of, [source.path for source in repo.get_sources()]))
     if key not in _merged:

@@ -18,8 +18,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _shared(item: pytest.Item) -> str | None:
-    """What a test shares with others, which one process of `pytest -n` runs in order: Ray, verl's
-    imports, a browser. Then each starts once, and at most two trainings need memory."""
+    """Return the resource that a test shares with others: Ray, verl's imports or a browser.
+
+    One process of `pytest -n` runs these tests in order. So each resource starts once, and at most two
+    trainings need memory.
+    """
     if "in_ray" in getattr(item, "fixturenames", ()):
         return "ray"
     return next((name for name in ("verl", "browser") if item.get_closest_marker(name)), None)
@@ -27,7 +30,7 @@ def _shared(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Give tests that share something slow to one process, and begin with what takes longest."""
+    """Group tests that share a slow resource into one process, and start with the longest."""
     for item in items:
         if (shared := _shared(item)) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(shared))

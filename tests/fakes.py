@@ -28,11 +28,11 @@ def echo(source: str, given: Input) -> Execution:
 
 @dataclass
 class FakeSandbox:
-    """Answers by a function of source and input; records its calls; keeps `stop_when`."""
+    """A sandbox that answers by a function of source and input, and records its calls and `stop_when`."""
 
     answer: Answer = echo
     failures: int = 0
-    """How many of the next calls fail as machinery does."""
+    """Number of next calls that fail as infrastructure does."""
     delay_s: float = 0.0
     identity: str = "fake/cpython-3.11"
     calls: list[tuple[str, list[Input]]] = field(default_factory=list)

@@ -134,7 +134,7 @@ def training(
 
 
 def training_metrics(rollouts: Iterable[Mapping[str, Any]], seed: int = 1) -> dict[int, dict]:
-    """What the loggers would have written of those rollouts, with step times."""
+    """Return the metrics that the loggers would write for those rollouts, with step times."""
     rng = random.Random(seed)
     by_step: dict[int, dict[str, list]] = {}
     for row in rollouts:

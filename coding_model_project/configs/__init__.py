@@ -1,1 +1,1 @@
-"""The keys of all rooms as one schema, and configurations as typed objects."""
+"""One schema for the configuration keys of all rooms, and configurations as typed objects."""

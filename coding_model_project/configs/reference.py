@@ -1,4 +1,4 @@
-"""The reference of the configuration, docs/configuration.md, written from what the schema says."""
+"""The configuration reference, docs/configuration.md, generated from the schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from coding_model_project.configs.schema import ROOTS
 
 COMMAND = "python -m coding_model_project config reference --out docs/configuration.md"
-"""Makes the page anew."""
+"""Command that regenerates the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Key:
     """One key of the `coding:` subtree."""
 
     name: str
-    """In full, e.g. "coding.reward.kind"."""
+    """Full name, such as "coding.reward.kind"."""
     type: str
     default: str
     unit: str
@@ -36,17 +36,17 @@ class Preset:
     name: str
     meaning: str
     keys: Mapping[str, Any]
-    """What it sets, by full key, as it is written."""
+    """The values it sets, by full key, as in the file."""
 
 
 def all_keys() -> tuple[Key, ...]:
-    """Every key that the `coding:` subtree of any recipe has, in the schema's order."""
+    """Return every key of any recipe's `coding:` subtree, in the schema's order."""
     found = {key.name: key for root in ROOTS for key in _keys(root, "coding")}
     return tuple(found.values())
 
 
 def presets() -> tuple[Preset, ...]:
-    """What `experiment=NAME` can choose, by name; a file's comment says what it is for."""
+    """Return the presets of `experiment=NAME`, sorted by name; a file's comment is the meaning."""
     texts = {
         file.name.removesuffix(".yaml"): file.read_text("utf-8")
         for file in files("coding_model_project.configs").joinpath("experiment").iterdir()
@@ -68,7 +68,7 @@ def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
 
 
 def render() -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page in Markdown."""
     rows = [
         f"| `{key.name}` | {key.type} | `{key.default}` | {key.unit} | {key.meaning} |"
         for key in all_keys()
@@ -95,7 +95,7 @@ def _keys(section: type, prefix: str) -> Iterator[Key]:
 
 
 def _type(kind: Any) -> str:
-    """A type as a user types it: an enum by its choices, None as YAML's null."""
+    """Format a type for users: an enum as its choices, None as YAML's null."""
     if kind is type(None):
         return "null"
     if get_origin(kind) in (Union, types.UnionType):
@@ -110,7 +110,7 @@ def _type(kind: Any) -> str:
 
 
 def _default(entry: Field[Any]) -> str:
-    """A default as one would write it on the command line."""
+    """Format a default as on the command line."""
     value = entry.default if entry.default_factory is MISSING else entry.default_factory()
     if isinstance(value, Enum):
         return value.name
@@ -122,7 +122,7 @@ def _default(entry: Field[Any]) -> str:
 
 
 def _comment(text: str) -> str:
-    """The comment at the head of a YAML file, without Hydra's `@package` line."""
+    """Return the comment at the top of a YAML file, without Hydra's `@package` line."""
     head = text.split("\n\n")[0].splitlines()
     lines = [line[1:].strip() for line in head if line.startswith("#")]
     return " ".join(line for line in lines if not line.startswith("@package"))
@@ -132,40 +132,40 @@ _PAGE = """\
 <!-- Generated: {command} -->
 # Configuration
 
-A recipe's configuration is verl's own tree and the `coding:` subtree below. Hydra puts it together in
-this order, and what comes later wins: verl's defaults, the defaults of `coding:`,
+A recipe's configuration consists of verl's own tree and the `coding:` subtree below. Hydra composes it in
+this order, and later values override earlier ones: verl's defaults, the defaults of `coding:`,
 `hardware=cpu|gpu_1x|gpu_8x`, the recipe's own values, `experiment=NAME`, the command line.
 
 ```
 python -m recipes.grpo --cfg job                                      # everything, verl's keys and ours
 python -m recipes.grpo --cfg job -p actor_rollout_ref.rollout         # a part of it
-python -m recipes.grpo coding.reward.kind=dense trainer.save_freq=5   # any key can be set
-python -m recipes.grpo +coding.sandbox.kwargs.url=http://...          # + adds a key that is not there
+python -m recipes.grpo coding.reward.kind=dense trainer.save_freq=5   # sets any key
+python -m recipes.grpo +coding.sandbox.kwargs.url=http://...          # + adds a new key
 python -m recipes.grpo -m coding.seed=1,2,3                           # one run for each value
 ```
 
-A key that does not exist or a value of the wrong type is refused at once, in one line that names it.
-verl explains its keys where it sets them, in `verl/trainer/config/` of the installed package. A run's
-folder has the configuration it was started with: `config.yaml`.
+An unknown key or a value of the wrong type fails at once, with one line that names it. verl documents its
+keys in `verl/trainer/config/` of the installed package. `config.yaml` in a run's folder is the
+configuration that the run was started with.
 
 ## Presets
 
-`python -m recipes.grpo experiment=NAME` changes what the hardware profile chose. Several go together, the
-later ones win: `'experiment=[dapo,quick]'`. Two that choose different losses or rewards are refused
-together.
+`python -m recipes.grpo experiment=NAME` overrides values of the hardware profile. Presets can be
+combined, and later ones override earlier ones: `'experiment=[dapo,quick]'`. Two presets that choose
+different losses or rewards cannot be combined.
 
-| `experiment=` | what it does |
+| `experiment=` | effect |
 |---|---|
 {experiments}
 
-A preset of your own is a file in `coding_model_project/configs/experiment/` that begins with
-`# @package _global_` and a comment that says what it does.
+To add a preset, create a file in `coding_model_project/configs/experiment/` that begins with
+`# @package _global_` and a comment that describes its effect.
 
 ## Keys under `coding:`
 
-Hardware profiles and recipes set some of these (`recipes/*/config/`). What is `???` every recipe sets.
-Those under `coding.evaluation` are for `recipes.baseline` only, those under `coding.dpo` for
-`recipes.dpo`.
+Hardware profiles and recipes set some of these keys (`recipes/*/config/`). Every recipe sets the keys
+whose default is `???`. Keys under `coding.evaluation` are for `recipes.baseline` only, and keys under
+`coding.dpo` for `recipes.dpo` only.
 
 | key | type or choices | default | unit | meaning |
 |---|---|---|---|---|

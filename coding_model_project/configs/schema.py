@@ -1,9 +1,9 @@
 """The typed `coding:` subtree of every recipe's configuration; all other keys are verl's own.
 
-Each room owns the dataclass of its keys; here they are put together, with what concerns a training as
-a whole. Unknown keys and wrong types are refused when the configuration is composed. Each key says what
-it means, and `reference` makes docs/configuration.md of that. Not frozen: OmegaConf cannot compose
-frozen dataclasses.
+Each room owns the dataclass of its keys; this module combines them, and adds the keys of a training as a
+whole. Composition rejects unknown keys and wrong types. Each key states its meaning, from which
+`reference` generates docs/configuration.md. The dataclasses are not frozen, because OmegaConf cannot
+compose frozen ones.
 """
 
 # ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
@@ -49,67 +49,69 @@ class TooLong(StrEnum):
 
 @dataclass
 class DPOConfig:
-    """Of `recipes.dpo` only."""
+    """Keys of `recipes.dpo`."""
 
     loss: DPOLoss = key(
         DPOLoss.sigmoid,
-        "`sigmoid` (Rafailov et al. 2023), `cdpo` for pairs that may be labelled wrongly (Mitchell "
-        "2023), or `ipo` (Azar et al. 2023), which aims at a margin instead of an ever larger one.",
+        "`sigmoid` (Rafailov et al. 2023), `cdpo` for pairs with noisy labels (Mitchell 2023), or `ipo` "
+        "(Azar et al. 2023), which aims at a fixed margin instead of an ever larger one.",
     )
     beta: float = key(
         0.1,
-        "Strength of the hold on the reference, which is the starting model. Of `ipo`: the margin per "
-        "token that is aimed at is 1/(2β).",
+        "Strength of the penalty for leaving the reference, which is the starting model. For `ipo`, the "
+        "target margin per token is 1/(2β).",
         unit="1",
     )
     label_smoothing: float = key(
-        0.0, "Share of pairs taken to be labelled wrongly, below 0.5; of `cdpo` only.", unit="share"
+        0.0, "Assumed share of mislabelled pairs, below 0.5; for `cdpo` only.", unit="share"
     )
     too_long: TooLong = key(
         TooLong.set_aside,
-        "A pair with a side over `data.max_length` tokens: `set_aside` and counted, or an `error`. "
-        "None is cut.",
+        "Treatment of a pair with a side over `data.max_length` tokens: `set_aside` drops and counts it, "
+        "`error` ends the run. Pairs are never truncated.",
     )
     cache_dir: str = key(
         "${coding.data_dir}/reference",
-        "Where the reference's log-probabilities are kept, by a hash of model, pairs and tokens: runs "
-        "that differ in other things read them.",
+        "Folder for the reference's log-probabilities, keyed by a hash of model, pairs and tokens. Runs "
+        "that differ only in other settings share them.",
     )
 
 
 @dataclass
 class CodingConfig:
-    seed: int = key(1, "Seeds data order, sampling and training.")
-    run_dir: str = key("???", "The run's folder: configuration, metrics, checkpoints.")
-    force: bool = key(False, "Go on in a run's folder although the configuration has changed.")
+    seed: int = key(1, "Seed of data order, sampling and training.")
+    run_dir: str = key("???", "The run's folder, with configuration, metrics and checkpoints.")
+    force: bool = key(
+        False, "Resume in a run's folder even if configuration, data or model have changed."
+    )
     dataset: str | None = key(
         "tinycode",
-        "The embedded task set to make in `coding.data_dir` if it is missing, `tinycode`, `tinymix` "
-        "(programs and arithmetic), `tinygolf` (functions as Harbor tasks) or `tinyshell`; null for your "
+        "Embedded task set to create in `coding.data_dir` if it is missing: `tinycode`, `tinymix` "
+        "(programs and arithmetic), `tinygolf` (functions as Harbor tasks) or `tinyshell`. null: your "
         "own files.",
     )
     data_dir: str = key(
-        "data/tinycode", "Where data sets and starting models are kept between runs."
+        "data/tinycode", "Folder for data sets and starting models, shared between runs."
     )
     problems: list[str] = key(
         ["${coding.data_dir}/problems.jsonl"],
-        "Files of problems: training rows name a problem's id, the tests lie here once.",
+        "Problem files with the tests. Training rows refer to problems by id.",
     )
     prompt: PromptStyle = key(
         PromptStyle.fenced,
-        "What a prompt asks for: `bare` the program itself (the embedded tiny model), `fenced` a "
-        "Markdown code block (instruction-tuned models).",
+        "Answer format that prompts ask for: `bare` is the program itself (the embedded tiny model), "
+        "`fenced` is a Markdown code block (instruction-tuned models).",
     )
     mode: TrainingMode = key(
         TrainingMode.sync,
-        "Of GRPO: `sync` generates, then trains; `colocate_async` goes on judging and working on "
-        "episodes while it trains; `separate_async` also generates meanwhile, on devices of its own "
+        "Schedule of GRPO: `sync` generates, then trains; `colocate_async` also judges and continues "
+        "episodes while it trains; `separate_async` also generates while it trains, on separate devices "
         "(`actor_rollout_ref.rollout.nnodes`). See [asynchronous training](async.md).",
     )
     max_staleness: int | None = key(
         None,
-        "Of the asynchronous modes: samples whose weights are more versions old are dropped, not trained "
-        "on. null: 1; `sync` is always 0.",
+        "Maximum age of a sample's weights in the asynchronous modes; older samples are dropped. "
+        "null: 1. `sync` is always 0.",
         unit="versions",
     )
     reward: RewardConfig = field(default_factory=RewardConfig)
@@ -125,10 +127,12 @@ class CodingConfig:
     rollouts: RolloutsConfig = field(default_factory=RolloutsConfig)
     weight_sync_timeout_s: float = key(
         600.0,
-        "A weight sync to the rollout that takes longer has failed: stop instead of hanging.",
+        "Timeout of a weight sync to the rollout; a slower sync ends the run.",
         unit="s",
     )
-    min_memory_gb: float = key(0.0, "Free memory needed to start; 0 does not ask.", unit="GiB")
+    min_memory_gb: float = key(
+        0.0, "Minimum free memory to start; 0 disables the check.", unit="GiB"
+    )
 
 
 @dataclass
@@ -146,7 +150,7 @@ ROOTS = (CodingConfig, BaselineConfig, PreferenceConfig)
 
 
 def register() -> None:
-    """Make the schemas and the resolver of the recipes' configurations known to Hydra."""
+    """Register the schemas and resolvers of the recipes' configurations with Hydra and OmegaConf."""
     OmegaConf.register_new_resolver("with_server", _with_server, replace=True)
     OmegaConf.register_new_resolver("with_tools", _with_tools, replace=True)
     OmegaConf.register_new_resolver("in_mode", _in_mode, replace=True)
@@ -160,32 +164,32 @@ def register() -> None:
 
 
 def _with_server(served: Any, local: Any, *, _root_: DictConfig) -> Any:
-    """`${with_server:A,B}`: A in an evaluation of a server's model, else B."""
+    """Resolve `${with_server:A,B}`: A in an evaluation of a served model, else B."""
     return local if OmegaConf.select(_root_, "coding.evaluation.base_url") is None else served
 
 
 def _with_tools(tools: Any, block: Any, *, _root_: DictConfig) -> Any:
-    """`${with_tools:A,B}`: A where the bash agent's commands are calls of a tool, else B."""
+    """Resolve `${with_tools:A,B}`: A if the bash agent's commands are tool calls, else B."""
     return tools if OmegaConf.select(_root_, "coding.bash.calls") == Calls.tools else block
 
 
 def _in_mode(mode: str, then: Any, otherwise: Any, *, _root_: DictConfig) -> Any:
-    """`${in_mode:MODE,A,B}`: A where `coding.mode` is MODE, else B."""
+    """Resolve `${in_mode:MODE,A,B}`: A if `coding.mode` is MODE, else B."""
     return then if OmegaConf.select(_root_, "coding.mode") == mode else otherwise
 
 
 def _off_policy(then: Any, otherwise: Any, *, _root_: DictConfig) -> Any:
-    """`${off_policy:A,B}`: A where samples may be older than the weights that train on them, else B."""
+    """Resolve `${off_policy:A,B}`: A if samples may be older than the trained weights, else B."""
     return then if _staleness(_root_) > 0 else otherwise
 
 
 def _versions(*, _root_: DictConfig) -> int:
-    """`${versions:}`: the versions of the weights that a sample may be of, the newest included."""
+    """Resolve `${versions:}`: the number of weight versions allowed in samples, with the newest."""
     return _staleness(_root_) + 1
 
 
 def _updates(*, _root_: DictConfig) -> int:
-    """`${updates:}`: mini-batches of a step's samples."""
+    """Resolve `${updates:}`: the number of mini-batches in a step."""
     mini = OmegaConf.select(_root_, "actor_rollout_ref.actor.ppo_mini_batch_size")
     return max(1, OmegaConf.select(_root_, "data.train_batch_size") // mini)
 

@@ -1,4 +1,4 @@
-"""`coding.training`: what GRPO trains on and what keeps it stable, beside verl's own keys."""
+"""`coding.training`: GRPO's sampling of rows and its guards, beside verl's own keys."""
 
 # ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 
@@ -11,7 +11,7 @@ from coding_model_project.config_key import key
 
 
 class TrainingMode(StrEnum):
-    """When samples are generated, relative to the training on them."""
+    """The schedule of generation relative to training."""
 
     sync = "sync"
     colocate_async = "colocate_async"
@@ -32,25 +32,27 @@ class TrainingSampler(StrEnum):
 
 @dataclass
 class GuardsConfig:
-    """Bounds of a step's metrics, none by default. A run that stays outside of one is ended."""
+    """Bounds on a step's metrics, none by default. A run that stays outside a bound ends."""
 
     max_grad_norm: float | None = key(
-        None, "Of `actor/grad_norm`, which is measured before clipping.", unit="1"
+        None, "Upper bound of `actor/grad_norm`, which is measured before clipping.", unit="1"
     )
     min_entropy: float | None = key(
-        None, "Of `actor/entropy`: below, the policy has stopped exploring.", unit="nats"
+        None,
+        "Lower bound of `actor/entropy`; below it, the policy has stopped exploring.",
+        unit="nats",
     )
     max_entropy: float | None = key(
-        None, "Of `actor/entropy`: above, the policy falls apart.", unit="nats"
+        None, "Upper bound of `actor/entropy`; above it, the policy is diverging.", unit="nats"
     )
     max_mismatch: float | None = key(
         None,
-        "Of `rollout_corr/k3_kl`, the divergence between the log-probabilities of training and rollout. "
-        "Needs `actor_rollout_ref.rollout.calculate_log_probs=true`.",
+        "Upper bound of `rollout_corr/k3_kl`, the divergence between the log-probabilities of training "
+        "and rollout. Needs `actor_rollout_ref.rollout.calculate_log_probs=true`.",
         unit="nats",
     )
     patience: int = key(
-        3, "End the run after so many steps in a row outside of a bound.", unit="steps"
+        3, "Consecutive steps outside a bound after which the run ends.", unit="steps"
     )
 
 
@@ -58,31 +60,31 @@ class GuardsConfig:
 class TrainingConfig:
     sampler: TrainingSampler = key(
         TrainingSampler.uniform,
-        "How training rows are drawn: `uniform`, as verl does, or `online`, by how much the groups "
-        "of each problem have disagreed so far: a problem that always or never passes teaches nothing.",
+        "Sampling of training rows: `uniform`, as in verl, or `online`, which prefers problems whose "
+        "groups have disagreed so far. A problem that always or never passes teaches nothing.",
     )
     rates: str | None = key(
         None,
-        "For `sampler=online`: measured pass rates to start from (`data rates`), of these training "
-        "problems. null: all problems start alike.",
+        "Initial pass rates for `sampler=online`: a file of `data rates` for these training problems. "
+        "null: all problems start equal.",
     )
     mask_truncated: bool = key(
         False,
-        "Leave responses that ran into `data.max_response_length` out of the loss. They are judged, and "
-        "count in the mean of their group.",
+        "Mask responses that hit `data.max_response_length` in the loss. They are still judged, and "
+        "count in their group's mean.",
     )
     max_resampling: float = key(
         0.0,
-        "Where groups that agree are replaced (`algorithm.filter_groups`): once so many prompts were "
-        "sampled in their place in a step, as a multiple of `data.train_batch_size`, groups are taken as "
-        "they come. 0: no limit, as in verl.",
+        "Limit of the prompts that a step resamples to replace groups that agree "
+        "(`algorithm.filter_groups`), as a multiple of `data.train_batch_size`. Beyond it, such groups "
+        "are kept. 0: no limit, as in verl.",
         unit="1",
     )
     guards: GuardsConfig = field(default_factory=GuardsConfig)
 
 
 def staleness_of(mode: TrainingMode, asked: int | None) -> int:
-    """Return how many weight versions a trained sample may lag behind.
+    """Return the number of weight versions that a trained sample may lag behind.
 
     Args:
         asked: `coding.max_staleness`.

@@ -1,4 +1,4 @@
-"""A composed configuration's `coding:` subtree as one typed object, from the schema to the judge."""
+"""Conversion of a composed configuration's `coding:` subtree to one typed object."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from coding_model_project.evaluation.settings import Settings
 
 
 def coding_of(config: DictConfig) -> CodingConfig:
-    """The `coding:` subtree: a `BaselineConfig` or `PreferenceConfig` where it has their keys.
+    """Return the typed `coding:` subtree, a `BaselineConfig` or `PreferenceConfig` if it has their keys.
 
     Args:
-        config: as a recipe composed it, or as a run's folder or Ray keep it, in plain containers;
-            keys that an older run did not have get their defaults.
+        config: composed by a recipe, or in plain containers from a run's folder or Ray. Keys that an
+            older run lacks get their defaults.
 
     Raises:
-        ConfigError: a key has no value or a wrong one, or an interpolation leads nowhere.
+        ConfigError: a key has no value or a wrong one, or an interpolation cannot be resolved.
     """
     given = config.coding
     roots = {"evaluation": BaselineConfig, "dpo": PreferenceConfig}
@@ -42,10 +42,10 @@ def coding_of(config: DictConfig) -> CodingConfig:
 
 
 def evaluation_settings(coding: CodingConfig) -> Settings:
-    """The settings of an evaluation.
+    """Return the settings of an evaluation.
 
     Raises:
-        ConfigError: names the key that makes no sense.
+        ConfigError: a value is invalid; the message names the key.
     """
     assert isinstance(coding, BaselineConfig)
     return Settings.of(
@@ -60,14 +60,14 @@ def evaluation_settings(coding: CodingConfig) -> Settings:
 
 
 def new_config(coding: Mapping[str, Any], evaluation: Mapping[str, Any]) -> DictConfig:
-    """A configuration as `recipes.baseline` composes it, without Hydra.
+    """Build a configuration like that of `recipes.baseline`, without Hydra.
 
     Args:
-        coding: values of keys of `coding:`.
-        evaluation: values of keys of `coding.evaluation`; None leaves the default.
+        coding: values of keys under `coding:`.
+        evaluation: values of keys under `coding.evaluation`; None leaves the default.
 
     Raises:
-        ConfigError: a key or value that the schema does not have.
+        ConfigError: the schema rejects a key or value.
     """
     given = {name: value for name, value in evaluation.items() if value is not None}
     try:

@@ -1,1 +1,1 @@
-"""Shared by all recipes, without verl: composition, checks, runs, sweeps, the pipeline and the demo."""
+"""Code that all recipes share, without verl: composition, checks, runs, sweeps, pipeline and demo."""

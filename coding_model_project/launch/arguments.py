@@ -13,36 +13,36 @@ from hydra._internal.utils import get_args_parser
 from coding_model_project.errors import ConfigError
 
 _SHOW = ("cfg", "info", "hydra_help", "shell_completion")
-"""Hydra's flags that print something instead of running."""
+"""Hydra's flags that print something instead of starting a run."""
 _ELSEWHERE = ("config_path", "config_name", "config_dir", "experimental_rerun")
-"""Hydra's flags by which a configuration is composed of other files than the recipe's."""
+"""Hydra's flags that compose the configuration from files other than the recipe's."""
 _OURS = ("--debug", "--config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """A command line, taken apart."""
+    """A parsed command line."""
 
     overrides: tuple[str, ...]
     hydra: tuple[str, ...]
-    """Hydra's own flags, each with its value."""
+    """Hydra's own flags with their values."""
     sweeps: bool
     shows: bool
-    """Prints the configuration, or something about it, instead of running."""
+    """True to print the configuration, or something about it, instead of starting a run."""
     elsewhere: bool
-    """The configuration is composed of other files than the recipe's."""
+    """True if the configuration is composed from files other than the recipe's."""
     debug: bool
     recorded: str | None
-    """The configuration of another run, which is repeated."""
+    """Path to the recorded configuration of a run to repeat."""
 
     def value(self, key: str) -> str | None:
-        """Return what a key is set to; None if it is not among the overrides."""
+        """Return the value of a key; None if no override sets it."""
         given = dict(override.split("=", 1) for override in self.overrides if "=" in override)
         return given.get(key)
 
 
 def parse(argv: Sequence[str]) -> Arguments:
-    """Take a recipe's command line apart.
+    """Parse a recipe's command line.
 
     Raises:
         ConfigError: an argument is neither an override nor a flag, or flags exclude each other.
@@ -70,7 +70,10 @@ def parse(argv: Sequence[str]) -> Arguments:
 
 
 def _is_override(word: str) -> bool:
-    """`key=value`, `+key=value` or `~key`; flags begin with a dash, and their values hold no `=`."""
+    """Return whether a word is `key=value`, `+key=value` or `~key`.
+
+    Flags begin with a dash, and their values contain no `=`.
+    """
     return not word.startswith("-") and ("=" in word or word.startswith("~"))
 
 
@@ -79,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         raise ConfigError(f"{message} (see --help)")
 
     parser = get_args_parser()
-    parser.allow_abbrev = False  # --config is ours, and not short for Hydra's --config-dir
+    parser.allow_abbrev = False  # --config is ours, not an abbreviation of Hydra's --config-dir
     parser.error = refuse  # type: ignore[method-assign]
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--config")
@@ -105,7 +108,7 @@ def _check_repeating(overrides: Sequence[str]) -> None:
 
 
 def _without_ours(words: Sequence[str]) -> list[str]:
-    """Flags that Hydra knows: without --debug, and --config with its value."""
+    """Return Hydra's flags: all but --debug, and --config with its value."""
     kept: list[str] = []
     skip = False
     for word in words:

@@ -36,25 +36,25 @@ def run(command: Sequence[str]) -> None:
     """Run `python -m command`, which shows its own progress.
 
     Raises:
-        UngradableError: it failed; it has said why.
-        KeyboardInterrupt: it was interrupted.
+        UngradableError: the command failed; it has printed why.
+        KeyboardInterrupt: the command was interrupted.
     """
-    # What vLLM warns of on a CPU is known, and would drown the figures.
+    # vLLM's warnings on a CPU are known, and would drown the figures.
     with _process(command, environment={"VLLM_LOGGING_LEVEL": "ERROR"}) as process:
         process.wait()
 
 
 def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> None:
-    """Run a training recipe into a folder, its output in log.txt; a bar follows its metrics.
+    """Run a training recipe into a folder, with its output in log.txt and a progress bar.
 
     Args:
         command: the recipe and its overrides, without `coding.run_dir`.
-        steps: how many it will take.
+        steps: the number of training steps.
         shown: the metric beside the bar.
 
     Raises:
-        UngradableError: it failed; the last lines of its log are shown.
-        KeyboardInterrupt: it was interrupted.
+        UngradableError: the recipe failed; the last lines of its log are shown.
+        KeyboardInterrupt: the recipe was interrupted.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     name = command[0].rpartition(".")[2]
@@ -80,13 +80,13 @@ def train(command: Sequence[str], run_dir: Path, *, steps: int, shown: str) -> N
 
 
 def logged_series(run_dir: Path, metric: str) -> list[tuple[int, float]]:
-    """A metric of a run by step."""
+    """Return a metric of a run as (step, value) pairs."""
     return series(read_metrics(RunFolder(run_dir).metrics), metric)
 
 
 @contextmanager
 def timed(name: str, seconds: dict[str, float]) -> Iterator[None]:
-    """A phase under its headline; the wall seconds it took are noted under its name."""
+    """Print a phase's headline, and record its wall seconds under its name."""
     console.rule(f"[bold]{name}")
     started = time.monotonic()
     yield
@@ -97,10 +97,10 @@ def timed(name: str, seconds: dict[str, float]) -> Iterator[None]:
 def _process(
     command: Sequence[str], log: Any = None, environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`python -m command`, which Ctrl-C reaches once, from here.
+    """Run `python -m command`; this process forwards Ctrl-C to it once.
 
     Args:
-        environment: variables for it, where this process has none.
+        environment: variables to set unless this process has them.
     """
     process = start_child(
         [sys.executable, "-m", *command], log=log, environment={**(environment or {}), **os.environ}

@@ -1,4 +1,4 @@
-"""A recipe's configuration: composed without importing verl, and errors that name the key."""
+"""Composition of a recipe's configuration without importing verl; errors name the key."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from coding_model_project.install import how_to_install
 from coding_model_project.launch.device import count_gpus
 
 _GROUPS = ("hardware", "experiment", "sandbox")
-"""What a recipe's defaults list lets one choose."""
+"""Config groups that a recipe's defaults list lets users choose from."""
 
 
 def config_dir(name: str) -> Path:
-    """Where the recipe's `<name>.yaml` lies."""
+    """Return the folder of the recipe's `<name>.yaml`."""
     spec = find_spec("recipes")  # looked up, not imported: recipes are above this package
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -33,17 +33,19 @@ def config_dir(name: str) -> Path:
 
 
 _BASES = {"repair": "grpo", "harbor": "grpo"}
-"""Recipes that build on another's configuration and have its hardware profiles."""
+"""Recipes that extend another recipe's configuration and use its hardware profiles."""
 
 _WITHOUT_VERL = ("baseline",)
-"""Recipes whose keys are all ours; an evaluation through a server runs where verl is not installed."""
+"""Recipes without verl's keys: evaluating a served model does not need verl installed."""
 
 
 def search_path(name: str) -> str:
-    """The override by which Hydra finds verl's tree, without importing verl (which takes seconds).
+    """Return the override that adds verl's tree to Hydra's search path.
+
+    It does not import verl, which takes seconds.
 
     Args:
-        name: of the recipe.
+        name: the recipe's name.
 
     Raises:
         ConfigError: the recipe needs verl, which is not installed.
@@ -54,17 +56,19 @@ def search_path(name: str) -> str:
     spec = find_spec("verl")
     if spec is None or not spec.submodule_search_locations:
         way = how_to_install(gpu=count_gpus() > 0)
-        raise ConfigError(f"verl is not installed, which recipes.{name} trains with: run `{way}`")
+        raise ConfigError(
+            f"recipes.{name}: verl is not installed, which it trains with; run `{way}`"
+        )
     tree = Path(spec.submodule_search_locations[0]) / "trainer" / "config"
     base = f",file://{config_dir(_BASES[name])}" if name in _BASES else ""
     return f"hydra.searchpath=[file://{tree},{ours}{base}]"
 
 
 def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
-    """A recipe's configuration.
+    """Compose a recipe's configuration.
 
     Raises:
-        ConfigError: names the key that is wrong and the way out, in one line.
+        ConfigError: a key is wrong; the message names it and the fix, in one line.
     """
     schema.register()
     if not any(override.startswith("hydra.searchpath=") for override in overrides):
@@ -82,7 +86,7 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
         text = " ".join(str(cause).split("full_key")[0].split("Config search path")[0].split())
         raise ConfigError(f"{given + ': ' if given else ''}{text}") from error
     added = any(re.match(r"\+\+?coding\.", override) for override in overrides)
-    if added and (unknown := _unknown_key(name, overrides)):  # Hydra adds it to our tree, too
+    if added and (unknown := _unknown_key(name, overrides)):  # Hydra would add it to `coding:` too
         raise ConfigError(unknown)
     _refuse_other_types(name, overrides, config)
     _refuse_rival_presets(overrides)
@@ -90,14 +94,14 @@ def compose_recipe(name: str, overrides: list[str]) -> DictConfig:
 
 
 _ONE_CHOICE = ("actor_rollout_ref.actor.", "coding.reward.kind")
-"""Beginnings of keys that make a preset what it is: half of one and half of another is neither."""
+"""Prefixes of keys that define a preset: presets that set them differently cannot be combined."""
 
 
 def _refuse_rival_presets(overrides: list[str]) -> None:
     """Refuse presets that choose different losses or rewards.
 
     Raises:
-        ConfigError: names the key and both presets.
+        ConfigError: two presets conflict; the message names the key and both presets.
     """
     chosen = next((one for one in reversed(overrides) if one.startswith("experiment=[")), "")
     names = re.findall(r"\w+", chosen.partition("=")[2])
@@ -114,10 +118,10 @@ def _refuse_rival_presets(overrides: list[str]) -> None:
 
 
 def _refuse_other_types(name: str, overrides: list[str], config: DictConfig) -> None:
-    """Refuse words for numbers: verl's tree is untyped, so that only its workers would find out.
+    """Refuse values of the wrong type; verl's tree is untyped, so only its workers would fail.
 
     Raises:
-        ConfigError: names the key, its value and what the default is.
+        ConfigError: a value has the wrong type; the message names key, value and default.
     """
     keys = [override.lstrip("+~").split("=")[0] for override in overrides]
     keys = [key for key in keys if "." in key and not key.startswith(("hydra.", "coding."))]
@@ -145,14 +149,14 @@ _OPEN = (
     "coding.evaluation.chat_template_kwargs.",
     "coding.agent.env.",
 )
-"""Mappings whose keys are their user's."""
+"""Mappings whose keys users choose."""
 
 _WORDS_TOO = ("trainer.save_freq", "trainer.test_freq")
-"""Numbers that may also be words, which `checks.rules` checks."""
+"""Numeric keys that also accept words; `checks.rules` checks them."""
 
 
 def _expected(usual: Any, now: Any) -> str:
-    """The kind of value that a key takes, if it is of another kind now; empty if all is well."""
+    """Return the expected kind of value if a key's value is of another kind, else an empty string."""
     if now is None or usual is None:
         return ""
     if isinstance(usual, bool):
@@ -167,12 +171,12 @@ def _expected(usual: Any, now: Any) -> str:
 
 @functools.cache
 def _usual(name: str, overrides: tuple[str, ...]) -> DictConfig:
-    """A recipe's configuration as its profile has it."""
+    """Compose a recipe with only these overrides."""
     return _compose(name, list(overrides))
 
 
 def _compose(name: str, overrides: list[str]) -> DictConfig:
-    """Compose, also inside of a program that Hydra runs, whose own state is put back."""
+    """Compose; inside a Hydra program, restore its global state afterwards."""
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = None
     try:
@@ -183,15 +187,15 @@ def _compose(name: str, overrides: list[str]) -> DictConfig:
 
 
 def recorded_config(path: Path, run_dir: str) -> DictConfig:
-    """The resolved configuration in another run's folder, for a run in `run_dir`.
+    """Load another run's resolved configuration for a run in `run_dir`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the file does not exist.
     """
     if not path.is_file():
-        raise ConfigError(f"--config={path}: no such file; name the config.yaml of a run's folder")
+        raise ConfigError(f"--config={path}: no such file; give the config.yaml of a run's folder")
     text = path.read_text()
-    # Resolved paths into the old folder, such as the checkpoints', now lead into the new one.
+    # Redirect resolved paths, such as the checkpoints', from the old folder to the new one.
     before = OmegaConf.create(text).coding.run_dir
     after = str(Path(run_dir).expanduser().absolute())
     config = DictConfig(OmegaConf.create(text.replace(before, after)))
@@ -200,14 +204,14 @@ def recorded_config(path: Path, run_dir: str) -> DictConfig:
 
 
 def _unknown_key(name: str, overrides: list[str]) -> str:
-    """A message about the first override of a key that there is not; empty if there is none."""
+    """Return a message about the first override of an unknown key, else an empty string."""
     own = [override for override in overrides if override.startswith("hydra.searchpath=")]
     known = _keys(_usual(name, tuple(own)))
     for override in overrides:
         key = override.lstrip("+~").split("=")[0]
         ours = key.startswith("coding.")
         if (override.startswith("+") and not ours) or key.startswith(_OPEN):
-            continue  # a key that is to be added
+            continue  # the user adds this key on purpose
         if key not in known and key not in _GROUPS and not key.startswith("hydra"):
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             near = f"did you mean {close[0]}? " if close else ""

@@ -1,4 +1,4 @@
-"""Chooses the device verl trains on, and what it reads from the environment, before it is imported."""
+"""The choice of a device for verl, and its environment variables, before verl is imported."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ QUIET_ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # Telemetry would look for a network that may not be there.
+    # Telemetry needs a network, which may be missing.
     "VLLM_NO_USAGE_STATS": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # setproctitle must leave /proc/PID/environ alone: `processes.sweep` finds a run's processes by it.
+    # `processes.sweep` reads /proc/PID/environ, so setproctitle must not overwrite it.
     "SPT_NOENV": "1",
 }
 
 
 _OTHER_ENGINES = ("torchtitan", "veomni", "automodel", "mindspeed", "megatron")
-"""Engines that verl warns about in every process when they are not installed."""
+"""Optional engines; verl warns in every process about each that is not installed."""
 _EXPECTED_WARNINGS = [f"{name} engine is not available" for name in _OTHER_ENGINES]
 
 
@@ -44,35 +44,35 @@ def count_gpus() -> int:
 
 
 def default_hardware() -> str:
-    """The hardware profile for this host: cpu, gpu_1x or gpu_8x."""
+    """Return the hardware profile for this host: cpu, gpu_1x or gpu_8x."""
     gpus = count_gpus()
     return "cpu" if gpus == 0 else "gpu_8x" if gpus >= 8 else "gpu_1x"
 
 
 def environment_of(device: str) -> dict[str, str]:
-    """Return what verl, vLLM and Ray are to find in the environment of a training's processes."""
+    """Return the environment variables that verl, vLLM and Ray read in a training's processes."""
     environment = dict(QUIET_ENVIRONMENT)
     if device == "cpu":
         environment |= CPU_ENVIRONMENT
         environment["OMP_NUM_THREADS"] = str(os.cpu_count() or 1)
-        # TransferQueue's own 8 is warned about at each of a step's 1,000 messages.
+        # With TransferQueue's default of 8, each of a step's 1,000 messages logs a warning.
         environment["TQ_NUM_THREADS"] = str(min(8, psutil.cpu_count(logical=False) or 1))
     environment["PYTHONWARNINGS"] = ",".join(f"ignore:{message}" for message in _EXPECTED_WARNINGS)
     return environment
 
 
 def prepare_environment(device: str) -> None:
-    """Set `environment_of` a device here. A variable already set is left alone."""
+    """Set the variables of `environment_of(device)` that this process does not have yet."""
     for name, value in environment_of(device).items():
         os.environ.setdefault(name, value)
-    for message in _EXPECTED_WARNINGS:  # this process has read PYTHONWARNINGS already
+    for message in _EXPECTED_WARNINGS:  # this process has already read PYTHONWARNINGS
         warnings.filterwarnings("ignore", message=message)
 
 
 def log_into(run_dir: Path) -> None:
-    """Make the loggers of this process write into the run's folder.
+    """Make this process's loggers write into the run's folder.
 
-    W&B stays offline unless WANDB_MODE says otherwise.
+    W&B stays offline unless WANDB_MODE is set.
     """
     os.environ["VERL_FILE_LOGGER_PATH"] = str(run_dir / "metrics.jsonl")
     os.environ["TENSORBOARD_DIR"] = str(run_dir / "tensorboard")

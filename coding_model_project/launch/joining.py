@@ -1,4 +1,4 @@
-"""Which Ray a training joins, found out before Ray is imported, and whether it answers."""
+"""Detection of the Ray cluster that a training joins, before Ray is imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT_S = 10.0
 
 
 def joined_ray(config: DictConfig) -> str | None:
-    """Return the address of the Ray that `ray.init` joins; None where it starts one of its own."""
+    """Return the address of the Ray cluster that `ray.init` joins; None if it starts its own."""
     address = OmegaConf.select(config, ADDRESS) or "auto"
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or _recorded()
@@ -23,11 +23,11 @@ def joined_ray(config: DictConfig) -> str | None:
 
 
 def check_head(config: DictConfig) -> None:
-    """Make sure that the Ray that a training joins answers.
+    """Check that the Ray cluster that a training joins answers.
 
     Raises:
-        ConfigError: its address is none, or of Ray's client.
-        ClusterError: nothing answers there; says what named it.
+        ConfigError: the address is malformed, or is a Ray Client address.
+        ClusterError: nothing answers there; the message names the setting that gave the address.
     """
     if (address := joined_ray(config)) is not None:
         check_address(address, f"{_named_by(config)}{address}")
@@ -35,13 +35,13 @@ def check_head(config: DictConfig) -> None:
 
 
 def check_address(address: str, named: str) -> None:
-    """Make sure that an address is of a Ray head.
+    """Check that an address is that of a Ray head.
 
     Args:
-        named: what gave it, and the address, as the error shows it.
+        named: the setting and the address, for the error message.
 
     Raises:
-        ConfigError: it is of another form, such as Ray's client's.
+        ConfigError: the address has another form, such as a Ray Client address.
     """
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():
@@ -52,11 +52,11 @@ def check_address(address: str, named: str) -> None:
 
 
 def check_answers(address: str, named: str, otherwise: str = "") -> None:
-    """Make sure that something listens at a head's address: Ray itself would try for half a minute.
+    """Check that something listens at a head's address; Ray itself retries for half a minute.
 
     Args:
         named: as in `check_address`.
-        otherwise: another way out, for the end of the error.
+        otherwise: an alternative fix, appended to the error message.
 
     Raises:
         ClusterError: nothing answers.
@@ -78,7 +78,7 @@ def _named_by(config: DictConfig) -> str:
 
 
 def _record() -> Path:
-    """The file in which `ray start` leaves its address."""
+    """Return the file in which `ray start` records its address."""
     root = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
     return Path(root, "ray", "ray_current_cluster")
 

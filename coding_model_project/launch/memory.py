@@ -1,4 +1,4 @@
-"""Peak memory of this process and all it starts."""
+"""Peak memory of this process and its descendants."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import psutil
 
 
 class PeakMemory:
-    """Samples proportional set sizes of the process tree: shared pages are counted once.
+    """A sampler of the process tree's proportional set size, which counts shared pages once.
 
-    Every 5 s, because reading them takes the kernel a tenth of a second.
+    It samples every 5 s, because a reading takes the kernel a tenth of a second.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a recipe's `__main__` calls: --help answers at once; `launch.run` is imported for all else."""
+"""Entry points for a recipe's `__main__`; --help answers without importing `launch.run`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from coding_model_project.runs.folder import RunFolder
 
     CarryOut = Callable[[DictConfig, list[str], RunFolder | None], object]
-    """Takes a configuration, the command that started this process, and the run that is repeated."""
+    """A function of the configuration, the command that started this process, and the run to repeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A training recipe.
 
-    `name` is its folder under `recipes/`, whose `config/<name>.yaml` is its primary configuration;
-    `model_key` is verl's key of the starting model, which differs between its trainers; `make_data`
-    says how one makes a missing file of data.
+    `name` is its folder under `recipes/`, whose `config/<name>.yaml` is its primary configuration.
+    `model_key` is verl's key of the starting model, which differs between verl's trainers.
+    `make_data` is the advice for a missing data file.
     """
 
     name: str
@@ -51,7 +51,7 @@ def run_main(name: str, doc: str, carry_out: CarryOut) -> None:
     Args:
         name: its folder under `recipes/`, whose `config/<name>.yaml` is its primary configuration.
         doc: the page that --help prints.
-        carry_out: does the work.
+        carry_out: the function that does the work.
     """
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(doc.strip())

@@ -1,6 +1,6 @@
-"""What every recipe does: composition, checks, the run's folder, exit codes.
+"""The steps that all recipes share: composition, checks, the run's folder, exit codes.
 
-Heavy imports happen after the checks, so that a misspelt key or a missing file answers at once.
+Heavy imports happen after the checks, so a misspelt key or a missing file fails at once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 def main(name: str, carry_out: CarryOut) -> None:
     """Run a recipe as a program; see `recipe.run_main`."""
     argv, command = sys.argv[1:], command_line()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a run has a step to end
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until StopSignal takes over
     debug = "--debug" in argv
     if not debug:
         quiet_requests()
@@ -74,29 +74,32 @@ def main(name: str, carry_out: CarryOut) -> None:
     def task(config: DictConfig) -> None:
         if HydraConfig.get().mode is RunMode.MULTIRUN:
             return sweep.run_member(name)
-        with _one_line_errors(debug):  # inside Hydra, which would print errors its own way
-            if arguments.elsewhere:  # else they were checked before Hydra made the run's folder
+        with _one_line_errors(debug):  # inside Hydra's own error printing
+            if arguments.elsewhere:  # otherwise _before_hydra has checked them
                 checks.check_values(config)
             carry_out(config, command, None)
         return None
 
-    # In front of all flags, since Hydra takes no overrides on both sides of one.
+    # Overrides first: Hydra does not accept them on both sides of a flag.
     sys.argv = [f"recipes.{name}", *ours, *arguments.overrides, *arguments.hydra]
     with _one_line_errors(debug):
         hydra.main(version_base=None, config_path=str(config_dir(name)), config_name=name)(task)()
 
 
 def _before_hydra(name: str, arguments: Arguments) -> list[str]:
-    """Refuse what cannot work before Hydra makes the run's folder; return the overrides that we add.
+    """Check the command line before Hydra makes the run's folder.
+
+    Returns:
+        The overrides that this package adds.
 
     Raises:
-        ConfigError: names the key that is wrong.
+        ConfigError: a key is wrong; the message names it.
     """
     schema.register()
     ours = [search_path(name), *_hardware(arguments)]
     if arguments.sweeps:
         sweep.check_members(name, arguments.overrides, ours)
-        os.environ["HYDRA_FULL_ERROR"] = "1"  # a member's error comes to us as it is
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra re-raise a member's error unchanged
         return [*ours, *sweep.naming(arguments.overrides)]
     if not arguments.elsewhere:
         config = compose_recipe(name, [*arguments.overrides, *ours])
@@ -112,17 +115,17 @@ def carry_out(
     command: list[str] | None = None,
     repeats: RunFolder | None = None,
 ) -> None:
-    """Check, prepare what is missing, and train, recorded in the run's folder.
+    """Check the configuration, prepare missing files, and train, recorded in the run's folder.
 
     Args:
-        command: what started this process, if that is the run's own: its output is then copied to
-            the log, and SIGTERM ends it after a checkpoint. None inside of another program.
-        repeats: the run that is done again, by its own data and model.
+        command: the command that started this process; None inside another program. If given, the
+            process's output is copied to the log, and SIGTERM ends it after a checkpoint.
+        repeats: the run to repeat, with its own data and model.
 
     Raises:
-        ConfigError: before anything is trained.
+        ConfigError: a check failed, before any training.
         UngradableError: the infrastructure failed.
-        KeyboardInterrupt: the run was asked to stop.
+        KeyboardInterrupt: the run received a stop signal.
     """
     checks.check_memory(config.coding.min_memory_gb)
     make_absolute(config)
@@ -155,7 +158,7 @@ def carry_out(
 
 
 def _prepare_resume(config: DictConfig) -> None:
-    """Leave verl only checkpoints that are whole, and fetch those that lie elsewhere."""
+    """Fetch checkpoints from the store, and leave only complete ones for verl to resume from."""
     if config.trainer.resume_mode != "auto":
         return
     trainer = config.trainer
@@ -169,7 +172,7 @@ def _prepare_resume(config: DictConfig) -> None:
 def _attempt(
     recipe: Recipe, config: DictConfig, inputs: Inputs, command: list[str] | None
 ) -> Iterator[Path]:
-    """The run's folder knows of this attempt, and how it ended. Gives the attempt's log folder."""
+    """Record an attempt and its ending in the run's folder; yield the attempt's log folder."""
     run = RunFolder(Path(config.coding.run_dir))
     attempt = start_attempt(
         run.path,
@@ -194,7 +197,7 @@ def _attempt(
 
 @contextlib.contextmanager
 def _one_line_errors(debug: bool) -> Iterator[None]:
-    """Turn our errors into one line and an exit code; leave them whole with --debug."""
+    """Turn errors into one line and an exit code; with --debug, keep the traceback."""
     try:
         yield
     except KeyboardInterrupt:
@@ -205,7 +208,7 @@ def _one_line_errors(debug: bool) -> Iterator[None]:
             raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    except OSError as error:  # a full disk, a folder that may not be written
+    except OSError as error:  # such as a full disk or a read-only folder
         if debug:
             traceback.print_exc()
         print(f"error: {error}", file=sys.stderr)
@@ -216,21 +219,24 @@ def _hardware(arguments: Arguments) -> list[str]:
     if arguments.value("hardware") is not None:
         return []
     chosen = default_hardware()
-    if not arguments.shows:  # what is printed then is to be read by programs, too
+    if not arguments.shows:  # programs parse what such a flag prints
         why = "no accelerator found" if chosen == "cpu" else "accelerator found"
         print(f"hardware={chosen} ({why}; choose another with hardware=cpu|gpu_1x|gpu_8x)")
     return [f"hardware={chosen}"]
 
 
 def _recorded(path: Path, arguments: Arguments) -> tuple[DictConfig, RunFolder]:
-    """`--config=RUN/config.yaml coding.run_dir=NEW`: RUN's configuration for a new folder, and RUN."""
+    """Return RUN's configuration for a new folder, and RUN.
+
+    The command line is `--config=RUN/config.yaml coding.run_dir=NEW`.
+    """
     run_dir = arguments.value("coding.run_dir") or "outputs/rerun"
     refuse_unusable("coding.run_dir", run_dir)
     return recorded_config(path, run_dir), RunFolder(path.parent)
 
 
 def make_absolute(config: DictConfig) -> None:
-    """Ray's workers run elsewhere: the paths of `coding:`, which others refer to, become absolute."""
+    """Make the paths under `coding:` absolute: Ray's workers run in other folders."""
     for key in ("run_dir", "data_dir"):
         config.coding[key] = _absolute(config.coding[key])
     config.coding.problems = [_absolute(path) for path in config.coding.problems]

@@ -1,7 +1,7 @@
-"""A sweep (-m): each member is a process of its own with a folder of its own, named by what is swept.
+"""A sweep (-m): each member runs in its own process and folder, named by the swept values.
 
-So that one that fails or is killed leaves the others alone, and the same command goes on: members
-that have finished are passed over, and the others resume.
+A member that fails or is killed does not affect the others. The same command resumes the sweep: it
+skips finished members and resumes the others.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from coding_model_project.runs.folder import refuse_unusable
 
 _NAMES = "hydra.job.config.override_dirname"
 _SEPARATOR = "__"
-"""Between the parts of a member's name: a comma would part folders for `eval compare`."""
+"""Separator in a member's name; not a comma, which separates folders in `eval compare`."""
 
 
 def naming(given: Sequence[str]) -> list[str]:
-    """Overrides of Hydra's by which members are named by what is swept, and by nothing else."""
+    """Return Hydra overrides that name members by the swept values only."""
     fixed = [one.key_or_group for one in _parsed(given) if not one.is_sweep_override()]
     excluded = ",".join(["hardware", *dict.fromkeys(fixed)])
     return [f"{_NAMES}.item_sep={_SEPARATOR}", f"{_NAMES}.exclude_keys=[{excluded}]"]
@@ -39,11 +39,11 @@ def check_members(name: str, given: Sequence[str], overrides: Sequence[str]) -> 
     """Compose and check every member before the first one starts.
 
     Args:
-        given: overrides, some of several values.
-        overrides: ours, the same for all members.
+        given: the user's overrides, some with several values.
+        overrides: overrides that this package adds to every member.
 
     Raises:
-        ConfigError: names the key that is wrong.
+        ConfigError: a key is wrong; the message names it.
     """
     for batch in BasicSweeper.split_arguments(_parsed(given), None):
         for member in batch:
@@ -61,11 +61,12 @@ def _parsed(given: Sequence[str]) -> list[Override]:
 
 
 def run_member(name: str) -> None:
-    """Run the member that Hydra is at, and wait for it.
+    """Run Hydra's current member, and wait for it.
 
     Raises:
-        TrainingError: it failed; said at once too, since Hydra first goes through the others.
-        KeyboardInterrupt: it was asked to stop, and with it the sweep.
+        TrainingError: the member failed. The error is also printed at once, because Hydra runs the
+            remaining members first.
+        KeyboardInterrupt: the member was interrupted, which ends the sweep.
     """
     current = HydraConfig.get()
     folder = Path(current.runtime.output_dir)
@@ -78,13 +79,13 @@ def run_member(name: str) -> None:
         raise KeyboardInterrupt
     if code:
         how = f"was killed (signal {-code})" if code < 0 else f"failed with exit code {code}"
-        said = f"{folder.name} {how}; the same command goes on with it"
-        print(f"error: {said}", file=sys.stderr, flush=True)
-        raise TrainingError(said)
+        message = f"{folder.name} {how}; run the same command again to resume"
+        print(f"error: {message}", file=sys.stderr, flush=True)
+        raise TrainingError(message)
 
 
 def _run(command: Sequence[str]) -> int:
-    """The exit code of a process that gets the signals that this one gets, and does not outlive it."""
+    """Run a child that receives this process's signals and does not outlive it; return its exit code."""
     process = start_child(command)
     forwarded = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(one, lambda n, _: process.send_signal(n)) for one in forwarded]

@@ -1,1 +1,1 @@
-"""A run is a folder: what was asked, on what, what came of it, how to go on. See docs/read-a-run.md."""
+"""Run folders: configuration, provenance, results, and the state for a resume. See docs/read-a-run.md."""

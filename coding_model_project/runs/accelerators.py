@@ -1,14 +1,14 @@
 """The GPUs of this host, found without importing torch.
 
-A container may hide any one of the places that name them, so each is asked until one answers:
+A container may hide any of the sources that list GPUs, so they are tried until one lists some:
 
     /proc/driver/nvidia/gpus    the NVIDIA driver's own list; names, no memory
-    nvidia-smi                  names, memory and MIG instances; a second
-    NVML, through `pynvml`      the same without the program, where the module is installed
-    /dev/nvidia0, nvidia1, …    device files without names: all that some containers have
-    /sys/class/kfd              AMD GPUs: reported, not trained on, since `requirements/gpu.txt` is CUDA's
+    nvidia-smi                  names, memory, MIG instances; takes a second
+    NVML, through `pynvml`      the same without the program, if the module is installed
+    /dev/nvidia0, nvidia1, …    device files without names; some containers have only these
+    /sys/class/kfd              AMD GPUs: reported, not used, since `requirements/gpu.txt` needs CUDA
 
-`CUDA_VISIBLE_DEVICES` hides GPUs and never adds one: schedulers also set it where there are none.
+`CUDA_VISIBLE_DEVICES` hides GPUs but never adds one: schedulers also set it on hosts without GPUs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path("/")
 NAMELESS = "NVIDIA GPU"
 _SMI_FOLDERS = ("/usr/local/nvidia/bin", "/usr/lib/wsl/lib")
-"""Where container runtimes and WSL 2 put nvidia-smi without adding it to PATH."""
+"""Folders of nvidia-smi in container runtimes and WSL 2, which do not add them to PATH."""
 _SMI_TIMEOUT_S = 20.0
 _MIB, _GIB = 2**20, 2**30
 _LOCAL_MEMORY = ("1", "2")
@@ -39,23 +39,23 @@ class Gpu:
 
     name: str
     memory_gb: float | None = None
-    """In GiB; None where only its presence is known."""
+    """Memory in GiB; None if unknown."""
     amd: bool = False
     mig: bool = False
-    """An instance that shares its card. CUDA gives a process one of them, and NCCL joins none."""
+    """True for a MIG instance. CUDA gives a process only one of them, and NCCL supports none."""
 
 
 def find(root: Path = ROOT) -> list[Gpu]:
-    """Return this host's GPUs from the first place that names one; the cheapest are asked first.
+    """Return this host's GPUs from the first source that lists one; the cheapest sources come first.
 
     Args:
-        root: the file system to look in.
+        root: the root of the file system to search.
     """
     return _first(root, (_driver, _device_files, _smi, _nvml, _kfd))
 
 
 def measure(root: Path = ROOT) -> list[Gpu]:
-    """Return this host's GPUs with their memory, where it can be known; may take seconds."""
+    """Return this host's GPUs, with their memory if it is available; may take seconds."""
     return _first(root, (_smi, _nvml, _driver, _device_files, _kfd))
 
 
@@ -63,8 +63,8 @@ def trainable(gpus: Sequence[Gpu], visible: str | None) -> int:
     """Count the GPUs that a training here can use.
 
     Args:
-        visible: CUDA_VISIBLE_DEVICES, or None if it is not set. As in CUDA, the first entry that names
-            no device ends the list.
+        visible: CUDA_VISIBLE_DEVICES, or None if it is not set. As in CUDA, the first invalid entry ends
+            the list.
     """
     ours = [gpu for gpu in gpus if not gpu.amd]
     most = 1 if any(gpu.mig for gpu in ours) else len(ours)
@@ -82,7 +82,7 @@ def trainable(gpus: Sequence[Gpu], visible: str | None) -> int:
 
 def _first(root: Path, places: Sequence[Callable[[Path], list[Gpu]]]) -> list[Gpu]:
     for place in places:
-        with contextlib.suppress(OSError):  # may not be read: the next place may
+        with contextlib.suppress(OSError):  # unreadable: try the next source
             if found := place(root):
                 return found
     return []
@@ -92,7 +92,7 @@ def _driver(root: Path) -> list[Gpu]:
     files = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
     lines = [line for file in files for line in file.read_text().splitlines()]
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
-    # Each instance has a folder of its own, whose access file a container may not be given.
+    # Each instance has a folder, although a container may lack its access file.
     instances = list((root / "proc/driver/nvidia/capabilities").glob("gpu*/mig/gi[0-9]*"))
     if names and instances:
         return [Gpu(name=f"{names[0]}, a MIG instance", mig=True) for _ in instances]
@@ -118,7 +118,7 @@ def _smi(root: Path) -> list[Gpu]:
 
 
 def _output(program: str, *arguments: str) -> str:
-    """Return what nvidia-smi prints; nothing if it fails, as it does without a driver."""
+    """Return nvidia-smi's output; empty if it fails, as without a driver."""
     try:
         result = subprocess.run(
             [program, *arguments],
@@ -134,7 +134,7 @@ def _output(program: str, *arguments: str) -> str:
 
 
 def _gib_of_mib(text: str) -> float | None:
-    """Parse nvidia-smi's MiB; it prints [N/A] where memory is the host's."""
+    """Parse nvidia-smi's MiB; it prints [N/A] if the GPU uses host memory."""
     return int(text) * _MIB / _GIB if text.strip().isdecimal() else None
 
 
@@ -145,7 +145,7 @@ def _mig_gb(kind: str) -> float | None:
 
 
 def _nvml(root: Path) -> list[Gpu]:
-    if root != ROOT:  # the library knows this machine only
+    if root != ROOT:  # the library reads only this machine
         return []
     try:
         nvml = importlib.import_module("pynvml")
@@ -175,11 +175,11 @@ def _text(name: str | bytes) -> str:
 
 
 def _kfd(root: Path) -> list[Gpu]:
-    """Return AMD's GPUs: the nodes of the kernel's topology that have vector units."""
+    """Return AMD GPUs: the nodes of the kernel's topology that have vector units."""
     found = []
     for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")):
         if int(_properties(node).get("simd_count", "0")) == 0:
-            continue  # the host's processor
+            continue  # a CPU
         banks = [_properties(bank) for bank in node.glob("mem_banks/[0-9]*")]
         size = sum(
             int(b.get("size_in_bytes", "0")) for b in banks if b.get("heap_type") in _LOCAL_MEMORY
@@ -194,7 +194,7 @@ def _properties(folder: Path) -> dict[str, str]:
 
 
 def _kfd_name(node: Path) -> str:
-    """Return "AMD GPU" with the chip, such as gfx942, where the kernel says it."""
+    """Return "AMD GPU" with the chip, such as gfx942, if the kernel reports it."""
     version = _properties(node).get("gfx_target_version", "")
     if not version.isdecimal():
         return "AMD GPU"

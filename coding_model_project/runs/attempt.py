@@ -1,4 +1,4 @@
-"""One start of a run, as its log folder has it, and how it stands."""
+"""One start of a run, recorded in its log folder, and its state."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from coding_model_project.errors import INTERRUPTED
 from coding_model_project.runs.lease import OBSERVER, has_successor, machine, start_ticks
 
 ATTEMPT = "attempt.json"
-"""In an attempt's log folder: the fields of `Attempt`."""
+"""File in an attempt's log folder with the fields of `Attempt`."""
 
 
 class State(StrEnum):
-    """How a run stands, by its last attempt."""
+    """The state of a run, from its last attempt."""
 
     running = "running"
     finished = "finished"
     interrupted = "interrupted"
-    """It was asked to stop; the same command resumes it."""
+    """Stopped on request; the same command resumes it."""
     failed = "failed"
-    """It ended with an error."""
+    """Ended with an error."""
     killed = "killed"
-    """It ended without a word: kill -9, out of memory, a lost machine."""
+    """Ended without a record: kill -9, out of memory, a lost machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start of a run. A run that is resumed has several."""
+    """One start of a run. A resumed run has several."""
 
     number: int
     pid: int
     pid_started: float
-    """The process's start in seconds since the epoch: process ids come again."""
+    """The process's start in seconds since the epoch, since process ids are reused."""
     host: str
     started: float
     ended: float | None = None
     exit_code: int | None = None
     error: str | None = None
-    """In one line, what ended it."""
+    """The error that ended it, in one line."""
     machine: str | None = None
-    """On which its process id means something (`lease.machine`); None in files of older versions."""
+    """The machine on which the process id is valid (`lease.machine`); None in older files."""
     pid_ticks: int | None = None
-    """The process's start as `lease.start_ticks` has it."""
+    """The process's start as returned by `lease.start_ticks`."""
     log_dir: Path | None = None
-    """Where it was read from; not in the file."""
+    """The folder it was read from; not in the file."""
 
     @property
     def state(self) -> State:
@@ -61,14 +61,14 @@ class Attempt:
 
     @property
     def is_here(self) -> bool:
-        """Whether its process would be seen from here."""
+        """True if its process would be visible on this machine."""
         if self.machine is None:
             return self.host == socket.gethostname()
         return self.machine == machine()
 
     @property
     def is_process(self) -> bool:
-        """Whether a process of this machine is it."""
+        """True if its process is running on this machine."""
         if self.pid_ticks is not None:
             return start_ticks(self.pid) == self.pid_ticks
         return _is_process(self.pid, self.pid_started)

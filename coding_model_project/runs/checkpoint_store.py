@@ -1,4 +1,4 @@
-"""Copies of checkpoints elsewhere: made in the background, verified, and found again by a restart."""
+"""Remote copies of checkpoints: uploaded in the background, verified, and restored at a restart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from coding_model_project.storage.store_errors import is_transport_fault, shortl
 
 
 def open_store(config: DictConfig, say: Say) -> CheckpointStore | None:
-    """The store that `coding.checkpoints` names, if any.
+    """Open the store that `coding.checkpoints` names, if any.
 
     Raises:
         ConfigError: its URL cannot be used, or `keep` is too small.
@@ -43,13 +43,15 @@ def open_store(config: DictConfig, say: Say) -> CheckpointStore | None:
 def prepare_resume(
     checkpoints: Path, store: CheckpointStore | None, say: Say, keep: int | None = None
 ) -> Path | None:
-    """Before verl starts: leave it only what is whole, and fetch what is newer elsewhere.
+    """Prepare the checkpoints before verl starts.
+
+    Damaged ones are moved aside, and a newer complete one in the store is fetched.
 
     Args:
-        keep: how many local checkpoints the run keeps; None keeps all.
+        keep: number of local checkpoints to keep; None keeps all.
 
     Returns:
-        The checkpoint that verl will resume from; None: it starts from the beginning.
+        The checkpoint that verl will resume from; None if it starts from the beginning.
 
     Raises:
         CheckpointError: the store cannot be reached.
@@ -61,19 +63,20 @@ def prepare_resume(
 
 
 class CheckpointStore:
-    """Copies of a run's checkpoints under a URL of fsspec's: s3://, gs://, file://, ...
+    """Copies of a run's checkpoints under an fsspec URL: s3://, gs://, file://, ...
 
-    `URL/global_step_N/` is complete once its manifest is there, which is written last and deleted
-    first. One run writes to a URL at a time.
+    `URL/global_step_N/` is complete once it has its manifest, which is written last and deleted first.
+    Only one run may write to a URL at a time.
     """
 
     def __init__(self, url: str, keep: int, say: Say) -> None:
-        """
+        """Open the store.
+
         Args:
-            keep: how many complete checkpoints to keep, the newest ones.
+            keep: number of complete checkpoints to keep, the newest ones.
 
         Raises:
-            ConfigError: no such protocol, or its package is not installed.
+            ConfigError: the protocol is unknown, or its package is not installed.
         """
         if keep < 1:
             raise ConfigError(f"coding.checkpoints.keep={keep}: must be at least 1")
@@ -86,24 +89,24 @@ class CheckpointStore:
         self._say = say
 
     def steps(self) -> list[int]:
-        """The complete checkpoints' steps, newest first."""
+        """Return the steps of complete checkpoints, newest first."""
         return [step for step in self._all_steps() if self._manifest(step)]
 
     def readable_steps(self) -> list[int]:
-        """As `steps`, with errors as one line.
+        """Return `steps`, with errors as one line.
 
         Raises:
-            CheckpointError: after retries.
+            CheckpointError: the store failed, also after retries.
         """
         with self._errors("they cannot be read"):
             return self.steps()
 
     def check_writable(self) -> None:
-        """Write a small object and delete it: training must not find out hours later that it cannot.
+        """Write a small object and delete it, so that a misconfiguration fails before training.
 
         Raises:
-            ConfigError: the user can correct why not.
-            CheckpointError: after retries.
+            ConfigError: writing failed for a reason that the user can correct.
+            CheckpointError: the store failed, also after retries.
         """
         try:
             with self._errors("they cannot be written"):
@@ -114,10 +117,10 @@ class CheckpointStore:
             raise ConfigError(str(error)) from error
 
     def copy(self, step: int, checkpoints: Path, wanted: Callable[[str], bool]) -> Path | None:
-        """Copy some files of a complete checkpoint, and its manifest; None if it was pruned meanwhile.
+        """Copy some files of a complete checkpoint and its manifest; return None if it was pruned.
 
         Raises:
-            CheckpointError: after retries.
+            CheckpointError: the store failed, also after retries.
         """
         folder = checkpoints / _name(step)
         partial = checkpoints / f".fetching_{folder.name}"
@@ -136,10 +139,10 @@ class CheckpointStore:
         return folder
 
     def upload(self, folder: Path) -> None:
-        """Copy a checkpoint, then delete the oldest ones there; if that fails, it is only said.
+        """Upload a checkpoint, then delete the oldest ones; a failed deletion is only printed.
 
         Raises:
-            CheckpointError: after retries, or a file of it is not here any more.
+            CheckpointError: the store failed, also after retries, or a local file is gone.
         """
         with self._errors(f"{folder.name} could not be uploaded"):
             manifest = read_manifest(folder)
@@ -156,12 +159,13 @@ class CheckpointStore:
             self._say(str(error))
 
     def download_newest(self, checkpoints: Path) -> Path | None:
-        """Restore the newest complete checkpoint if it is newer than all complete ones here.
+        """Restore the newest complete checkpoint if it is newer than all complete local ones.
 
-        Only looks at names here: call `newest_good` first. A damaged one is said and passed over.
+        Local checkpoints are not verified: call `newest_good` first. Damaged remote ones are printed and
+        skipped.
 
         Raises:
-            CheckpointError: after retries.
+            CheckpointError: the store failed, also after retries.
         """
         complete = (one for one in checkpoints_in(checkpoints) if (one / MANIFEST).exists())
         newest_here = max(map(step_of, complete), default=-1)
@@ -179,13 +183,11 @@ class CheckpointStore:
         assert manifest is not None
         for path in [*manifest.files, MANIFEST]:
             (partial / path).parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # `verify` names it
+            with suppress(FileNotFoundError):  # `verify` reports it
                 self._store.get(f"{folder.name}/{path}", partial / path)
         if problems := verify(partial):
             shutil.rmtree(partial)
-            self._say(
-                f"checkpoint {folder.name} at {self.url} is damaged ({problems[0]}): passed over"
-            )
+            self._say(f"checkpoint {folder.name} at {self.url} is damaged ({problems[0]}): skipped")
             return None
         if folder.exists():
             move_aside(folder)
@@ -197,7 +199,7 @@ class CheckpointStore:
     def _retain(self) -> None:
         complete = self.steps()
         for step in self._all_steps():
-            # An older one that is not complete never will be.
+            # Also remove older incomplete ones: nothing will complete them.
             if step < complete[0] and step not in complete[: self._keep]:
                 self._remove(step)
 
@@ -218,7 +220,7 @@ class CheckpointStore:
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Each protocol's library raises errors of its own, not all of them OSError."""
+        """Turn any error into CheckpointError: libraries' own errors are not all OSErrors."""
         try:
             yield
         except Exception as error:
@@ -231,7 +233,7 @@ def _name(step: int) -> str:
 
 
 class BackgroundUploader:
-    """Uploads checkpoints in a thread of its own, newest first, so that training does not wait."""
+    """A thread that uploads checkpoints, newest first, so that training does not wait."""
 
     def __init__(self, store: CheckpointStore, say: Say) -> None:
         self._store = store
@@ -243,12 +245,12 @@ class BackgroundUploader:
         self._thread.start()
 
     def submit(self, folder: Path) -> None:
-        """Hand a complete checkpoint over."""
+        """Queue a complete checkpoint."""
         self._newest = max(self._newest, step_of(folder))
         self._queue.put(folder)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for what is pending; what failed is tried once more.
+        """Wait for pending uploads, and retry failed ones once.
 
         Raises:
             CheckpointError: the newest checkpoint is not in the store.
@@ -269,9 +271,9 @@ class BackgroundUploader:
         self._work_off(waiting)
 
     def _work_off(self, waiting: list[Path]) -> None:
-        """Upload until one fails, which the next checkpoint or `close` tries again."""
+        """Upload until one fails; the next checkpoint or `close` retries that one."""
         for folder in sorted(waiting, key=step_of, reverse=True):
-            # What has come meanwhile is newer and goes first.
+            # A checkpoint queued in the meantime is newer and goes first.
             if not self._queue.empty() or not self._is_settled(folder):
                 return
             waiting.remove(folder)
@@ -286,7 +288,7 @@ class BackgroundUploader:
                 )
                 return True
             self._error = error
-            self._say(f"{error}; tried again with the next checkpoint")
+            self._say(f"{error}; retrying with the next checkpoint")
             return False
         self._uploaded = max(self._uploaded, step_of(folder))
         self._error = None
@@ -294,7 +296,7 @@ class BackgroundUploader:
 
 
 def _is_gone(folder: Path) -> bool:
-    """Whether verl's retention has begun to delete it."""
+    """Return whether verl's retention has begun to delete a checkpoint."""
     try:
         return any(not (folder / path).exists() for path in read_manifest(folder).files)
     except (ValueError, OSError):

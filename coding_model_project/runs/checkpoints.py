@@ -1,9 +1,9 @@
-"""Checkpoints that can be trusted: a manifest in each, a copy elsewhere, and a way back from damage.
+"""Checkpoints with manifests, which are verified before a run resumes from them.
 
-verl writes `checkpoints/global_step_N/` and resumes from the step its tracker file names, whatever
-state that folder is in. Here a checkpoint is complete once it has a manifest, which is written last,
-and whole if its files are still what the manifest says. Each rank saves a shard of its own, maybe on
-another node: a manifest without the shards of all ranks counts as none.
+verl writes `checkpoints/global_step_N/` and resumes from the step in its tracker file, whatever state
+that folder is in. Here a checkpoint is complete once it has a manifest, which is written last, and whole
+if its files match the manifest. Each rank saves its own shard, maybe on another node: a manifest without
+the shards of all ranks is invalid.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MANIFEST = "manifest.json"
 TRACKER = "latest_checkpointed_iteration.txt"
 FOLDER = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"(?P<kind>.*_world_size_(?P<ranks>\d+)_rank_)(?P<rank>\d+)(?P<ending>\..+)")
-"""As verl's FSDP engines name what each rank saves, below the checkpoint's folder."""
+"""Paths, below the checkpoint's folder, of the files that each rank of verl's FSDP engines saves."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """What a file was when its checkpoint was complete."""
+    """A file's size and hash at the time its checkpoint was complete."""
 
     bytes: int
     blake2b: str
@@ -52,17 +52,17 @@ class Manifest:
     files: dict[str, FileRecord]
 
     def text(self) -> str:
-        """The file's content; with a hash of itself, so that no byte of it can change unseen."""
+        """Return the file's content, with a hash of itself that detects any change."""
         content = asdict(self)
         content["blake2b"] = hashlib.blake2b(json.dumps(content).encode()).hexdigest()
         return json.dumps(content, indent=2) + "\n"
 
     @classmethod
     def parse(cls, content: bytes) -> Manifest:
-        """The reverse of `text`.
+        """Parse the content that `text` returns.
 
         Raises:
-            ValueError: it is cut short or changed.
+            ValueError: the content is truncated or changed.
         """
         try:
             fields = json.loads(content)
@@ -80,22 +80,22 @@ class Manifest:
 
 
 def missing_shards(paths: Iterable[str]) -> list[str]:
-    """Return the shards that the names of the others call for: ranks 0 to N-1 of each `world_size_N`."""
+    """Return the shards that are missing from ranks 0 to N-1 of each `world_size_N`."""
     found = [match for match in map(_SHARD.fullmatch, paths) if match]
-    there = {match[0] for match in found}
-    wanted = {
+    existing = {match[0] for match in found}
+    expected = {
         f"{match['kind']}{rank}{match['ending']}"
         for match in found
         for rank in range(int(match["ranks"]))
     }
-    return sorted(wanted - there)
+    return sorted(expected - existing)
 
 
 def step_of(folder: Path) -> int:
-    """The step of a checkpoint's folder.
+    """Return the step of a checkpoint's folder.
 
     Raises:
-        ValueError: it is not named as one.
+        ValueError: the folder is not named like a checkpoint.
     """
     match = FOLDER.fullmatch(folder.name)
     if match is None:
@@ -104,7 +104,7 @@ def step_of(folder: Path) -> int:
 
 
 def checkpoints_in(checkpoints: Path) -> list[Path]:
-    """The folders of checkpoints, whole or not, newest first."""
+    """Return the folders of checkpoints, whole or not, newest first."""
     found = [
         folder for folder in checkpoints.glob("global_step_*") if FOLDER.fullmatch(folder.name)
     ]
@@ -114,14 +114,14 @@ def checkpoints_in(checkpoints: Path) -> list[Path]:
 def write_manifest(
     folder: Path, *, roles: Sequence[str] = (), patience_s: float = STALE_S + 10
 ) -> Manifest:
-    """Record all files of a checkpoint that has been written; from here on it is complete.
+    """Record all files of a written checkpoint, which makes it complete.
 
     Args:
-        roles: folders of it that must hold something.
-        patience_s: how long to wait for shards of other nodes: an NFS client's listing may be old.
+        roles: subfolders that must not be empty.
+        patience_s: seconds to wait for shards of other nodes, since an NFS client's listing may be old.
 
     Raises:
-        CheckpointError: a rank's shard is not here, or a file cannot be read or written.
+        CheckpointError: a rank's shard is missing, or a file cannot be read or written.
     """
     ours = {folder / MANIFEST, folder / f"{MANIFEST}.partial"}
     until = time.monotonic() + patience_s
@@ -156,19 +156,19 @@ def write_manifest(
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """A checkpoint's manifest.
+    """Read a checkpoint's manifest.
 
     Raises:
-        FileNotFoundError: it has none: it was not written to the end.
+        FileNotFoundError: there is none, because the checkpoint is incomplete.
         ValueError: the manifest is damaged.
     """
     return Manifest.parse((folder / MANIFEST).read_bytes())
 
 
 def verify(folder: Path) -> list[str]:
-    """What is wrong with a checkpoint; nothing if it is whole.
+    """Return the problems of a checkpoint; empty if it is whole.
 
-    Reads all of it. Files that came later, such as an exported model, do not matter.
+    It reads all files of the manifest. Later files, such as an exported model, are ignored.
     """
     try:
         manifest = read_manifest(folder)
@@ -201,15 +201,15 @@ def _record(path: Path) -> FileRecord:
 
 
 def _hashing() -> ThreadPoolExecutor:
-    """Files at once: hashing leaves the interpreter free, and one core is slower than a good disk."""
+    """Return a pool that hashes files in parallel: hashing releases the GIL, and one core is too slow."""
     return ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="hash")
 
 
 def newest_good(checkpoints: Path, say: Say) -> Path | None:
-    """Find the newest checkpoint that is whole, and make verl resume from it.
+    """Find the newest whole checkpoint, and make verl resume from it by its tracker file.
 
-    Newer ones are moved aside, never deleted, and verl's tracker file is set; it is removed if no
-    checkpoint is whole, so that verl starts from the beginning.
+    Newer ones are moved aside, never deleted. If no checkpoint is whole, the tracker file is removed, so
+    verl starts from the beginning.
     """
     damaged: list[tuple[Path, list[str]]] = []
     good = None
@@ -228,7 +228,7 @@ def newest_good(checkpoints: Path, say: Say) -> Path | None:
 
 
 def set_tracker(checkpoints: Path, folder: Path | None) -> None:
-    """Name the checkpoint that verl resumes from; None: none."""
+    """Set the checkpoint that verl resumes from; None makes it start from the beginning."""
     if folder is None:
         (checkpoints / TRACKER).unlink(missing_ok=True)
     else:
@@ -243,10 +243,10 @@ def move_aside(folder: Path) -> None:
 
 
 def remove_shells(checkpoints: Path) -> list[Path]:
-    """Delete what verl's retention leaves of old checkpoints: all but the weights.
+    """Delete the remains of old checkpoints after verl's retention has deleted the weights.
 
-    verl deletes the folders `actor` and `critic` of a GRPO checkpoint, each by its own number to
-    keep. Only what has a manifest naming them and none of them left is such a shell.
+    verl deletes the folders `actor` and `critic` of a GRPO checkpoint, each by its own number to keep.
+    A checkpoint is such a shell if its manifest names some of these folders and none exists any more.
     """
     shells = []
     for folder in checkpoints_in(checkpoints):
@@ -262,10 +262,9 @@ def remove_shells(checkpoints: Path) -> list[Path]:
 
 
 def prune(checkpoints: Path, keep: int) -> None:
-    """Delete whole checkpoints but the newest `keep`.
+    """Delete complete checkpoints except the newest `keep`.
 
-    verl keeps count only of those that it saved since it started: without this, each restart of a
-    run would leave some behind.
+    verl counts only those that it saved since its start, so each restart would leave some behind.
     """
     complete = [folder for folder in checkpoints_in(checkpoints) if (folder / MANIFEST).exists()]
     for folder in complete[keep:]:

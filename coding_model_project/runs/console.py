@@ -1,4 +1,4 @@
-"""What a program prints: a run's, on the console and in its log, and any, until nobody reads on."""
+"""A program's output: its copy in a run's log, and a clean end when the reader of a pipe leaves."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 @contextmanager
 def output_copied_to(log: Path) -> Iterator[None]:
-    """Meanwhile, whatever this process and its children print also goes to the end of a file.
+    """Append the output of this process and its children to a file, besides printing it.
 
-    By file descriptors, through two `tee`s, so that it holds for every library and every child. They
-    ignore Ctrl-C, after which there is still something to say.
+    Two `tee` processes on the file descriptors catch the output of every library and child. They ignore
+    Ctrl-C, because the process still prints after it.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
@@ -31,17 +31,17 @@ def output_copied_to(log: Path) -> Iterator[None]:
         for fd, saved in before.items():
             os.dup2(saved, fd)
             os.close(saved)
-            with suppress(subprocess.TimeoutExpired):  # a child holds it: it ends with the last one
+            with suppress(subprocess.TimeoutExpired):  # a child still writes to it
                 tees[fd].wait(timeout=5)
 
 
 def _tee(fd: int, log: Path) -> subprocess.Popen[bytes]:
-    """Put a `tee` between a file descriptor and where it led."""
+    """Insert a `tee` between a file descriptor and its target."""
     tee = subprocess.Popen(
         ["tee", "--append", "--ignore-interrupts", str(log)],
         stdin=subprocess.PIPE,
         stdout=fd,
-        stderr=subprocess.DEVNULL,  # a full disk is the run's to report
+        stderr=subprocess.DEVNULL,  # the run reports a full disk
         start_new_session=True,
     )
     assert tee.stdin is not None
@@ -51,17 +51,16 @@ def _tee(fd: int, log: Path) -> subprocess.Popen[bytes]:
 
 
 def quiet_requests() -> None:
-    """Keep clients from logging their requests and credentials, which Hydra's handlers would print."""
+    """Stop clients from logging requests and credentials, which Hydra's handlers would print."""
     for name in ("httpx", "httpcore", "botocore", "aiobotocore"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """A reader that has seen enough, such as `head`, ends the program: exit code 1, without a word.
+    """Exit silently with code 1 when the reader of standard output, such as `head`, leaves.
 
-    So do click and rich, each for what it writes itself; what is still in Python's buffer at the end
-    is neither's.
+    click and rich do the same for their own writes, but not for the rest of Python's buffer at exit.
     """
     try:
         try:
@@ -70,13 +69,13 @@ def reader_may_leave() -> Iterator[None]:
             sys.stdout.flush()
     except BrokenPipeError:
         if not _is_unread(1):
-            raise  # another pipe's
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more as it ends
+            raise  # the error is about another pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at exit
         raise SystemExit(1) from None
 
 
 def _is_unread(fd: int) -> bool:
-    """Whether the reader of a pipe has gone."""
+    """Return whether the reader of a pipe has left."""
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))

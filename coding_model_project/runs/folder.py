@@ -1,14 +1,14 @@
-"""A run's folder: its layout, its attempts, and the refusal to go on with another configuration.
+"""A run's folder: its layout, its attempts, and locks against a second writer.
 
 config.yaml            the resolved configuration
-run.json               where the run comes from (`provenance`)
-patches/               what the working tree had that the commit has not
+run.json               the run's provenance (`provenance`)
+patches/               uncommitted changes of the working tree
 metrics.jsonl          a line per step: {"step", "data": {metric: value}}
-evaluations.jsonl      scores of its checkpoints, if they were watched (`evaluation.watch`)
+evaluations.jsonl      scores of the checkpoints, if they were watched (`evaluation.watch`)
 rollouts.jsonl         a line per judged sample (`rollouts`)
-traces/                where a step's time went, to open in Perfetto (`step_traces`)
-checkpoints/           verl's, each with a manifest (`checkpoints`)
-logs/attempt_N/        console.log; attempt.json: when it started, how it ended; heartbeat (`lease`)
+traces/                timing of a step, to open in Perfetto (`step_traces`)
+checkpoints/           verl's checkpoints, each with a manifest (`checkpoints`)
+logs/attempt_N/        console.log; attempt.json with start and ending; heartbeat (`lease`)
 summary.json           written once the run is finished
 """
 
@@ -32,13 +32,13 @@ from coding_model_project.runs.inputs import Inputs
 from coding_model_project.storage.object_store import as_url, is_url
 
 FATAL = "fatal.txt"
-"""In an attempt's log folder: the one line that says why a run was stopped from within."""
+"""File in an attempt's log folder with the one-line reason why the run stopped itself."""
 _FULL_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Names of the things in a run's folder, and what can be read from it at any time."""
+    """Paths in a run's folder, and what can be read from it at any time."""
 
     path: Path
 
@@ -74,7 +74,7 @@ class RunFolder:
         return self.path / "logs" / f"attempt_{attempt}"
 
     def attempts(self) -> list[Attempt]:
-        """All attempts so far, in order."""
+        """Return all attempts so far, in order."""
         files = sorted(
             self.path.glob(f"logs/attempt_*/{ATTEMPT}"),
             key=lambda file: int(file.parent.name.removeprefix("attempt_")),
@@ -93,7 +93,7 @@ class RunFolder:
         return attempts[-1].state if attempts else State.killed
 
     def provenance(self) -> dict[str, Any]:
-        """What `run.json` says.
+        """Read `run.json`.
 
         Raises:
             ConfigError: this is not a run's folder.
@@ -104,7 +104,7 @@ class RunFolder:
             raise ConfigError(f"{self.path}: not a run's folder (it has no run.json)") from error
 
     def inputs(self) -> Inputs:
-        """The data and the model that it was started with (`inputs`); empty if it was not noted.
+        """Return the data and the model that the run started with (`inputs`); empty if not recorded.
 
         Raises:
             ConfigError: this is not a run's folder.
@@ -113,7 +113,7 @@ class RunFolder:
 
 
 def full_disk(path: Path) -> str:
-    """A remark for errors that are no wonder: empty unless the run's disk is full."""
+    """Return a remark for error messages if the run's disk is full, else an empty string."""
     free = shutil.disk_usage(path).free
     if free > _FULL_BYTES:
         return ""
@@ -121,18 +121,18 @@ def full_disk(path: Path) -> str:
 
 
 def find_runs(root: Path) -> list[RunFolder]:
-    """All runs below a folder, newest first."""
-    # config.yaml is written after run.json: a kill in between leaves no run.
+    """Return all runs below a folder, newest first."""
+    # config.yaml is written after run.json: a kill in between leaves no valid run.
     found = [RunFolder(file.parent) for file in root.rglob("run.json")]
     found = [run for run in found if run.config.exists()]
     return sorted(found, key=lambda run: run.run_json.stat().st_mtime, reverse=True)
 
 
 def runs_at(path: Path) -> list[RunFolder]:
-    """The run whose folder this is, else all runs below it, newest first.
+    """Return the run in this folder, else all runs below it, newest first.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no run.
     """
     if (path / "run.json").exists():
         return [RunFolder(path)]
@@ -144,13 +144,13 @@ def runs_at(path: Path) -> list[RunFolder]:
 
 
 def refuse_unusable(key: str, folder: str) -> None:
-    """Make a run's folder, and make sure that something can be written into it.
+    """Create a run's folder, and check that it is writable.
 
     Args:
-        key: that names the folder, for the message.
+        key: the key that names the folder, for the message.
 
     Raises:
-        ConfigError: it is a file, or cannot be made or written.
+        ConfigError: the path is a file, or cannot be created or written.
         StorageError: the disk is full.
     """
     way = f"set {key} to a folder that you can write into"
@@ -172,11 +172,7 @@ def refuse_unusable(key: str, folder: str) -> None:
 
 
 def refuse_url(key: str, folder: str | Path) -> None:
-    """Refuse a URL where work in progress needs a folder.
-
-    Raises:
-        ConfigError: it is one.
-    """
+    """Raise ConfigError if a folder for work in progress is a URL."""
     if is_url(folder):
         raise ConfigError(
             f"{key}={as_url(folder)}: work in progress needs a folder of this machine; name one, and set "
@@ -186,13 +182,13 @@ def refuse_url(key: str, folder: str | Path) -> None:
 
 @contextlib.contextmanager
 def sole_writer(folder: Path, what: str) -> Iterator[None]:
-    """Meanwhile no other process gets in here; ends with the process, in whatever way that ends.
+    """Lock a folder against other writers; the lock ends with the process, however that ends.
 
     Args:
-        what: what writes, for the message.
+        what: the kind of writer, for the message.
 
     Raises:
-        ConfigError: another one is in.
+        ConfigError: another process has the lock.
         StorageError: the folder cannot be written.
     """
     refuse_url("--out", folder)
@@ -215,12 +211,12 @@ def sole_writer(folder: Path, what: str) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text)
     partial.replace(path)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file whole or not at all."""
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(content, indent=2) + "\n")

@@ -1,7 +1,7 @@
-"""What a run starts from, by content: its data files, problems and starting model.
+"""Fingerprints of a run's inputs: its data files, problems and starting model.
 
-A configuration names files; the same name may hold something else tomorrow. Each file is known by
-its size and the SHA-256 of its content; of very large ones, of both ends.
+A configuration names files, whose content may change. So each file is identified by its size and the
+SHA-256 of its content, or of both ends if it is very large.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _END_BYTES = 4 << 20
 _ABSENT = "absent"
 
 Inputs = Mapping[str, str]
-"""Fingerprint by the configuration's key and the file's name: paths may move, contents may not."""
+"""Fingerprints by key and file name, without folders: paths may move, contents may not change."""
 
 
 def inputs_of(config: DictConfig, model_key: str) -> Inputs:
-    """The inputs that a resolved configuration names.
+    """Return the inputs that a resolved configuration names.
 
     Args:
-        model_key: verl's key of the starting model; a name on the hub is known by its revision in
-            the local cache, and by nothing before it is there.
+        model_key: verl's key of the starting model. A hub name is identified by its revision in the
+            local cache, and omitted before it is downloaded.
 
     Raises:
         OSError: a file cannot be read.
@@ -50,12 +50,12 @@ def inputs_of(config: DictConfig, model_key: str) -> Inputs:
 
 
 def with_local_inputs(config: DictConfig, model_key: str) -> DictConfig:
-    """The configuration with paths of copies in place of URLs; itself if it names none.
+    """Return a copy of the configuration with local paths in place of URLs, which are downloaded.
 
-    The run's own record keeps the URLs: they are the same on every machine.
+    The run's own record keeps the URLs, which are the same on every machine.
 
     Raises:
-        ConfigError: something cannot be read; names the key and the URL.
+        ConfigError: an input cannot be read; the message names the key and the URL.
         DownloadError: a store does not answer.
     """
     local = DictConfig(OmegaConf.create(config))
@@ -74,7 +74,7 @@ def with_local_inputs(config: DictConfig, model_key: str) -> DictConfig:
 
 
 def changes(before: Inputs, after: Inputs) -> list[str]:
-    """What differs, a line per file."""
+    """Return the differences, one line per file."""
     return [
         f"{name}: {before.get(name, _ABSENT)} → {after.get(name, _ABSENT)}"
         for name in [*before, *(name for name in after if name not in before)]
@@ -83,7 +83,7 @@ def changes(before: Inputs, after: Inputs) -> list[str]:
 
 
 def fingerprint(path: Path) -> str:
-    """E.g. "1234 bytes, sha256 0f3a…": the first 16 digits; "absent" if there is no such file."""
+    """Return a fingerprint such as "1234 bytes, sha256 0f3a…" (16 digits); "absent" if not a file."""
     if not path.is_file():
         return _ABSENT
     size = path.stat().st_size

@@ -1,10 +1,10 @@
-"""The heartbeat of an attempt, by which other machines tell whether it still runs.
+"""The heartbeat of an attempt, from which other machines detect whether it still runs.
 
 While an attempt runs, its process overwrites the file `heartbeat` in its log folder every 10 s. Another
-machine that shares the folder holds the attempt for dead once the file has stayed the same for 90 s of
-its own clock, and may then take the run over. Times of two machines are never compared, so clocks may
-differ. The file is overwritten in place and opened anew for each look: an NFS client then asks the
-server, and a full disk has nothing to refuse.
+machine that shares the folder considers the attempt dead once the file has not changed for 90 s of its
+own clock. It may then take over the run. Times of two machines are never compared, so clocks may differ.
+The file is overwritten in place, which works on a full disk, and reopened for each look, which makes an
+NFS client ask the server.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from coding_model_project.errors import StorageError, TrainingError
 HEARTBEAT = "heartbeat"
 BEAT_S = 10.0
 STALE_S = 60.0
-"""How long an NFS client may show an old listing or old attributes (its options acdirmax, acregmax)."""
+"""Seconds for which an NFS client may show old listings or attributes (options acdirmax, acregmax)."""
 LEASE_S = STALE_S + 3 * BEAT_S
 _CLOCKS_DIFFER_S = 3600.0
 _CHANGES_OF_A_LIVE_ONE = 2
-"""One change may be a cache that ran out, and the beat older than it looks."""
+"""Number of changes that prove a live attempt: one may only be an expired cache with an old beat."""
 
 
 @cache
 def machine() -> str:
-    """Return what tells a running kernel and process namespace from all others: pids mean the same in it.
+    """Return an identifier of the running kernel and process namespace, in which a pid is unique.
 
-    Host names do not: containers share them, and a host keeps its name when it reboots.
+    Host names do not suffice: containers share them, and a host keeps its name after a reboot.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -49,9 +49,9 @@ def machine() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process of this machine started, in clock ticks since boot; None if it is gone.
+    """Return the start of a local process in clock ticks since boot; None if it is gone.
 
-    Unlike a time of day this stays the same when the clock is set.
+    Unlike a time of day, it does not change when the clock is set.
     """
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -76,17 +76,14 @@ def beat(log_dir: Path, count: int) -> None:
 
 
 class Heartbeat:
-    """Beats from a thread while it is entered, and ends this process's work once a later attempt exists.
+    """A context manager that beats from a thread, and ends the run once a later attempt exists.
 
-    A machine that was suspended, or cut off from the folder for longer than the lease, finds its run
-    taken over when it comes back: the main thread is then interrupted, and leaving raises why.
+    After a machine was suspended or disconnected for longer than the lease, another may have taken over
+    its run. The thread then interrupts the main thread, and leaving raises TrainingError with the reason.
     """
 
     def __init__(self, log_dir: Path, *, beat_s: float = BEAT_S) -> None:
-        """
-        Args:
-            log_dir: of the attempt.
-        """
+        """Prepare the heartbeat of the attempt with this log folder."""
         self._log_dir = log_dir
         self._beat_s = beat_s
         self._stop = threading.Event()
@@ -110,7 +107,7 @@ class Heartbeat:
         count = 0
         while not self._stop.wait(self._beat_s):
             count += 1
-            # A full or absent disk is the run's to report; here the next beat tries again.
+            # The run reports a full or absent disk; here the next beat retries.
             with suppress(OSError):
                 beat(self._log_dir, count)
             with suppress(OSError):
@@ -122,24 +119,24 @@ class Heartbeat:
 
     def _why(self) -> str:
         return (
-            f"{self._log_dir}: a later attempt has taken this run over, since this one gave no sign of "
-            f"life for {LEASE_S:.0f} s"
+            f"{self._log_dir}: a later attempt has taken this run over, after {LEASE_S:.0f} s without a "
+            "heartbeat of this one"
         )
 
 
 def has_successor(log_dir: Path) -> bool:
-    """Return true if an attempt has been started after the one with this log folder."""
+    """Return whether an attempt was started after the one with this log folder."""
     name, _, number = log_dir.name.rpartition("_")
     return log_dir.with_name(f"{name}_{int(number) + 1}").exists()
 
 
 class Pulse(Enum):
-    """What is known of an attempt on another machine."""
+    """The observed state of an attempt on another machine."""
 
     absent = auto()
-    """It has no heartbeat: a version of this package before there was one started it."""
+    """No heartbeat: an older version of this package started the attempt."""
     unknown = auto()
-    """It has not been watched for long enough."""
+    """Not watched for long enough."""
     beating = auto()
     stopped = auto()
 
@@ -153,14 +150,14 @@ class _Sight:
 
 @dataclass(slots=True)
 class Observer:
-    """Watches heartbeats by its own clock, for as long as it lives."""
+    """An observer of heartbeats by its own clock."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     _sights: dict[Path, _Sight] = field(default_factory=dict)
 
     def look(self, log_dir: Path) -> Pulse:
-        """Look once.
+        """Read the heartbeat once, and return the state so far.
 
         Raises:
             OSError: the heartbeat cannot be read.
@@ -178,7 +175,7 @@ class Observer:
         return Pulse.beating if sight.changes >= _CHANGES_OF_A_LIVE_ONE else Pulse.unknown
 
     def watch(self, log_dir: Path) -> Pulse:
-        """Look until something is known, at most for about the lease.
+        """Read the heartbeat until the state is known, at most for about the lease.
 
         Raises:
             StorageError: the heartbeat cannot be read.
@@ -188,26 +185,26 @@ class Observer:
                 self.sleep(1.0)
         except OSError as error:
             raise StorageError(
-                f"{log_dir / HEARTBEAT}: cannot be read ({error.strerror}), so that nobody can tell here "
-                "whether the run still runs; make it readable"
+                f"{log_dir / HEARTBEAT}: cannot be read ({error.strerror}), so it is unknown whether the "
+                "run is still running; make it readable"
             ) from error
         return pulse
 
     def age_s(self, log_dir: Path) -> float:
-        """Return the seconds since the last beat that was seen."""
+        """Return the seconds since the last observed beat."""
         return self.clock() - self._sights[log_dir].since
 
     def seems_alive(self, log_dir: Path) -> bool:
-        """Return a guess for what only shows a run: true unless it stopped, or long before this look."""
+        """Guess, for display only, whether an attempt is alive: false if its beats stopped long ago."""
         try:
             pulse = self.look(log_dir)
             if pulse is not Pulse.unknown:
                 return pulse is not Pulse.stopped
             written = float(self._sights[log_dir].content.split()[-1])
-        except (OSError, ValueError, IndexError):  # out of reach, or half written
+        except (OSError, ValueError, IndexError):  # unreachable or half written
             return True
         return time.time() - written <= LEASE_S + _CLOCKS_DIFFER_S
 
 
 OBSERVER = Observer()
-"""This process's."""
+"""This process's observer."""

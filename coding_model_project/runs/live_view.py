@@ -34,7 +34,7 @@ _CURVES = {
 
 
 def view(run: RunFolder) -> RenderableType:
-    """The run as it is now: progress, curves, and the last lines of its log if it has ended badly."""
+    """Render a run's progress and curves, and its error if it has failed."""
     a = line(run)
     steps = read_metrics(run.metrics)
     head = Text(f"{run.path}  {a.recipe}  {a.state}  step {a.step}/{a.steps or '?'}{_left(a)}")
@@ -59,7 +59,7 @@ def _left(a: Line) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A curve in one line of text, from its own least to its own greatest value."""
+    """Render a curve in one line of text, scaled from its minimum to its maximum."""
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     return "".join(_BLOCKS[round((value - low) / span * (len(_BLOCKS) - 1))] for value in values)

@@ -1,4 +1,4 @@
-"""metrics.jsonl, as a run's loggers write it."""
+"""Readers of metrics.jsonl, which a run's loggers write."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def read_metrics(path: Path) -> dict[int, dict[str, float]]:
-    """Metrics by step. Of a step done again after a resume, the later values.
+    """Read metrics by step; for a step repeated after a resume, the later values.
 
-    A line that a kill cut short is left out. Steps of one number that were logged in parts
-    (training, then validation) are put together.
+    A line truncated by a kill is skipped. Parts of a step that were logged separately (training, then
+    validation) are merged.
     """
     steps: dict[int, dict[str, float]] = {}
     for row in _rows(path):
@@ -23,7 +23,7 @@ def read_metrics(path: Path) -> dict[int, dict[str, float]]:
 
 
 def total(path: Path, metric: str) -> float:
-    """A metric's sum over all that was logged: steps that were done twice cost twice."""
+    """Sum a metric over all logged lines; a repeated step counts twice."""
     rows = _rows(path)
     return sum(float(row["data"][metric]) for row in rows if metric in row["data"])
 
@@ -31,11 +31,11 @@ def total(path: Path, metric: str) -> float:
 def _rows(path: Path) -> list[dict[str, Any]]:
     rows = []
     for line in path.read_text().splitlines() if path.exists() else []:
-        with suppress(json.JSONDecodeError):  # cut short by a kill
+        with suppress(json.JSONDecodeError):  # truncated by a kill
             rows.append(json.loads(line))
     return rows
 
 
 def series(steps: Mapping[int, dict[str, float]], metric: str) -> list[tuple[int, float]]:
-    """One metric by step, where it was logged."""
+    """Return a metric's values as (step, value) pairs."""
     return [(step, data[metric]) for step, data in steps.items() if metric in data]

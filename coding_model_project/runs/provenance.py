@@ -1,4 +1,4 @@
-"""Where a run comes from: command, machine, versions, commit, and what was not committed."""
+"""A run's provenance: command, machine, versions, commit and uncommitted changes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.runs import accelerators
 
 _UNTRACKED_BYTES = 1_000_000
-"""Of all untracked files together; larger ones are listed in status.txt only."""
+"""Limit of the copied untracked files together; files beyond it are only listed in status.txt."""
 
 _SOURCES = frozenset({".py", ".yaml", ".yml", ".toml", ".sh", ".md", ".html", ".js", ".css"})
-"""What of the untracked is copied: source text, and no .env or key that happens to lie there."""
+"""Suffixes of the untracked files to copy: source text, but not a stray .env or key."""
 
 SHIPPED, SHIPPED_STATE, SHIPPED_PATCH = ".job_source", "state.json", "uncommitted.patch"
-"""What the package of a job has in the place of `.git` (`launch.jobs.source`)."""
+"""Names in a job's package that replace `.git` (`launch.jobs.source`)."""
 _SHIPPED = Path(__file__).parents[2] / SHIPPED
 
 _SEED_KEYS = (
@@ -41,7 +41,7 @@ _SEED_KEYS = (
 
 
 def collect(recipe: str, command: list[str], seeds: dict[str, int]) -> dict[str, Any]:
-    """The content of `run.json`."""
+    """Return the content of `run.json`."""
     return {
         "recipe": recipe,
         "command": command,
@@ -58,13 +58,13 @@ def collect(recipe: str, command: list[str], seeds: dict[str, int]) -> dict[str,
 
 
 def seeds(config: DictConfig) -> dict[str, int]:
-    """Every seed of a configuration, by its key."""
+    """Return every seed of a configuration by its key."""
     found = {key: OmegaConf.select(config, key) for key in _SEED_KEYS}
     return {key: value for key, value in found.items() if isinstance(value, int)}
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores, memory and accelerators of this host."""
+    """Return processor, cores, memory and accelerators of this host."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -81,7 +81,7 @@ def packages() -> dict[str, str]:
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit and branch of the working tree this package lies in; None outside of one."""
+    """Return commit and branch of this package's working tree; None outside one."""
     if _SHIPPED.is_dir():
         return json.loads((_SHIPPED / SHIPPED_STATE).read_text())
     commit = _git("rev-parse", "HEAD")
@@ -95,9 +95,9 @@ def git_state() -> dict[str, Any] | None:
 
 
 def write_patches(folder: Path) -> None:
-    """status.txt, staged.diff, unstaged.diff and the untracked files, within a size limit.
+    """Write status.txt, staged.diff, unstaged.diff and the untracked files within a size limit.
 
-    In a job: the one patch that came with it.
+    In a job, write the one patch that was shipped with it.
     """
     if _SHIPPED.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def write_patches(folder: Path) -> None:
 
 
 def command_line() -> list[str]:
-    """The command that started this process, as one would type it."""
+    """Return the command that started this process, as a user would type it."""
     main = sys.modules["__main__"]
     module = getattr(getattr(main, "__spec__", None), "name", None)
     start = ["-m", module.removesuffix(".__main__")] if module else [sys.argv[0]]
@@ -132,7 +132,7 @@ def command_line() -> list[str]:
 
 
 def _git(*arguments: str, cwd: Path | None = None) -> str:
-    """A git command's output; empty where there is no git or no repository."""
+    """Return a git command's output; empty without git or a repository."""
     here = cwd or Path(__file__).parent
     try:
         result = subprocess.run(

@@ -1,4 +1,4 @@
-"""A run goes on, or is done again, as it was started: the refusal of anything else."""
+"""Checks that a run resumes, or is repeated, with the configuration and inputs it started with."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _SAMPLES = (
     "ungradable*.jsonl",
     "traces/*.json*",
 )
-"""What an attempt may leave of its samples, in a run's folder."""
+"""Files in a run's folder that contain an attempt's samples."""
 
 _WHERE = ("coding.evaluation.cluster", "coding.evaluation.ray_address")
-"""Keys that say on which machines the work is done, which a run may go on with others of."""
+"""Keys that choose the machines, which may change when a run resumes."""
 
 
 def comparable(config: DictConfig) -> str:
-    """The resolved configuration as YAML, without what only says how to start."""
+    """Return the resolved configuration as YAML, without keys that only affect the start."""
     resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     resolved.coding.pop("force", None)
     return OmegaConf.to_yaml(resolved)
 
 
 def has_made_something(run: RunFolder) -> bool:
-    """Whether a run has left a metric, a completion or a checkpoint, which bind it to its settings."""
+    """Return whether a run has a metric, a completion or a checkpoint, which bind it to its settings."""
     if run.metrics.exists() and run.metrics.stat().st_size:
         return True
     return _has_answers(run.path / _COMPLETIONS) or any(run.checkpoints.glob("global_step_*"))
 
 
 def settings_changed(run: RunFolder, config: DictConfig) -> list[str]:
-    """Return the keys whose values differ from a run's recorded configuration, with both values."""
+    """Return the keys that differ from a run's recorded configuration, with both values."""
     if not run.config.exists():
         return []
     before, after = (
@@ -59,48 +59,48 @@ def settings_changed(run: RunFolder, config: DictConfig) -> list[str]:
 
 
 def refuse_changes(run: RunFolder, config: DictConfig, inputs: Inputs) -> None:
-    """Make sure that a run goes on as it was started. One that has made nothing may change.
+    """Refuse to resume a run with changed settings. A run without results may change.
 
     Raises:
-        ConfigError: its configuration, data or model was another one; with the difference.
+        ConfigError: configuration, data or model differ; the message contains the differences.
     """
     if not (has_made_something(run) and run.config.exists()):
         return
     if changed := settings_changed(run, config):
         raise ConfigError(
             f"{run.path} was started with another configuration ({'; '.join(changed)}): set "
-            "coding.run_dir to a new folder, or coding.force=true to go on with the new one (of eval "
-            "run: --out and --force)"
+            "coding.run_dir to a new folder, or coding.force=true to continue with the new one (for "
+            "`eval run`: --out and --force)"
         )
     if changed := _changed_inputs(run, inputs):
         raise ConfigError(
-            f"{run.path} was started with other data or another model ({'; '.join(changed)}): put "
-            "them back, set coding.run_dir to a new folder, or coding.force=true to go on with the new"
+            f"{run.path} was started with other data or another model ({'; '.join(changed)}): restore "
+            "them, set coding.run_dir to a new folder, or coding.force=true to continue with the new ones"
         )
 
 
 def refuse_other_inputs(recorded: RunFolder, inputs: Inputs) -> None:
-    """Make sure that what a run is repeated with is what it was done with.
+    """Refuse to repeat a run with changed inputs.
 
     Raises:
-        ConfigError: its data or model is not what it was; with the difference.
+        ConfigError: data or model have changed; the message contains the differences.
     """
     if changed := _changed_inputs(recorded, inputs):
         raise ConfigError(
             f"{recorded.path} cannot be repeated: its data or model has changed "
-            f"({'; '.join(changed)}): put them back, or start a new run of the recipe"
+            f"({'; '.join(changed)}): restore them, or start a new run of the recipe"
         )
 
 
 def forget(run: RunFolder) -> None:
-    """Delete the samples of a run that made nothing, so that another's are not mixed in. Logs stay."""
+    """Delete the samples of a run without results, so that they do not mix with new ones. Logs stay."""
     for form in _SAMPLES:
         for file in run.path.glob(form):
             file.unlink()
 
 
 def _has_answers(completions: Path) -> bool:
-    """Whether the model answered anything: prompts that it could not take are lines too."""
+    """Return whether the file has a model's answer; rejected prompts are lines too."""
     if not completions.exists():
         return False
     with completions.open("rb") as lines:
@@ -110,7 +110,7 @@ def _has_answers(completions: Path) -> bool:
 def _was_refused(line: bytes) -> bool:
     try:
         return bool(orjson.loads(line).get("refused"))
-    except orjson.JSONDecodeError:  # half a line, of a kill
+    except orjson.JSONDecodeError:  # truncated by a kill
         return True
 
 
@@ -120,7 +120,7 @@ def _changed_inputs(run: RunFolder, inputs: Inputs) -> list[str]:
 
 
 def _flat(node: Any, prefix: str = "") -> dict[str, str]:
-    """Leaves of nested dictionaries by their full key."""
+    """Return the leaves of nested dictionaries by their full key."""
     if not isinstance(node, dict) or not node:
         return {prefix.rstrip("."): str(node)}
     return {

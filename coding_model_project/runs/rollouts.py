@@ -1,7 +1,7 @@
-"""rollouts.jsonl: every judged sample of a run, as it happened; rotated and compressed when large.
+"""rollouts.jsonl: every judged sample of a run, in order; rotated and compressed when large.
 
-One JSON object per line, with the fields of `Rollout`. A step that was done again after a resume is
-there twice; `read_rollouts` gives its later version.
+Each line is a JSON object with the fields of `Rollout`. A step repeated after a resume appears twice;
+`read_rollouts` returns its later version.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ ROLLOUTS = "rollouts.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """One completion, what the judge said of it, and what it was worth."""
+    """One completion, its verdict and its reward."""
 
     step: int
     attempt: int
     split: str
-    """train or validation."""
+    """Either `train` or `validation`."""
     problem: str
     sample: str
-    """Tells the samples of one problem and step apart."""
+    """Identifier of a sample among those of the same problem and step."""
     prompt: str
     completion: str
     tokens: int
     reward: float
     reward_parts: Mapping[str, float]
     verdict: Mapping[str, Any]
-    """As `brief` gives it."""
+    """The verdict as `brief` returns it."""
     generated_at: float
     """Seconds since the epoch, as is `graded_at`."""
     graded_at: float
     advantage: float | None = None
-    """What it was trained with, as a mean over its tokens; None in validation."""
+    """The mean advantage over its tokens; None in validation."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def failing_test(self) -> str:
-        """The first failing test: its input, and what came of it. Empty if there is none."""
+        """Input and details of the first failing test; empty if there is none."""
         return "\n".join(filter(None, (self.verdict.get("input"), self.verdict.get("detail"))))
 
 
 class RolloutWriter:
-    """Appends rollouts from a thread of its own, so that a step does not wait for a disk.
+    """A writer that appends rollouts from its own thread, so that steps do not wait for the disk.
 
-    What it cannot write it raises at the next `write` or at `close`: nothing is lost in silence.
+    The next `write` or `close` raises a write error, so no row is lost silently.
     """
 
     def __init__(self, folder: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
@@ -69,7 +69,7 @@ class RolloutWriter:
         self._thread.start()
 
     def write(self, rollouts: Iterable[Rollout]) -> None:
-        """Hand rows over; an iterable that does work (decoding) does it in the writer's thread.
+        """Queue rows; the writer's thread runs the iterable, including work such as decoding.
 
         Raises:
             OSError: an earlier row could not be written.
@@ -79,10 +79,10 @@ class RolloutWriter:
         self._queue.put(rollouts)
 
     def close(self) -> None:
-        """Wait until all is written.
+        """Wait until all rows are written.
 
         Raises:
-            OSError: it could not be.
+            OSError: a row could not be written.
         """
         self._queue.put(None)
         self._thread.join()
@@ -102,7 +102,7 @@ class RolloutWriter:
 
 
 def end_last_line(path: Path) -> None:
-    """End a line that a kill cut short, so that the next one begins on its own."""
+    """End a line that a kill truncated, so that the next row starts a new line."""
     if path.exists() and path.stat().st_size:
         with path.open("rb+") as file:
             file.seek(-1, 2)
@@ -111,7 +111,7 @@ def end_last_line(path: Path) -> None:
 
 
 def _rotate(path: Path) -> None:
-    """rollouts.jsonl becomes rollouts.0001.jsonl.gz, or the next number."""
+    """Compress rollouts.jsonl to rollouts.0001.jsonl.gz, or the next number."""
     n_before = len(list(path.parent.glob("rollouts.*.jsonl.gz")))
     target = packed_part(path.parent, n_before + 1)
     partial = target.with_suffix(".partial")
@@ -122,19 +122,19 @@ def _rotate(path: Path) -> None:
 
 
 def packed_part(folder: Path, number: int) -> Path:
-    """The file that rollouts.jsonl was rotated into, from 1 on."""
+    """Return the path of a rotated file; numbers start at 1."""
     return folder / f"rollouts.{number:04d}.jsonl.gz"
 
 
 def read_all_rollouts(folder: Path) -> Iterator[Rollout]:
-    """Everything that was written, steps that were done again too."""
+    """Read all rollouts, including both versions of repeated steps."""
     return (Rollout(**row) for row in _rows(folder))
 
 
 def read_rollouts(folder: Path) -> Iterator[Rollout]:
-    """A run's rollouts in order, each step as its last attempt did it.
+    """Read a run's rollouts in order; of a repeated step, those of the last attempt.
 
-    A line cut short by a kill is left out. Reads the files twice and holds one row at a time.
+    A line truncated by a kill is skipped. The files are read twice, one row in memory at a time.
     """
     last: dict[tuple[str, int], int] = {}
     for row in _rows(folder):
@@ -150,5 +150,5 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
         if path.exists():
             with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
                 for line in lines:
-                    with suppress(orjson.JSONDecodeError):  # cut short by a kill
+                    with suppress(orjson.JSONDecodeError):  # truncated by a kill
                         yield orjson.loads(line)

@@ -1,4 +1,4 @@
-"""A run in one line: what the list of runs and the live view show."""
+"""A run in one line, for the list of runs and the live view."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Line:
     state: State
     step: int
     steps: int | None
-    """Asked for; None where the configuration leaves it to the number of epochs."""
+    """Configured number of steps; None if the number of epochs determines it."""
     result: str
-    """The last value of the main metrics that were logged."""
+    """The last values of the main logged metrics."""
     age_s: float
-    """Since the last sign of life."""
+    """Seconds since the run's last write."""
     step_s: float | None
     """Median seconds of the last ten steps."""
 
@@ -71,7 +71,7 @@ def _result(steps: dict[int, dict[str, float]]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 45 s, 12 min, 3.2 h, 5 d."""
+    """Format seconds for people: 45 s, 12 min, 3.2 h, 5 d."""
     for unit, size, limit in (("s", 1, 90), ("min", 60, 5400), ("h", 3600, 2 * 86400)):
         if seconds < limit:
             digits = 1 if unit == "h" else 0

@@ -1,7 +1,7 @@
-"""Whether the nodes of a run see the same files: what each is asked, and what its answer means.
+"""A check that the nodes of a run see the same files: the question to each node, and its answer.
 
-The driver puts a token into the run's folder; each node looks for it, leaves a file of its own beside it,
-and compares the other files that the run names. How a node is reached is known in `verl_ext.cluster`.
+The driver writes a token into the run's folder. Each node looks for it, writes its own file beside it,
+and compares the other files that the run names. `verl_ext.cluster` communicates with the nodes.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _CLOCKS_DIFFER_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a node is to look at."""
+    """The files and versions that a node should check."""
 
     run_dir: str
     token: str
     files: Mapping[str, str]
-    """Fingerprint on the driver's node by `key=path`."""
+    """Fingerprints on the driver's node by `key=path`."""
     versions: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a node found."""
+    """A node's findings."""
 
     host: str
     problems: tuple[str, ...]
@@ -54,15 +54,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """In place of an answer that did not come."""
+    """A placeholder for a missing answer."""
 
     why: str
-    """Names the node."""
+    """The reason, with the node's name."""
 
 
 @contextmanager
 def question(run_dir: Path, files: Mapping[str, Path]) -> Iterator[Question]:
-    """Put a token into the run's folder until leaving.
+    """Keep a token in the run's folder inside the context, and yield the question.
 
     Args:
         files: other files that every node needs, by the configuration's key and path.
@@ -84,7 +84,7 @@ def question(run_dir: Path, files: Mapping[str, Path]) -> Iterator[Question]:
 
 
 def look_of(path: Path) -> str:
-    """Return what tells a file's content; of a folder, its files' names and sizes."""
+    """Return a file's fingerprint; for a folder, the number and total size of its files."""
     if path.is_dir():
         sizes = sorted(
             (file.name, file.stat().st_size) for file in path.glob("*") if file.is_file()
@@ -94,7 +94,7 @@ def look_of(path: Path) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions installed here of what all nodes must have alike."""
+    """Return the local versions of the packages that all nodes must have in common."""
     found = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -103,7 +103,7 @@ def versions() -> dict[str, str]:
 
 
 def _source() -> str:
-    """Return what tells this package's code: nodes often have checkouts, whose version says little."""
+    """Return a hash of this package's code: nodes often have checkouts with the same version."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
@@ -112,11 +112,11 @@ def _source() -> str:
 
 
 def answer(question: Question, node: str, *, patience_s: float = STALE_S + 10) -> Answer:
-    """Look at what a question names, on the node where this is called.
+    """Answer a question on the node where this runs.
 
     Args:
-        node: tells this node from the others.
-        patience_s: how long a shared folder may show an old listing.
+        node: a unique identifier of this node.
+        patience_s: seconds for which a shared folder may show an old listing.
     """
     problems = [
         *_in_run_dir(question, node, patience_s),
@@ -132,7 +132,7 @@ def answer(question: Question, node: str, *, patience_s: float = STALE_S + 10) -
 
 
 def full_temporary_disk() -> str:
-    """Return a remark if the disk for this node's temporary files is full, else nothing."""
+    """Return a remark if the disk for this node's temporary files is full, else an empty string."""
     return full_disk(Path(tempfile.gettempdir()))
 
 

@@ -1,4 +1,4 @@
-"""The start and the end of an attempt: what refuses a second one, and who takes over a dead one."""
+"""The start and end of an attempt: refusal of a second one, and takeover of a dead one."""
 
 from __future__ import annotations
 
@@ -48,20 +48,19 @@ def start_attempt(
     say: Callable[[str], None] = lambda _: None,
     observer: Observer = OBSERVER,
 ) -> Attempt:
-    """Make or reopen a run's folder and note that an attempt begins. Enter its `Heartbeat` next.
+    """Create or reopen a run's folder and record a new attempt. Enter its `Heartbeat` next.
 
-    Attempts that made nothing do not bind the next one: with other settings it starts the run anew.
-    An attempt of another machine that gives no sign of life is taken over, after it was watched for
-    `lease.LEASE_S`.
+    Attempts without results do not bind the next one: with other settings, it restarts the run. If an
+    attempt on another machine shows no heartbeat for `lease.LEASE_S`, this one takes over.
 
     Args:
-        config: saved resolved, and compared with the one the run was started with.
-        inputs: data and model as they are now; noted, and compared with those it was started with.
-        force: go on although something has changed; the new replaces the old.
-        say: told that the run starts anew, or whose heartbeat is waited for.
+        config: the configuration, saved resolved, and compared with the recorded one.
+        inputs: the current data and model, saved, and compared with the recorded ones.
+        force: resume even if something has changed; new values replace the recorded ones.
+        say: called with messages about a restart, or about the heartbeat being watched.
 
     Raises:
-        ConfigError: configuration or inputs have changed (with the difference), or the run is running.
+        ConfigError: configuration or inputs have changed (with the differences), or the run is running.
     """
     run = RunFolder(path)
     attempts = run.attempts()
@@ -72,9 +71,7 @@ def start_attempt(
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
     anew = _starts_anew(run, attempts, config, inputs)
     if anew:
-        say(
-            f"{path}: the last attempt {_how(attempts[-1])} and made nothing; starting anew ({anew})"
-        )
+        say(f"{path}: the last attempt {_how(attempts[-1])} without results; restarting ({anew})")
         forget(run)
         shutil.rmtree(run.path / "patches", ignore_errors=True)
     for folder in (run.path, run.checkpoints, run.traces):
@@ -87,8 +84,14 @@ def start_attempt(
         write_json(run.run_json, run.provenance() | {"inputs": inputs})
     write_text(run.config, comparable(config))
     run.summary.unlink(missing_ok=True)
+    attempt = _attempt_of_this_process(run, number)
+    _write_attempt(run, attempt)
+    return attempt
+
+
+def _attempt_of_this_process(run: RunFolder, number: int) -> Attempt:
     me = psutil.Process()
-    attempt = Attempt(
+    return Attempt(
         number=number,
         pid=me.pid,
         pid_started=me.create_time(),
@@ -98,17 +101,15 @@ def start_attempt(
         pid_ticks=start_ticks(me.pid),
         log_dir=run.log_dir(number),
     )
-    _write_attempt(run, attempt)
-    return attempt
 
 
 def _refuse_running(
     last: Attempt, path: Path, *, force: bool, say: Callable[[str], None], observer: Observer
 ) -> None:
-    """Make sure that an attempt does not run any more; on another machine its heartbeat is watched.
+    """Refuse to start while an attempt runs; on another machine, watch its heartbeat.
 
     Raises:
-        ConfigError: it runs, or that cannot be told.
+        ConfigError: the attempt runs, or its state cannot be determined.
     """
     if last.exit_code is not None or (last.is_here and not last.is_process):
         return
@@ -118,7 +119,7 @@ def _refuse_running(
     assert last.log_dir is not None
     say(
         f"{path}: attempt {last.number} on {last.host} has not ended; watching its heartbeat for "
-        f"{LEASE_S:.0f} s, to take over if there is none"
+        f"{LEASE_S:.0f} s, and taking over if there is none"
     )
     pulse = observer.watch(last.log_dir)
     if pulse is Pulse.beating:
@@ -135,13 +136,13 @@ def _refuse_running(
 
 
 def _claim(run: RunFolder, last: int, observer: Observer) -> int:
-    """Make the log folder of the next attempt: of several processes that try, on any machine, one can.
+    """Create the log folder of the next attempt; of several processes on any machines, one succeeds.
 
     Args:
-        last: the number of the attempt that does not run any more.
+        last: the number of the last attempt, which has ended.
 
     Raises:
-        ConfigError: another one was faster.
+        ConfigError: another process was faster.
     """
     number = last + 1
     run.log_dir(number).parent.mkdir(parents=True, exist_ok=True)
@@ -156,13 +157,13 @@ def _claim(run: RunFolder, last: int, observer: Observer) -> int:
                 f"coding.run_dir={run.path}: another process has just started attempt {number} of "
                 "the run; choose another folder"
             )
-        number += 1  # that process was killed before it had an attempt
+        number += 1  # that process was killed before it recorded its attempt
     beat(run.log_dir(number), 0)
     return number
 
 
 def end_attempt(path: Path, attempt: Attempt, error: BaseException | None = None) -> None:
-    """Note how an attempt ended. A full disk must not hide why: what cannot be written is left out."""
+    """Record how an attempt ended; ignore write errors, so that a full disk does not hide the cause."""
     if error is None:
         code, reason = 0, None
     elif isinstance(error, KeyboardInterrupt):
@@ -178,7 +179,7 @@ def end_attempt(path: Path, attempt: Attempt, error: BaseException | None = None
 def _starts_anew(
     run: RunFolder, attempts: Sequence[Attempt], config: DictConfig, inputs: Inputs
 ) -> str:
-    """Return what has changed since attempts that made nothing; empty if the run goes on."""
+    """Return the changes since attempts without results; empty if the run resumes."""
     if not attempts or not run.run_json.exists() or has_made_something(run):
         return ""
     changed = [*settings_changed(run, config), *changes(run.inputs(), inputs)]
@@ -186,7 +187,7 @@ def _starts_anew(
 
 
 def _how(attempt: Attempt) -> str:
-    """How an attempt ended, in a few words."""
+    """Return a few words on how an attempt ended."""
     ways = {State.interrupted: "was interrupted", State.killed: "was killed"}
     return ways.get(attempt.state, attempt.state.value)
 

@@ -1,4 +1,4 @@
-"""Where a step's time went, one file per step in Chrome's trace format (open in Perfetto)."""
+"""Timing traces, one file per step in Chrome's trace format (open in Perfetto)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of time, in seconds since the epoch, on a named track."""
+    """A time span on a named track, in seconds since the epoch."""
 
     track: str
     name: str
@@ -20,10 +20,10 @@ class Span:
 
 
 def write_trace(folder: Path, step: int, spans: Iterable[Span]) -> None:
-    """Write `step_NNNNNN.json`. Spans of one track that overlap are put on rows of their own."""
+    """Write `step_NNNNNN.json`; overlapping spans of a track get separate rows."""
     events = []
     tracks: dict[str, int] = {}
-    rows: dict[str, list[float]] = {}  # per track, when each row is free again
+    rows: dict[str, list[float]] = {}  # per track, the time at which each row is free
     for span in sorted(spans, key=lambda span: span.start):
         free = rows.setdefault(span.track, [])
         row = next((n for n, until in enumerate(free) if until <= span.start), len(free))

@@ -1,4 +1,4 @@
-"""SIGTERM, as clusters send it: finish the step, save a checkpoint, end."""
+"""Graceful stop on SIGTERM, as clusters send it: finish the step, save a checkpoint, end."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _FILE = "stop"
 
 
 def stop_requested(log_dir: Path) -> bool:
-    """Whether the attempt with this log folder was asked to stop; trainers look after each step."""
+    """Return whether a stop of the attempt was requested; trainers check it after each step."""
     return (log_dir / _FILE).exists()
 
 
 def ask_to_stop(run: RunFolder) -> bool:
-    """Ask a run's present attempt to save a checkpoint and end, from any process that sees its folder.
+    """Request that a run saves a checkpoint and ends; works from any process that sees its folder.
 
     Returns:
-        False if it is not running.
+        False if the run is not running.
     """
     attempts = run.attempts()
     if not attempts or attempts[-1].state is not State.running:
@@ -31,15 +31,15 @@ def ask_to_stop(run: RunFolder) -> bool:
 
 
 class StopSignal:
-    """While this is entered, SIGTERM asks the trainer to stop; a second one interrupts at once.
+    """A context manager in which SIGTERM requests a stop; a second SIGTERM interrupts at once.
 
-    The request is a file, since the trainer is another process, maybe on another host. Leaving
-    raises KeyboardInterrupt if a stop was requested, also in place of an error: workers that got the
-    signal too end with all kinds of them.
+    The request is a file, since the trainer is another process, maybe on another host. Leaving raises
+    KeyboardInterrupt if a stop was requested. It replaces any error, because workers that receive the
+    signal too fail in many ways.
 
     Args:
-        log_dir: of the attempt.
-        listen: False leaves signals alone, for a caller that has its own.
+        log_dir: the attempt's log folder.
+        listen: False does not handle signals, for a caller with its own handlers.
     """
 
     def __init__(self, log_dir: Path, *, listen: bool) -> None:
@@ -54,7 +54,7 @@ class StopSignal:
         if stop_requested(self._log_dir):
             raise KeyboardInterrupt
         (self._log_dir / _FILE).touch()
-        # Not print: this may have interrupted one.
+        # os.write, since this handler may have interrupted a print.
         os.write(2, b"SIGTERM: ending after this step, with a checkpoint; again to end at once\n")
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""summary.json: what a finished run came to, and what it cost."""
+"""summary.json: the results and costs of a finished run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _LAST = ("judge/accepted", "critic/score/mean", "train/loss", "val/loss")
 
 
 def write_summary(run: RunFolder) -> None:
-    """Write `summary.json` from what the run's loggers kept."""
+    """Write `summary.json` from the run's logs."""
     write_json(run.summary, summarise(run))
 
 
 def summarise(run: RunFolder) -> dict[str, Any]:
-    """A run so far.
+    """Summarise a run so far.
 
     Returns:
-        recipe, steps; seconds: over all attempts; attempts: how many; tokens: generated and trained
-        on; judge_s: sandbox wall seconds; last: final values of the main metrics, all validation
-        metrics among them.
+        recipe, steps; seconds: over all attempts; attempts: their number; tokens: generated and trained
+        on; judge_s: sandbox wall seconds; last: final values of the main metrics, including all
+        validation metrics.
     """
     steps = read_metrics(run.metrics)
     attempts = run.attempts()
@@ -46,8 +46,10 @@ def summarise(run: RunFolder) -> dict[str, Any]:
 
 
 def _ended(run: RunFolder, attempt: Attempt) -> float:
-    """When an attempt ended, in seconds since the epoch: now if it runs; if it was killed, when it last
-    wrote to its log."""
+    """Return an attempt's end in seconds since the epoch.
+
+    It is now if the attempt runs, and its last write to the log if it was killed.
+    """
     if attempt.ended is not None:
         return attempt.ended
     if attempt.state is State.running:

@@ -1,10 +1,11 @@
-"""ungradable.jsonl: every sample of a run that no verdict could be given for, and why.
+"""ungradable.jsonl: every sample of a run that could not be judged, with the reason.
 
-These samples are in no batch: rollouts.jsonl holds what was trained on, this file what was left out.
+These samples are dropped from the batch: rollouts.jsonl contains the samples trained on, this file the
+dropped ones.
 
-Judges of several nodes write here. Network file systems lose rows that two nodes append to one file at
-the same time, so each node but the one that runs the attempt has a file of its own,
-`ungradable.HOST-MACHINE.jsonl`. All readers see them as one.
+Judges on several nodes write here. Network file systems lose rows that two nodes append to one file at
+the same time. So each node except the attempt's own has a separate file, `ungradable.HOST-MACHINE.jsonl`.
+Readers merge them.
 """
 
 from __future__ import annotations
@@ -32,32 +33,32 @@ _REASON_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ungradable:
-    """One sample that the judge could not judge."""
+    """A sample that could not be judged."""
 
     step: int
     problem: str
     sample: str
-    """Begins the `sample` it would have had among the rollouts of a training step."""
+    """Prefix of the `sample` that it would have had among the rollouts of a training step."""
     error: str
-    """The exception's name (`errors`)."""
+    """Name of the exception (`errors`)."""
     reason: str
     at: float
-    """Seconds since the epoch, by the clock of the node that judged."""
+    """Seconds since the epoch, by the judging node's clock."""
     host: str = ""
-    """That node's name."""
+    """The judging node's name."""
 
 
 def note(folder: Path, row: Ungradable) -> None:
-    """Append a row, whole even when several workers of this node do so at once.
+    """Append a row atomically, also with several workers on this node.
 
     Raises:
-        OSError: it could not be written.
+        OSError: the row could not be written.
     """
     line = orjson.dumps(row) + b"\n"
     file = os.open(_own(folder), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         end = os.fstat(file).st_size
-        if end and os.pread(file, 1, end - 1) != b"\n":  # a full disk took half a row
+        if end and os.pread(file, 1, end - 1) != b"\n":  # a full disk truncated the last row
             line = b"\n" + line
         written = os.write(file, line)
         if written < len(line):
@@ -67,7 +68,7 @@ def note(folder: Path, row: Ungradable) -> None:
 
 
 def _own(folder: Path) -> Path:
-    """Return the file that this node's rows go to."""
+    """Return the file for this node's rows."""
     _refresh(folder / "logs")
     attempts = RunFolder(folder).attempts()
     here = machine()
@@ -80,19 +81,19 @@ def _own(folder: Path) -> Path:
 def _refresh(folder: Path) -> None:
     """Make the next listing of a folder current.
 
-    An NFS client trusts its own for up to a minute, unless it has changed the folder itself.
+    An NFS client caches a listing for up to a minute, unless it has changed the folder itself.
     """
     with suppress(OSError), tempfile.NamedTemporaryFile(dir=folder, prefix=".refresh-"):
         pass
 
 
 def reason_of(error: Exception) -> str:
-    """An error's message in one line of readable length."""
+    """Return an error's message in one line of readable length."""
     return " ".join(str(error).split())[:_REASON_CHARACTERS]
 
 
 def read_ungradable(folder: Path) -> Iterator[Ungradable]:
-    """All rows of all nodes, by their time; a line cut short by a kill is left out."""
+    """Read the rows of all nodes in order of time; skip lines truncated by a kill."""
     files = sorted(folder.glob("ungradable*.jsonl"))
     return heapq.merge(*map(_rows, files), key=lambda row: row.at)
 
@@ -105,13 +106,13 @@ def _rows(path: Path) -> Iterator[Ungradable]:
 
 
 def read_current(folder: Path) -> Iterator[Ungradable]:
-    """Read all rows, with those that other nodes have only just written."""
+    """Read all rows, including those that other nodes have just written."""
     _refresh(folder)
     return read_ungradable(folder)
 
 
 def last_reason(folder: Path) -> str:
-    """The reason why the last of them could not be judged, and where; empty if there is none."""
+    """Return the error, node and reason of the last row; empty if there is none."""
     last = deque(read_current(folder), maxlen=1)
     if not last:
         return ""

@@ -33,14 +33,14 @@ from coding_model_project.types import Limits, Problem
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SETS = {"humaneval": "HumanEval.jsonl.gz", "mbpp_reg": "sanitized-mbpp.json"}
 LIMITS = Limits(cpu_s=1.0, wall_s=60.0)
-"""A mutant that never ends takes no longer; the wall is far, since the machine may be loaded."""
+"""The CPU limit bounds mutants that never end; the wall limit is high, for a loaded machine."""
 
 Run = Callable[[Sequence[str]], str]
-"""Runs a command as the driver on a cluster's first node; gives its output."""
+"""A function that runs a command as the driver on a cluster's first node, and returns its output."""
 
 
 def programs(data: Path, n_mutants: int, limit: int | None) -> list[Problem]:
-    """Problems whose `gold` is all that is judged of them, right or wrong."""
+    """Return problems of which only `gold` is judged, right or wrong."""
     found = []
     for name, file in SETS.items():
         for problem in load(name, path=data / file).problems[:limit]:
@@ -51,7 +51,7 @@ def programs(data: Path, n_mutants: int, limit: int | None) -> list[Problem]:
 
 
 async def judge(address: str, problems: Sequence[Problem]) -> dict[str, object]:
-    """Judge all on a cluster; seconds, and a digest of all verdicts."""
+    """Judge all on a cluster; return the seconds, and a digest of all verdicts."""
     from coding_model_project.concurrency import each
     from coding_model_project.grading.prompts import PromptStyle
     from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -85,7 +85,7 @@ async def judge(address: str, problems: Sequence[Problem]) -> dict[str, object]:
 
 @contextmanager
 def in_namespaces(n: int, keep: Path) -> Iterator[tuple[str, Run]]:
-    """A cluster of nodes in namespaces; its address, and what runs a driver on it."""
+    """Start a cluster of nodes in namespaces; yield its address and its driver function."""
     from tests.cluster.rig import Rig
 
     with Rig(nodes=n, pinned=True, keep=[keep]) as rig:
@@ -101,7 +101,7 @@ def in_namespaces(n: int, keep: Path) -> Iterator[tuple[str, Run]]:
 
 @contextmanager
 def as_raylets(n: int) -> Iterator[tuple[str, Run]]:
-    """A cluster of raylets of this machine."""
+    """Start a cluster of raylets on this machine."""
     from tests.ray_nodes import ray_nodes
 
     cores = sorted(os.sched_getaffinity(0))[:n]

@@ -1,4 +1,4 @@
-"""Recall and precision of the search on a set of CodeContests' size with planted copies.
+"""Recall and precision of the search on a set as large as CodeContests with planted copies.
 
     python -m tests.bench.dedup [DATA_DIR]
 
@@ -33,10 +33,10 @@ from tests.bench.made_problems import Meaning, Rendering
 
 N_TRAINING = 13_328
 N_EVALUATION = 1_337
-"""CodeContests' valid and test splits, and LiveCodeBench v6."""
+"""Size of CodeContests' valid and test splits plus LiveCodeBench v6."""
 
 N_PLANTED = 100
-"""Of each kind, and half of them of evaluation problems."""
+"""Number of copies of each kind, half of them of evaluation problems."""
 
 SIBLING_SHARE = 0.3
 REAL_SETS = ("humaneval", "mbpp_reg", "mbpp_test")
@@ -153,7 +153,7 @@ def _real_sets(data_dir: Path | None) -> list[Document]:
 
 
 def _recall(planted: _Planted, decision: Decision) -> dict[str, Any]:
-    """By kind: which copies were removed, whatever they were said to repeat."""
+    """Return the share of removed copies by kind, whichever original the search names."""
     removed = {removal.id for removal in decision.removed}
     found: dict[str, Any] = {}
     for kind in KINDS:
@@ -164,7 +164,7 @@ def _recall(planted: _Planted, decision: Decision) -> dict[str, Any]:
 
 
 def _precision(planted: _Planted, decision: Decision) -> dict[str, Any]:
-    """Of all removals and by what showed them: those of copies, said to repeat the right problem."""
+    """Return the share of removals that name the right problem: over all, and by kind of evidence."""
     right = {r: _is_right(planted, r.id, r.other) for r in decision.removed}
     kinds: Sequence[str] = sorted({removal.kind for removal in decision.removed})
     found = {k: Rate.of(ok for r, ok in right.items() if r.kind == k).as_json() for k in kinds}
@@ -173,7 +173,7 @@ def _precision(planted: _Planted, decision: Decision) -> dict[str, Any]:
 
 
 def _is_right(planted: _Planted, removed: str, other: str) -> bool:
-    """The original itself, or another copy of it."""
+    """Return whether a removal names the original or another copy of it."""
     if removed not in planted.copies:
         return False
     original = planted.copies[removed][1]

@@ -32,7 +32,7 @@ BARE = "python -c pass"
 
 
 def problem(form: str, n_tests: int) -> Problem:
-    """A problem that adds two numbers."""
+    """Return a problem that adds two numbers."""
     tests = {
         "stdin": lambda k: Test(Stdin(f"1 {k}\n"), expected=f"{k + 1}\n"),
         "call": lambda k: Test(Call("add", (1, k)), expected=k + 1),
@@ -45,7 +45,7 @@ def problem(form: str, n_tests: int) -> Problem:
 
 
 def cpu_ms(command: Sequence[str | Path], path: str) -> float:
-    """Return the CPU time of a command, which must succeed, and its descendants."""
+    """Return the CPU time of a command and its children, which must succeed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -61,7 +61,7 @@ def measure(
     forms: Sequence[str] = FORMS,
     sizes: Sequence[int] = TESTS,
 ) -> dict[str, list[float]]:
-    """CPU times in ms, by what was run."""
+    """Measure CPU times in ms by command."""
     (folder / "bin").mkdir()
     (folder / "bin" / "python3").symlink_to(python)
     path = f"{folder}/bin:{os.defpath}"

@@ -34,7 +34,7 @@ from coding_model_project.types import Problem
 from tests.bench.exported import FORMS, problem
 
 MOST_MS = 60.0
-"""The most that a trial may cost."""
+"""Limit of a trial's cost."""
 
 
 def problems(n: int) -> list[Problem]:
@@ -50,7 +50,7 @@ def problems(n: int) -> list[Problem]:
 
 
 def cpu_s() -> float:
-    """Return the CPU time of this process and its descendants, including ended ones."""
+    """Return the CPU seconds of this process and all its children, including ended ones."""
     me = psutil.Process()
     return sum(sum(times) for times in _times([me, *me.children(recursive=True)]))
 
@@ -63,7 +63,7 @@ def _times(processes: Sequence[psutil.Process]) -> Iterator[Sequence[float]]:
 
 
 async def round_ms(environments: EmbeddedEnvironments, tasks: Sequence[Task]) -> float:
-    """Milliseconds a trial."""
+    """Return the milliseconds per trial."""
     before = cpu_s()
     for task in tasks:
         outcome = await Trials(environments).run(task, Oracle())
@@ -72,7 +72,7 @@ async def round_ms(environments: EmbeddedEnvironments, tasks: Sequence[Task]) ->
 
 
 async def measure(rounds: int, n_tasks: int) -> dict[str, list[float]]:
-    """Times of each round, by way."""
+    """Measure the times of each round by kind of environment."""
     with TemporaryDirectory(prefix="bench-trials-") as folder:
         exported = [load_task(one) for one in export(problems(n_tasks), Path(folder) / "e").tasks]
         trivial = load_task(write_task(Path(folder) / "trivial"))

@@ -1,4 +1,4 @@
-"""The time that finding a program takes, by the completion's length: linear, however hostile the text.
+"""Time to find a program by the completion's length: it must be linear, also for hostile text.
 
     python -m tests.bench.extraction [--max-chars 1000000]
 
@@ -25,7 +25,7 @@ def _repeated(unit: str, *, before: str = "", after: str = "") -> Make:
 
 
 def _falling_fences(size: int) -> str:
-    """Blocks whose fences get shorter, so that none of them closes a block before it."""
+    """Return blocks whose fences get shorter, so that none closes an earlier block."""
     longest = int(size**0.5)
     return "".join(f"{'`' * n}python\n'''\n{'`' * n}\n" for n in range(longest, 3, -1))[:size]
 
@@ -81,11 +81,11 @@ WAYS: tuple[Callable[[str], object], ...] = tuple(
     for language in ("python", "bash", "cpp")
     for find in (extract, partial(extract, bare=True), first_block, is_one_block)
 )
-"""The ways in which a completion is looked at."""
+"""The functions that parse a completion."""
 
 
 def seconds(text: str) -> float:
-    """CPU seconds of the slowest way."""
+    """Return the CPU seconds of the slowest function."""
     slowest = 0.0
     for way in WAYS:
         started = time.process_time()

@@ -29,17 +29,17 @@ from coding_model_project.types import Limits, Problem, Program, Stdin
 SOURCE = "n = int(input())\nprint(sum(int(word) for word in input().split()) + n)"
 STDIN, STDOUT = "3\n1 2 3\n", "9\n"
 PROGRAMS = {1: 64, 8: 64, 20: 32}
-"""Programs at once, by their number of tests."""
+"""Concurrent programs by their number of tests."""
 
 AT_ONCE = 8
 SAMPLES = 256
 
 Run = Callable[[int], Awaitable[None]]
-"""Runs one program on so many tests."""
+"""A function that runs one program on a number of tests."""
 
 
 def by(sandbox: Sandbox) -> Run:
-    """Programs in a sandbox of ours."""
+    """Run programs in this project's sandbox."""
 
     async def run(tests: int) -> None:
         found = await sandbox.run(Program(source=SOURCE), [Stdin(STDIN)] * tests, Limits())
@@ -49,7 +49,7 @@ def by(sandbox: Sandbox) -> Run:
 
 
 def by_requests(client: httpx.AsyncClient) -> Run:
-    """A request for each test, one after another."""
+    """Send a request per test, one after another."""
     body = wire.run_code(SOURCE, "python", stdin=STDIN, run_s=10.0)
 
     async def run(tests: int) -> None:
@@ -61,7 +61,7 @@ def by_requests(client: httpx.AsyncClient) -> Run:
 
 
 def by_verl(url: str, threads: ThreadPoolExecutor) -> Run:
-    """As verl's reward function does."""
+    """Run programs as verl's reward function does."""
     from verl.utils.reward_score.sandbox_fusion.utils import check_correctness
 
     def judge(tests: int) -> None:
@@ -76,7 +76,7 @@ def by_verl(url: str, threads: ThreadPoolExecutor) -> Run:
 
 
 async def seconds(run: Run, tests: int, programs: int, at_once: int) -> float:
-    """Of so many programs."""
+    """Measure the seconds of a number of programs."""
     gate = asyncio.Semaphore(at_once)
 
     async def one() -> None:
@@ -89,7 +89,7 @@ async def seconds(run: Run, tests: int, programs: int, at_once: int) -> float:
 
 
 def samples() -> list[tuple[Problem, str]]:
-    """Right and wrong programs of all tasks, as in training; none that runs out of time."""
+    """Return right and wrong programs of all tasks, as in training, without time-outs."""
     draw = random.Random(7)
     return [
         (task.problem, draw.choice(task.problem.gold if n % 2 else task.problem.bad))
@@ -98,7 +98,7 @@ def samples() -> list[tuple[Problem, str]]:
 
 
 async def of_a_step(sandbox: Sandbox, *, sparse: bool) -> float:
-    """Seconds until the samples of a step are judged."""
+    """Measure the seconds until a step's samples are judged."""
     grader = ExecutionGrader(sandbox, stop_early=sparse)
     started = time.perf_counter()
     await asyncio.gather(*(grader.grade_code(*sample) for sample in samples()))
@@ -106,7 +106,7 @@ async def of_a_step(sandbox: Sandbox, *, sparse: bool) -> float:
 
 
 async def main(url: str, rounds: int) -> dict[str, list[float]]:
-    """Measurements by name."""
+    """Return the measurements by name."""
     found: dict[str, list[float]] = {}
 
     def keep(name: str, value: float) -> None:

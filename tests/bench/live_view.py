@@ -22,7 +22,7 @@ _COMPLETION_CHARACTERS = 1_500
 
 
 def measure(folder: Path) -> dict[str, float]:
-    """Open a run as `report --serve` does, and ask what its page asks."""
+    """Open a run as `report --serve` does, and send its page's requests."""
     before_mb = _peak_mb()
     start = time.perf_counter()
     live = LiveRuns([RunFolder(folder)])
@@ -49,7 +49,7 @@ def _peak_mb() -> float:
 
 
 def main() -> None:
-    """Make a run, and measure in a process that did not hold its samples."""
+    """Make a run, and measure in a process that never had its samples in memory."""
     from tests.synthetic_runs import training, training_metrics, write_run
 
     with tempfile.TemporaryDirectory() as folder:

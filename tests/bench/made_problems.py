@@ -1,4 +1,4 @@
-"""Problems in the manner of contests, of which the meaning is known, so that copies can be planted.
+"""Synthetic contest problems with a known meaning, so that copies can be planted.
 
 A `Meaning` is rendered with a choice of words, phrasings, names and order. Two renderings of one meaning
 are the same problem. Different meanings share boilerplate about input, output and bounds, as contest
@@ -31,7 +31,7 @@ _N_BOILERPLATE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """What a problem is about: indices of groups of words, and numbers."""
+    """The meaning of a problem: indices of groups of words, and numbers."""
 
     nouns: tuple[int, ...]
     adjectives: tuple[int, ...]
@@ -45,12 +45,12 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """How a meaning is put into words."""
+    """The wording of a meaning."""
 
     word: int = 0
-    """Which of each group of words."""
+    """Index of the word in each group."""
     swapped: frozenset[int] = frozenset()
-    """Groups, by their index modulo 100, of which it is the other word."""
+    """Groups, by their index modulo 100, that use the other word."""
     phrasing: int = 0
     name: str = "Vasya"
     letters: tuple[str, str] = ("n", "a")
@@ -58,7 +58,7 @@ class Rendering:
 
 
 def meaning(rng: random.Random) -> Meaning:
-    """A problem that nobody has asked yet, in all likelihood."""
+    """Return a random problem that most likely does not exist yet."""
     cases = tuple(_case(rng) for _ in range(8))
     return Meaning(
         nouns=tuple(rng.sample(range(len(NOUNS)), 9)),
@@ -73,7 +73,7 @@ def meaning(rng: random.Random) -> Meaning:
 
 
 def sibling(original: Meaning, rng: random.Random) -> Meaning:
-    """Another problem with half of a story in common, as of one contest."""
+    """Return another problem that shares half of the story, as in one contest."""
     other = meaning(rng)
     return replace(
         other, nouns=(*original.nouns[:5], *other.nouns[5:]), adjectives=original.adjectives
@@ -81,7 +81,7 @@ def sibling(original: Meaning, rng: random.Random) -> Meaning:
 
 
 def rendering(rng: random.Random) -> Rendering:
-    """Some way of putting it."""
+    """Return a random wording."""
     first, second = rng.sample(_LETTERS, 2)
     return Rendering(
         word=rng.randrange(2),
@@ -92,31 +92,31 @@ def rendering(rng: random.Random) -> Rendering:
 
 
 def renamed(original: Rendering, rng: random.Random) -> Rendering:
-    """The same words with another name and other letters."""
+    """Return the same words with another name and other letters."""
     other = rendering(rng)
     return replace(original, name=other.name, letters=other.letters)
 
 
 def reworded(original: Rendering, rng: random.Random, share: float = 0.3) -> Rendering:
-    """The same sentences with a synonym for that share of the words that have one."""
+    """Return the same sentences with synonyms for a share of the words that have one."""
     swapped = frozenset(index for index in range(100) if rng.random() < share)
     return replace(renamed(original, rng), swapped=swapped)
 
 
 def rearranged(original: Rendering, rng: random.Random) -> Rendering:
-    """The same words in other sentences and in another order."""
+    """Return the same words in other sentences and another order."""
     other = renamed(original, rng)
     return replace(other, phrasing=1 - original.phrasing, shuffled=True)
 
 
 def paraphrased(original: Rendering, rng: random.Random, share: float = 0.3) -> Rendering:
-    """Other sentences in another order, and other words for a share of them."""
+    """Return other sentences in another order, with synonyms for a share of the words."""
     other = rearranged(original, rng)
     return replace(other, swapped=reworded(original, rng, share).swapped)
 
 
 def statement(what: Meaning, how: Rendering) -> str:
-    """The problem's text."""
+    """Return the problem's text."""
     words: dict[str, object] = {"name": how.name, "x": how.letters[0], "y": how.letters[1]}
     for letter, groups, chosen in (
         ("n", NOUNS, what.nouns), ("a", ADJECTIVES, what.adjectives), ("v", VERBS, what.verbs),
@@ -141,7 +141,7 @@ def _chosen(groups: tuple[tuple[str, ...], ...], index: int, how: Rendering) -> 
 
 
 def problem(name: str, split: str, what: Meaning, text: str, *, tests: bool = True) -> Problem:
-    """A problem of that text; without its own tests it can be found by its words alone."""
+    """Return a problem with that text; without its own tests, only its words can match."""
     cases = what.cases if tests else tuple(_case(random.Random(f"{name}/{i}")) for i in range(8))
     return Problem(
         id=name,

@@ -43,7 +43,7 @@ print(json.dumps([time.perf_counter() - started, n]))
 
 
 def plain_s(rows: Path) -> tuple[float, int]:
-    """Seconds of one process, and how many inputs it had."""
+    """Return the seconds of one process, and its number of inputs."""
     done = subprocess.run(
         [sys.executable, "-c", _PLAIN, str(rows)], check=True, stdout=subprocess.PIPE, text=True
     )
@@ -52,7 +52,7 @@ def plain_s(rows: Path) -> tuple[float, int]:
 
 
 async def judged_s(problems: list[Problem], workers: int) -> tuple[float, int]:
-    """Seconds to judge all solutions, and how many are accepted."""
+    """Return the seconds to judge all solutions, and the number of accepted ones."""
     async with EmbeddedSandbox(share_processes=True) as sandbox:
         grader, free = ExecutionGrader(sandbox, stop_early=True), asyncio.Semaphore(workers)
 

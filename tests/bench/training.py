@@ -40,13 +40,13 @@ _RECIPES = {"grpo": [], "stable": ["experiment=stable", "algorithm.filter_groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What was measured of one side."""
+    """Measurements of one side."""
 
     step_s: float
-    """Median."""
+    """Median seconds of a step."""
     parts: Mapping[str, float]
     first_sample_s: float | None = None
-    """From the command to the end of the first response."""
+    """Seconds from the command to the end of the first response."""
 
 
 def trl(steps: int, folder: Path) -> Side:

@@ -18,11 +18,11 @@ from coding_model_project.integrations.trl import CodeReward, rows
 
 PROMPTS, GENERATIONS, TOKENS = 32, 8, 96
 AT_ONCE = 64
-"""Sequences of a forward pass: faster here than 32 and 256."""
+"""Sequences per forward pass; faster here than 32 and 256."""
 
 
 class Clock(TrainerCallback):
-    """Prints the wall seconds of each step."""
+    """A callback that prints the wall seconds of each step."""
 
     def on_step_begin(self, *_args, **_kwargs):
         self.began = time.monotonic()

@@ -74,7 +74,7 @@ def ray_head(token: str) -> Iterator[str]:
 
 @contextmanager
 def slurm() -> Iterator[str]:
-    """A controller and a node; gives the path of slurm.conf."""
+    """Start a controller and a node; yield the path of slurm.conf."""
     with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o711)
@@ -130,7 +130,7 @@ def running(command: Sequence[str], **environment: str) -> Iterator[None]:
 
 
 def has_slurm() -> bool:
-    """Whether Debian's packages slurmctld, slurmd, slurm-client and munge are here, and may be run."""
+    """Return whether Debian's slurmctld, slurmd, slurm-client and munge are installed and may run."""
     return os.getuid() == 0 and all(shutil.which(program) for program in SLURM)
 
 

@@ -41,12 +41,12 @@ class ServerProcess:
         self._process.send_signal(number)
 
     def ended(self) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Wait until it ends by itself, and return its exit code."""
         assert self._process is not None
         return self._process.wait(60)
 
     def kill(self) -> None:
-        """As a machine that goes away."""
+        """Kill it, like a machine that goes away."""
         self.send(signal.SIGKILL)
         self.stop()
 

@@ -1,7 +1,7 @@
-"""What every back end of `jobs` must do, by the command line, on the real thing.
+"""The contract of every back end of `jobs`, through the command line, on real back ends.
 
-A job here is a process that behaves as a recipe does and trains nothing (`stand_in`); on Ray a real
-training is submitted, stopped and resumed by tests/end_to_end/test_jobs.py.
+A job here is a process that behaves like a recipe but trains nothing (`stand_in`).
+tests/end_to_end/test_jobs.py submits, stops and resumes a real training on Ray.
 """
 
 from __future__ import annotations

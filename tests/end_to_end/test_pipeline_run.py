@@ -38,8 +38,8 @@ def pipeline(world, folder):
 
 def test_phases_follow_each_other_and_are_done_once(world, tmp_path):
     first = pipeline(world, tmp_path / "pipeline")
-    assert "done before" not in first
-    assert "grpo: no difference from baseline is shown" in " ".join(first.split())
+    assert "already done" not in first
+    assert "grpo: no significant difference from baseline" in " ".join(first.split())
     summary = json.loads((tmp_path / "pipeline" / "summary.json").read_text())
     baseline, grpo = summary["phases"]
     assert baseline["model"] == f"{world.root}/model"
@@ -49,7 +49,7 @@ def test_phases_follow_each_other_and_are_done_once(world, tmp_path):
     assert (tmp_path / "pipeline" / "report.html").exists()
 
     again = pipeline(world, tmp_path / "pipeline")
-    assert again.count("done before") == 3
+    assert again.count("already done") == 3
     assert json.loads((tmp_path / "pipeline" / "summary.json").read_text())["phases"] == [
         baseline,
         grpo,

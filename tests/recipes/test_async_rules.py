@@ -1,4 +1,4 @@
-"""Which keys go together with `coding.mode`: what it chooses, and what it refuses in one line."""
+"""The keys that `coding.mode` sets, and those that it refuses, each in one line."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
         ([COLOCATE, "trainer.v1.trainer_mode=sync"], "trainer.v1.trainer_mode=sync: "),
         (
             [COLOCATE, "trainer.v1.sampler.max_off_policy_threshold=8"],
-            "trainer.v1.sampler.max_off_policy_threshold=8: it follows from coding.max_staleness",
+            "trainer.v1.sampler.max_off_policy_threshold=8: follows from coding.max_staleness",
         ),
         (
             [COLOCATE, "trainer.v1.sampler.max_off_policy_strategy=wait"],

@@ -70,7 +70,7 @@ def test_another_content_or_setting_is_done_anew_beside_the_old(kitchen, capsys)
     assert len({first.folder, second.folder, third.folder}) == 3
     assert first.files()[0].read_text() == "white bread"
     said = " ".join(capsys.readouterr().out.split())
-    assert "sft/rows: not as in" in said
+    assert "sft/rows: differs from" in said
     assert "flour.txt [0]: 5 bytes" in said
     assert "--long" in said
 
@@ -88,7 +88,7 @@ def test_what_was_not_finished_is_done_again(kitchen):
 def test_a_changed_result_is_refused(kitchen):
     (bread,) = kitchen.bake().files()
     bread.write_text("stone")
-    with pytest.raises(ConfigError, match=r"sft/rows left other files.*bread\.txt.*or delete"):
+    with pytest.raises(ConfigError, match=r"sft/rows: its output files.*bread\.txt.*or delete"):
         kitchen.bake()
     assert bread.read_text() == "stone"
 
@@ -98,8 +98,8 @@ def test_a_changed_result_is_refused(kitchen):
     [
         ("[baseline,sft,sft]", "each once"),
         ("[baseline,grpo,sft]", "in this order"),
-        ("[sft,grpo]", "from baseline on"),
-        ("[baseline,spo]", "phases=spo: choose of baseline, sft, dpo, grpo, repair"),
+        ("[sft,grpo]", "starting with baseline"),
+        ("[baseline,spo]", "phases=spo: choose from baseline, sft, dpo, grpo, repair"),
     ],
 )
 def test_phases_that_make_no_sense(phases, says):
@@ -127,7 +127,7 @@ def phase(root, name, solved):
     return Phase(name=name, model=name, steps=(), evaluation=folder)
 
 
-def test_each_phase_is_held_against_the_one_before(tmp_path):
+def test_each_phase_is_compared_with_the_previous_one(tmp_path):
     solved = {"baseline": 5, "sft": 20, "dpo": 20, "grpo": 10}
     rows = outcome.table_rows([phase(tmp_path, name, n) for name, n in solved.items()])
     assert [row.score.mean for row in rows] == [5 / 40, 20 / 40, 20 / 40, 10 / 40]
@@ -139,7 +139,7 @@ def test_each_phase_is_held_against_the_one_before(tmp_path):
     assert [round(gain.delta, 3) for gain in gains] == [0.375, 0, -0.25]
     better, same, worse, *_ = outcome.closing_lines(rows, 1.0)
     assert better.startswith("sft: better than baseline by 37.5%, p =")
-    assert same.startswith("dpo: no difference from sft is shown")
+    assert same.startswith("dpo: no significant difference from sft")
     assert worse.startswith("grpo: worse than dpo by 25.0%")
     assert all(gain.corrected_p >= gain.p for gain in gains)
 

@@ -64,7 +64,7 @@ def test_every_profile_passes(recipe, hardware):
         ("grpo", "trainer.logger", ["console", "wanbd"], "did you mean wandb?"),
         ("sft", "trainer.logger", "tensorbord", "did you mean tensorboard?"),
         ("grpo", f"{ACTOR}.loss_agg_mode", "tokenmean", "did you mean token-mean?"),
-        ("sft", "optim.lr_scheduler_type", "linear", "choose of constant, cosine"),
+        ("sft", "optim.lr_scheduler_type", "linear", "choose from constant, cosine"),
         (
             "grpo",
             f"{ROLLOUT}.max_model_len",

@@ -1,4 +1,4 @@
-"""What a slow judge costs each mode of training: `coding.mode`, with a delay before every program.
+"""Measure what a slow judge costs each training mode: `coding.mode`, with a delay before every program.
 
     python -m tests.soak.async_speed [sync colocate_async separate_async]     (about 6 minutes on 2 cores)
 

@@ -26,7 +26,7 @@ from tests.synthetic_runs import training, write_run
 
 ROOT = Path(__file__).parents[2]
 LIMIT_MB = 330
-"""Of site-packages, pip included."""
+"""Limit of the size of site-packages, including pip."""
 
 GOLD = "print(sum(map(int, input().split())))"
 PROBLEM = stdin_problem(("1 2", "3"), id="mine/1", gold=(GOLD,), bad=("print(4)",))
@@ -39,11 +39,11 @@ if __name__ == "__main__":
     print("passed:", verdict.passed)
 """
 UNWANTED = ("Traceback", "make setup", "requirements/")
-"""In no output: there is no Makefile and no checkout where a wheel is installed."""
+"""Words that no output may contain: an installed wheel has no Makefile and no checkout."""
 
 
 class Base:
-    """A fresh environment with the wheel, and an empty folder to work in."""
+    """A fresh environment with the wheel, and an empty working folder."""
 
     def __init__(self, folder: Path) -> None:
         self.bin = folder / "venv" / "bin"
@@ -69,7 +69,7 @@ class Base:
             self.failed.append(name)
 
     def run(self, command: str, *, code: int = 0, holds: str = "") -> str:
-        """Run `coding-model ...` or `python ...`; its exit code and a word of its output are checked."""
+        """Run `coding-model ...` or `python ...`, and check its exit code and a word of its output."""
         program, *arguments = command.split()
         done = subprocess.run(
             [self.bin / program, *arguments],
@@ -85,7 +85,7 @@ class Base:
 
 
 def packaged(wheel: Path) -> set[str]:
-    """Files under version control that the wheel lacks."""
+    """Return the files under version control that the wheel lacks."""
     listed = subprocess.run(
         ["git", "ls-files", "coding_model_project", "recipes"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -139,7 +139,7 @@ def judging(base: Base, humaneval: Path | None) -> None:
 
 
 def evaluating(base: Base) -> None:
-    """A server of OpenAI's API is evaluated; with its page."""
+    """Evaluate a served model, and check the evaluation's page."""
     with serving(CompletionServer(lambda _, __: f"```python\n{GOLD}\n```")) as server:
         base.run(
             "coding-model eval run --dataset mine=P.jsonl --model toy --out evaluated "
@@ -151,7 +151,7 @@ def evaluating(base: Base) -> None:
 
 
 def refusing(base: Base) -> None:
-    """What the base install lacks is one line that names the extra."""
+    """Check that each missing package gives a one-line error that names the extra."""
     write_run(base.work / "run", rollouts=list(training(n_steps=2)))
     base.run("coding-model doctor", code=1, holds="coding-model-project[train]")
     base.run("coding-model report run --serve", code=2, holds="coding-model-project[serve]")

@@ -46,7 +46,7 @@ async def judged(name: str, work: Sequence[tuple[Problem, str]]) -> list[Verdict
 
 
 def compare(name: str, side: str, checkout: Path, rows: Path) -> tuple[str, list[str]]:
-    """The row of the table, and a line per difference."""
+    """Return the row of the table, and a line per difference."""
     samples = checkout / "samples"
     folder = samples / "model_generations" / RECORDED.format("", side)
     answers = _read(folder / "generations.json")

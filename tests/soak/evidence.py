@@ -1,4 +1,4 @@
-"""What a run has recorded, held against the truth: no outage may have reached the loss.
+"""Comparison of a run's records with the truth: no outage may have reached the loss.
 
 Every recorded completion is judged again by the embedded sandbox. Advantages and the loss are
 computed from those verdicts alone, by the formulas of GRPO, and compared with what was trained on.
@@ -24,10 +24,10 @@ from coding_model_project.runs.ungradable import read_ungradable
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 _EPSILON = 1e-6
-"""What GRPO adds to a group's standard deviation, in verl."""
+"""The constant that verl's GRPO adds to a group's standard deviation."""
 
 _TOLERANCE = 1e-4
-"""Of sums of 32-bit floats."""
+"""Tolerance of sums of 32-bit floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,21 +38,21 @@ class Evidence:
     trained: int
     ungradable: int
     alone: int
-    """Samples that were left without any other of their group."""
+    """Number of samples that lost all others of their group."""
     wrong_verdicts: int
-    """Samples whose reward is not that of their true verdict."""
+    """Number of samples whose reward differs from that of their true verdict."""
     worst_advantage: float
     """The largest difference between a recorded advantage and the true one."""
     loss: float
-    """As verl reports it."""
+    """The loss that verl reports."""
     true_loss: float
-    """Of the trained samples' true advantages, by verl's formula at the first update (ratio 1)."""
+    """The loss from the true advantages, by verl's formula at the first update (ratio 1)."""
     reward: float
     reward_if_zero: float
     infra_rate: float
 
     def faults(self, expected: int) -> list[str]:
-        """What does not hold, of a step that asked for so many samples."""
+        """Return the violations in a step with this expected number of samples."""
         checks = {
             f"{self.wrong_verdicts} rewards are not those of the true verdicts": self.wrong_verdicts,
             f"an advantage is off by {self.worst_advantage:.2g}": self.worst_advantage > _TOLERANCE,
@@ -70,7 +70,7 @@ class Evidence:
 
 
 async def evidence(run: RunFolder) -> list[Evidence]:
-    """Of each training step of a run of one attempt."""
+    """Return the evidence of each training step of a run with one attempt."""
     rows = [row for row in read_all_rollouts(run.path) if row.split == "train"]
     truth = await _true_rewards(run, rows)
     left_out = list(read_ungradable(run.path))
@@ -89,7 +89,7 @@ async def evidence(run: RunFolder) -> list[Evidence]:
 
 
 async def _true_rewards(run: RunFolder, rows: Sequence[Rollout]) -> dict[tuple[str, str], float]:
-    """By problem and completion, from the embedded sandbox."""
+    """Return the embedded sandbox's rewards by problem and completion."""
     config = DictConfig(OmegaConf.load(run.config))
     coding = coding_of(config)
     problems = {p.id: p for path in coding.problems for p in read_problems(path)}
@@ -138,7 +138,7 @@ def _of_step(
 
 
 def advantages(rewards: Sequence[float]) -> list[float]:
-    """GRPO's, of one group; a sample alone has nothing to be compared with."""
+    """Return GRPO's advantages of one group; a single sample has no comparison."""
     if len(rewards) == 1:
         return [0.0]
     mean, deviation = statistics.mean(rewards), statistics.stdev(rewards)

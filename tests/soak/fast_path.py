@@ -1,4 +1,4 @@
-"""Inputs that share a process against inputs in processes of their own: is there a difference?
+"""Compare inputs that share a process with inputs in separate processes.
 
 python -m tests.soak.fast_path [FILE ...]
 
@@ -56,10 +56,10 @@ HIDDEN = {
 
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
-"""Of an object that was printed: a listed difference."""
+"""Address of a printed object, which is an accepted difference."""
 
 NUMBERS = ("", "3\n1 2 3\n", "2 5\n4 4\n7 1\n", "5\n5 4 3 2 1\n", "1\n1\n0\n", "abc\nxyz\n")
-"""Inputs of scripts that nothing is known of."""
+"""Inputs for scripts with an unknown input format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class Case:
 
     @property
     def inputs(self) -> list[Call | Stdin]:
-        """The inputs, and the first ones again, which a state would answer otherwise."""
+        """Return the inputs, with the first ones repeated: a state would change their answers."""
         return [*self.given, *self.given[:2]]
 
     @property
     def shares(self) -> bool:
-        """True if they share a process."""
+        """Return whether the inputs share a process."""
         source = self.source.encode()
         proof = is_stateless if isinstance(self.given[0], Call) else is_stateless_script
         with suppress(SyntaxError, ValueError):  # of a program that does not compile
@@ -144,7 +144,7 @@ def _case(origin: str, row: dict[str, Any]) -> Case | None:
 
 
 def _called(source: str) -> Iterator[str]:
-    """The functions that asserts compare with something."""
+    """Return the functions whose results asserts compare."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Compare(left=ast.Call(func=ast.Name(id=name))):
@@ -166,7 +166,7 @@ def _calls(source: str, name: str) -> Iterator[tuple[Plain, ...]]:
 
 
 async def compare(cases: Sequence[Case]) -> tuple[Counter[str], list[str]]:
-    """Run each case both ways; counts, and a line for each difference."""
+    """Run each case both ways; return counts, and a line for each difference."""
     counts: Counter[str] = Counter()
     differences: list[str] = []
     free = asyncio.Semaphore(AT_ONCE)
@@ -198,7 +198,7 @@ def _seen(execution: Execution) -> tuple[object, ...]:
 
 
 def main(files: Sequence[str]) -> int:
-    """Compare all; the exit status says whether there was a difference."""
+    """Compare all; exit with 1 if there was a difference."""
     by_origin: dict[str, list[Case]] = {}
     for case in [*generated(), *(case for name in files for case in real(Path(name)))]:
         by_origin.setdefault(case.origin, []).append(case)

@@ -1,4 +1,4 @@
-"""Everything that can happen to a GRPO run, done to real runs: `make soak` (about 25 minutes on 2 cores).
+"""Faults of every kind, injected into real GRPO runs: `make soak` (about 25 minutes on 2 cores).
 
 For each fault: a run is started, hit in the middle, and started again with the same command. It must
 end (or go on) as it should, with one line that says why; leave no process behind; lose no more than
@@ -34,7 +34,7 @@ from tests.soak.grpo_runs import PATIENCE_S, prepare_data, start, steps, wait
 
 SAVE_EVERY = 2
 HIT_AFTER = 3
-"""The step in whose successor the fault strikes: one step after a checkpoint."""
+"""The fault strikes in the step after this one, one step after a checkpoint."""
 BALLAST = "ballast"
 SMALL_DISK_MB = 200
 ONE = "--one"
@@ -50,14 +50,14 @@ Strike = Callable[[subprocess.Popen[bytes], RunFolder], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What is done to a run, and what must come of it."""
+    """A fault, and the expected outcome of the run."""
 
     name: str
     strike: Strike
     exit_codes: tuple[int, ...]
-    """How the run may end; empty: it must go on."""
+    """Allowed exit codes; empty if the run must survive the fault."""
     says: str = ""
-    """Part of what it prints, in the attempt that is hit or in the one after."""
+    """Expected part of the output, in the attempt that is hit or the next one."""
     environment: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     recipe: str = "grpo"
@@ -70,16 +70,16 @@ class Outcome:
     exit_code: int | None
     left: int
     lost: int
-    """Steps that were done and are done again."""
+    """Number of repeated steps."""
     resumed_at: int
     before: float
-    """Accepted share in the steps that were done twice, the first time."""
+    """Accepted share of the repeated steps, the first time."""
     after: float
     failures: list[str]
 
 
 def kill_process(name: str) -> Strike:
-    """Kill -9 the run's first process whose command line starts so."""
+    """Kill -9 the run's first process whose command line has this prefix."""
 
     def strike(process: subprocess.Popen[bytes], run: RunFolder) -> None:
         for child in psutil.Process(process.pid).children(recursive=True):
@@ -92,7 +92,7 @@ def kill_process(name: str) -> Strike:
 
 
 def kill_sandbox(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    """Kill -9 all that the reward worker has started: the sandbox's own processes."""
+    """Kill -9 all children of the reward worker, which are the sandbox's processes."""
     for child in psutil.Process(process.pid).children(recursive=True):
         if command_line(child).startswith("ray::RewardLoopWorker"):
             for sandboxed in child.children(recursive=True):
@@ -115,7 +115,7 @@ def send_sigterm(process: subprocess.Popen[bytes], run: RunFolder) -> None:
 
 
 def kill_and_corrupt(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    """Kill -9, then take a byte from the newest checkpoint's weights."""
+    """Kill -9, then remove a byte from the newest checkpoint's weights."""
     process.kill()
     process.wait()
     weights = next(checkpoints_in(run.checkpoints)[0].glob("actor/model_*.pt"))
@@ -123,14 +123,14 @@ def kill_and_corrupt(process: subprocess.Popen[bytes], run: RunFolder) -> None:
 
 
 def fill_disk(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    """Leave the run's disk, a file system of its own, without a byte."""
+    """Fill the run's disk, which is a separate file system."""
     with (run.path / BALLAST).open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(b"\0" * 65536)
 
 
 def nothing(process: subprocess.Popen[bytes], run: RunFolder) -> None:
-    """The fault is in the environment."""
+    """Do nothing: the fault is in the environment."""
 
 
 FAULTS = [
@@ -179,7 +179,7 @@ FAULTS = [
 
 
 def try_fault(fault: Fault, folder: Path) -> Outcome:
-    """Start, strike, start again; see what came of it.
+    """Start a run, inject the fault, start again, and return the outcome.
 
     Raises:
         RuntimeError: a run did not get as far as it should.
@@ -214,7 +214,7 @@ def try_fault(fault: Fault, folder: Path) -> Outcome:
 
 
 def _ended(fault: Fault, process: subprocess.Popen[bytes], run: RunFolder) -> float | None:
-    """Seconds from the fault to the end of the run; None if it went on, or would not end."""
+    """Return the seconds from the fault to the run's end; None if it continued, or did not end."""
     struck = time.monotonic()
     if not fault.exit_codes:
         wait(process, lambda: steps(run, 1)[-1:] >= [HIT_AFTER + 2], "two more steps")
@@ -265,7 +265,7 @@ def _accepted(rows: list[Rollout]) -> float:
 
 
 def _alike(parts: list[list[Rollout]]) -> bool:
-    """Whether two samples of the same problems differ by no more than four standard errors."""
+    """Return whether two samples of the same problems differ by at most four standard errors."""
     if not all(parts):
         return True  # no step was done twice
     pooled = _accepted([*parts[0], *parts[1]])
@@ -312,7 +312,7 @@ def _cells(outcome: Outcome | None) -> list[str]:
 
 
 def _in_a_process_of_its_own(fault: Fault) -> Outcome | None:
-    """In a mount namespace too if it needs a disk of its own, which no privilege is needed for."""
+    """Run a fault in a separate process, and in a user and mount namespace if it needs its own disk."""
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     command = [sys.executable, "-m", __spec__.name, ONE, fault.name, str(folder)]
     if fault.on_small_disk:

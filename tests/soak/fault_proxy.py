@@ -32,18 +32,18 @@ _NOTHING_RAN = (
 
 
 class Fault(StrEnum):
-    """What happens to a request."""
+    """A fault of a request."""
 
     none = "none"
     reset = "reset"
     """The connection is reset."""
     hang = "hang"
-    """No answer, ever; pings are answered."""
+    """No answer, except to pings."""
     http_500 = "http_500"
     busy = "busy"
     """HTTP 429 with Retry-After."""
     noise = "noise"
-    """Bytes that are no HTTP."""
+    """Bytes that are not HTTP."""
     page = "page"
     """A proxy's HTML page, with HTTP 200."""
     bad_gateway = "bad_gateway"
@@ -51,26 +51,26 @@ class Fault(StrEnum):
     cut = "cut"
     """Half of the answer."""
     empty_success = "empty_success"
-    """An answer that says that all went well, and nothing else."""
+    """An answer that reports success, without results."""
     slow = "slow"
     """The answer, late."""
 
 
 def choose(folder: Path, fault: Fault, share: float = 1.0) -> None:
-    """From now on, in the proxy of this folder."""
+    """Set the fault of the proxy in this folder from now on."""
     partial = folder / "fault.partial"
     partial.write_text(f"{fault} {share}")
     partial.replace(folder / "fault")
 
 
 def hits(folder: Path) -> list[str]:
-    """Names of the faults that requests met so far, in order."""
+    """Return the names of the faults that requests have met so far, in order."""
     path = folder / "hits"
     return path.read_text().split() if path.exists() else []
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """One HTTP message: head and body. Both are empty at the stream's end."""
+    """Read one HTTP message: head and body. Both are empty at the stream's end."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -158,7 +158,7 @@ class Proxy:
 
 
 def _programs(body: bytes) -> list[str]:
-    """Those of a request of `FusionSandbox`'s; none in what it finds out about a server."""
+    """Return the programs in a `FusionSandbox` request; none if it only probes the server."""
     content = json.loads(body)
     if not content["code"].startswith(MARK):
         return []
@@ -169,7 +169,7 @@ def _programs(body: bytes) -> list[str]:
 
 
 def _drawn(program: str) -> float:
-    """From 0 to 1, the same each time."""
+    """Return a number from 0 to 1 that depends only on the program."""
     return int.from_bytes(hashlib.sha256(program.encode()).digest()[:4]) / 2**32
 
 

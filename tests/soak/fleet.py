@@ -54,7 +54,7 @@ class WeakerServer(ServerProcess):
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What became of the programs, and what the servers went through."""
+    """The programs' results and the servers' events."""
 
     programs: int
     judged: int = 0
@@ -62,10 +62,10 @@ class Outcome:
     twice: int = 0
     wrong: int = 0
     ran_elsewhere: int = 0
-    """By a server that differs from the first."""
+    """Number of programs that ran on a server that differs from the first."""
     events: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    """What a user reads on standard error."""
+    """Lines that a user sees on standard error."""
     drained_cleanly: bool = True
     seconds: float = 0.0
     embedded_s: float = 0.0
@@ -78,13 +78,13 @@ class Outcome:
 
 
 def problem(n: int) -> cmp.Problem:
-    """Return a problem whose right answers are no other's."""
+    """Return a problem whose right answers differ from all others'."""
     tests = [cmp.Test(cmp.Stdin(f"{n} {k}"), expected=str(n * 3 + k)) for k in range(4)]
     return cmp.Problem.simple("3a + b", id=f"fleet/{n}", tests=tests, limits=LIMITS)
 
 
 def program(n: int) -> str:
-    """Return a program for that problem; one of fifteen does what programs of policies do."""
+    """Return a program for that problem; one in fifteen fails in ways that policies' programs do."""
     right = f"a, b = map(int, input().split())\nprint(3 * a + b)  # {n}"
     match n % 15:
         case 1:
@@ -114,14 +114,14 @@ class World:
         self._started = time.monotonic()
 
     def start(self) -> None:
-        """Start all servers there will ever be."""
+        """Start all servers of the test."""
         kinds = dict.fromkeys("abcde", ServerProcess) | {"weaker": WeakerServer}
         with ThreadPoolExecutor() as pool:
             started = {name: pool.submit(kind, "--workers", "1") for name, kind in kinds.items()}
         self.servers = {name: server.result() for name, server in started.items()}
 
     def name(self, *names: str) -> None:
-        """Name these servers, and no others."""
+        """List only these servers in the file."""
         lines = [f"{self.servers[name].url}  # {name}\n" for name in names]
         whole = self.file.with_suffix(".new")
         whole.write_text("".join(lines))
@@ -137,7 +137,7 @@ class World:
         self.note(f"{name} is back")
 
     def drain(self, name: str) -> None:
-        """SIGTERM; what it accepted must be answered and its exit clean."""
+        """Send SIGTERM; the server must answer accepted requests and exit cleanly."""
         ready = httpx.get(f"{self.servers[name].url}/v1/ready").status_code
         code = self.servers[name].stop()
         self.note(f"{name} drained, exit code {code}")
@@ -169,11 +169,11 @@ EVENTS: list[tuple[float, Event]] = [
     (0.85, lambda w: (w.servers["e"].send(signal.SIGSTOP), w.note("e freezes"))),
     (0.88, lambda w: (w.servers["e"].send(signal.SIGCONT), w.note("e goes on"))),
 ]
-"""The share of programs that are judged when it happens. Each waits for the one before it."""
+"""Share of judged programs at which each event happens. Each event waits for the previous one."""
 
 
 async def run(programs: int) -> Outcome:
-    """Judge so many programs through all events, and on the embedded sandbox."""
+    """Judge the programs through all events, and on the embedded sandbox."""
     outcome = Outcome(programs=programs)
     problems = [problem(n) for n in range(programs)]
     sources = [program(n) for n in range(programs)]
@@ -238,12 +238,12 @@ def _compare(
 
 
 def _told(verdict: cmp.Verdict) -> tuple[object, ...]:
-    """All of a verdict that says something of the program, but for times and texts."""
+    """Return the parts of a verdict that depend only on the program, without times and texts."""
     return (verdict.error, verdict.pass_fraction, *(one.error for one in verdict.results))
 
 
 class _heard:
-    """Keeps what is said about servers, and lets it be read as ever."""
+    """A context manager that records the notes about servers, and passes them on."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines, self._before = lines, Service.note

@@ -1,4 +1,4 @@
-"""Real runs of GRPO, with repair or without, to do faults to: started, followed and waited for."""
+"""Real GRPO runs for fault injection, with or without repair: start, follow and wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_model_project.runs.rollouts import read_all_rollouts
 DATA = Path(os.environ.get("SOAK_DATA_DIR", "data/tinycode")).absolute()
 PATIENCE_S = 300
 PROMPTS, SAMPLES = 8, 8
-"""Of a step: prompts, and samples of each."""
+"""Number of prompts of a step, and of samples per prompt."""
 
 OVERRIDES = [
     f"coding.data_dir={DATA}",
@@ -27,7 +27,7 @@ OVERRIDES = [
 
 
 def prepare_data() -> None:
-    """Make the task set and the starting model, unless they are there."""
+    """Make the task set and the starting model, unless they exist."""
     if not (DATA / "base" / "config.json").exists():
         command = ["coding_model_project", "data", "prepare", "tinycode", "--base-model"]
         command += ["--out", str(DATA)]
@@ -41,7 +41,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     recipe: str = "grpo",
 ) -> subprocess.Popen[bytes]:
-    """Start a run, its output in a file."""
+    """Start a run with its output in a file."""
     command = [sys.executable, "-m", f"recipes.{recipe}", f"coding.run_dir={run.path}", *OVERRIDES]
     with output.open("wb") as printed:
         return subprocess.Popen(
@@ -54,13 +54,13 @@ def start(
 
 
 def steps(run: RunFolder, attempt: int = 1) -> list[int]:
-    """The steps whose samples an attempt has written."""
+    """Return the steps whose samples an attempt has written."""
     rows = read_all_rollouts(run.path)
     return sorted({row.step for row in rows if row.attempt == attempt and row.split == "train"})
 
 
 def wait(process: subprocess.Popen[bytes], reached: Callable[[], bool], what: str) -> None:
-    """Wait until the run has got so far.
+    """Wait until the run has reached a step.
 
     Raises:
         RuntimeError: it ended before, or takes too long.

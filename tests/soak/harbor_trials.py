@@ -1,4 +1,4 @@
-"""2,000 trials, most of them by candidates that litter, must leave nothing behind and change nothing.
+"""2,000 trials, most with candidates that litter, must leave nothing behind and change nothing.
 
 python -m tests.soak.harbor_trials [TRIALS]
 """
@@ -33,7 +33,7 @@ FOLDERS = ("/", "/tmp", "/var/tmp", "/dev/shm", "/root", "/etc", "/usr/local/bin
 SETTLE_S = 10.0
 GROWTH_MB = 20.0
 MARK = f"soak{secrets.token_hex(6)}"
-"""In the name of every file and process that a candidate tries to leave."""
+"""Part of the name of every file and process that a candidate tries to leave."""
 
 LITTER = " ".join(f"{folder}/{MARK}" for folder in FOLDERS)
 DOES = {
@@ -47,17 +47,17 @@ DOES = {
     "dies": "kill -9 $$",
     "is late": f"(exec -a {MARK} sleep 600)",
 }
-"""What a candidate does after it has written the right answer; what it then earns is right below."""
+"""Actions of a candidate after it has written the right answer; EARNS has the expected rewards."""
 
 LATE = "is late"
 LATE_S = 3.0
-"""A candidate has this long to write its answer, on a busy machine too."""
+"""Seconds for a candidate to write its answer, also on a busy machine."""
 
 ROUNDS_TO_LATE = 5
-"""Of so many rounds through the kinds, one has a late candidate: most of it is waiting."""
+"""One in this many rounds through the kinds has a late candidate, which mostly waits."""
 
 LINES = 20
-"""Of progress, where nobody sees a bar."""
+"""Number of progress lines without a terminal."""
 
 EARNS = {name: {"reward": 1.0} for name in DOES} | {
     "deletes what it can": None,  # its working directory too, in which the verifier would start
@@ -75,7 +75,7 @@ def make_tasks(folder: Path) -> dict[str, Task]:
 
 
 def host_files() -> str:
-    """A digest of what a candidate would change if it could: names, sizes and times."""
+    """Return a digest of names, sizes and times of files that a candidate may try to change."""
     found = hashlib.sha256()
     for folder in ("/usr/bin", "/etc", "/usr/lib/python3"):
         for path in sorted(Path(folder).rglob("*")):
@@ -88,7 +88,7 @@ def host_files() -> str:
 
 
 def kinds(n_trials: int) -> list[str]:
-    """What the candidates of so many trials do."""
+    """Return the kinds of this many candidates."""
     quick = [name for name in DOES if name != LATE]
     rounds = [*quick * (ROUNDS_TO_LATE - 1), *DOES]
     return [rounds[n % len(rounds)] for n in range(n_trials)]
@@ -98,7 +98,7 @@ async def run_all(tasks: dict[str, Task], n_trials: int) -> tuple[list[str], flo
     """Run the trials.
 
     Returns:
-        What went wrong, trials a minute, and by how many MB the keeper and this process grew.
+        The failures, trials per minute, and the growth of the keeper and this process in MB.
     """
     names = kinds(n_trials)
     wrong: Counter[str] = Counter()
@@ -130,7 +130,7 @@ async def run_all(tasks: dict[str, Task], n_trials: int) -> tuple[list[str], flo
 
 
 def say(n: int, n_trials: int, seconds: float) -> None:
-    """How far it is, in a log."""
+    """Print the progress."""
     left = seconds / n * (n_trials - n)
     print(
         f"{n}/{n_trials} trials in {seconds:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True
@@ -138,12 +138,12 @@ def say(n: int, n_trials: int, seconds: float) -> None:
 
 
 def mounts() -> set[str]:
-    """Where file systems are mounted, for this process."""
+    """Return the mount points of this process."""
     return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
 
 
 def resident_mb(host: psutil.Process) -> float:
-    """Of this process and the keeper."""
+    """Return the resident memory of this process and the keeper in MiB."""
     return sum(one.memory_info().rss for one in (host, *host.children())) / 2**20
 
 

@@ -48,7 +48,7 @@ class Case:
 
 
 def cases(name: str, data: Path, n_mutants: int) -> list[Case]:
-    """Each problem's solution, and as many changed ones."""
+    """Return each problem's solution, and as many changed ones."""
     loaded = load(name, data_dir=data)
     rows = {}
     for line in subprocess.check_output(["zcat", str(data / f"{name}.jsonl.gz")]).splitlines():
@@ -67,7 +67,7 @@ def cases(name: str, data: Path, n_mutants: int) -> list[Case]:
 
 
 def mutants(body: str, n: int) -> list[str]:
-    """The body with one thing changed; nothing where none of the changes applies."""
+    """Return versions of the body with one change each; none if no change applies."""
     made = [re.sub(pattern, new, body, count=1) for pattern, new in CHANGES]
     return list(dict.fromkeys(one for one in made if one != body))[:n]
 

@@ -30,7 +30,7 @@ from coding_model_project.plain import Plain
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 OTHER_PROMPT = 7
-"""An answer is also judged as that of the prompt so many further on."""
+"""Offset of a second prompt that each answer is also judged against."""
 
 CHANGES: dict[str, Callable[[str], str]] = {
     "as recorded": lambda text: text,
@@ -70,7 +70,7 @@ def lines(file: Path) -> list[dict]:
 
 
 def explained(kind: str, arguments: Mapping[str, Plain], response: str) -> str | None:
-    """The reason for a difference in this instruction."""
+    """Return the reason for a difference in this instruction."""
     if kind == "keywords:letter_frequency" and not "a" <= str(arguments["letter"]).lower() <= "z":
         return "lm-eval counts a random letter instead"
     if kind == "length_constraints:number_words" and len(re.findall(r"\w+", response)) != len(

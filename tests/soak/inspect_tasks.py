@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def set_up(folder: Path) -> str | None:
-    """Install Inspect and this package; says why not if that fails."""
+    """Install Inspect and this package; print the cause if that fails."""
     if (folder / ".complete").exists():
         return None
     venv.create(folder, with_pip=True, clear=True)
@@ -83,14 +83,14 @@ def inside(data: Path) -> None:
 
 
 def humaneval() -> None:
-    """The command of the page, with solvers that answer from the data set."""
+    """Run the command of the docs page, with solvers that answer from the data set."""
     for name, right in (("gold", N), ("broken", 0)):
         log = command_line(name, "--epochs", "1")
         counted(f"inspect_evals/humaneval, {name}", log, right)
 
 
 def humaneval_under_trio() -> None:
-    """Inspect's other event loop."""
+    """Run under Inspect's other event loop."""
     os.environ["INSPECT_ASYNC_BACKEND"] = "trio"
     counted("the same under trio", command_line("gold", "--epochs", "1", "--limit", "8"), 8, of=8)
     del os.environ["INSPECT_ASYNC_BACKEND"]
@@ -109,7 +109,7 @@ def command_line(solver: str, *options: str) -> Any:
 
 
 def our_scorer(data: Path) -> None:
-    """The same programs, judged by our tests."""
+    """Judge the same programs by this project's tests."""
     for name in ("gold", "broken"):
         log = judged(name, f"humaneval={data}")
         counted(f"coding_model_project/code_problems, {name}", log, N if name == "gold" else 0)
@@ -155,7 +155,7 @@ def judged(name: str, problems: str, added: str = "") -> Any:
 
 
 def failures_are_errors(data: Path) -> None:
-    """A sandbox that fails on every fourth program, for both ways of judging."""
+    """Check that failures of the sandbox are errors, for both ways of judging."""
     from inspect_ai import eval as run
     from inspect_evals.humaneval import humaneval as task
 
@@ -199,14 +199,14 @@ def counted(what: str, log: Any, right: int, of: int = N) -> None:
 
 
 def the_contract() -> None:
-    """Inspect's own checks of a provider that this one can pass, and what it says of the rest."""
+    """Run Inspect's provider checks that this provider can pass, and check its errors for the rest."""
     import anyio
     from inspect_ai.util._sandbox import self_check
 
     from coding_model_project.integrations.inspect import CodingModelSandbox
 
     async def leave(*_: Any) -> None:
-        """There is no `rm`: a sample's files end with it."""
+        """Do nothing: there is no `rm`, and a sample's files are deleted with it."""
 
     async def check() -> None:
         self_check._cleanup_file = leave
@@ -275,7 +275,7 @@ async def programs(sandbox: Any) -> None:
 
 
 async def refuses(error: type[Exception], doing: Any, *, unless: bool = False) -> None:
-    """It ends in this error; with `unless`, it does not."""
+    """Check that an awaitable raises this error; with `unless`, that it does not."""
     try:
         await doing
     except error:
@@ -285,7 +285,7 @@ async def refuses(error: type[Exception], doing: Any, *, unless: bool = False) -
 
 
 def exported_logs(data: Path) -> None:
-    """Inspect's own reader of an evaluation that was exported."""
+    """Read an exported evaluation with Inspect's own reader."""
     import json
 
     from inspect_ai.log import list_eval_logs, read_eval_log

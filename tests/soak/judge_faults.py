@@ -1,4 +1,4 @@
-"""Everything that can happen to the judge of a GRPO run, done to a real server: `make soak`.
+"""Faults of every kind, injected into the real judge server of a GRPO run: `make soak`.
 
 One run lives through all that passes or hits a part of its requests; what it trained on is then held
 against the truth (`evidence`). Others lose their server for good, or never had one.
@@ -52,12 +52,12 @@ OVERRIDES = [
 ]
 _START_S = 60.0
 PART = 0.12
-"""The share of programs that a lasting fault hits, whatever request they are in. More than
-`coding.sandbox.max_failure_rate` of the samples may not be lost."""
+"""Share of programs that a lasting fault hits, in any request. At most
+`coding.sandbox.max_failure_rate` of the samples may be lost."""
 
 
 class OtherServer:
-    """A server that a command starts, at the same place each time; as `ServerProcess`."""
+    """A server that a command starts at a fixed address, like `ServerProcess`."""
 
     def __init__(self, command: str, url: str) -> None:
         self._command, self.url = command, url
@@ -119,7 +119,7 @@ class World:
         fault_proxy.choose(self.folder, fault, share)
 
     def lose(self) -> None:
-        """Nothing listens there any more."""
+        """Stop the server, so that nothing listens at its address."""
         self._proxy.kill()
         self._proxy.wait()
         self.server.kill()
@@ -132,13 +132,13 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A fault that a run must live through."""
+    """A fault that a run must survive."""
 
     name: str
     begin: Callable[[World], None]
     end: Callable[[World], None] = lambda world: world.fail(Fault.none, 0.0)
     lasts_s: float | None = None
-    """None: until a whole step was done under it, so that some samples cannot be judged."""
+    """Duration; None lasts for a whole step, so that some samples cannot be judged."""
 
 
 def part_of_requests(fault: Fault) -> Trial:
@@ -196,7 +196,7 @@ class Row:
 
 
 def lasting(folder: Path) -> list[Row]:
-    """One run through all trials, and what it trained on in each."""
+    """Run through all trials, and check the samples trained on in each."""
     run = RunFolder(folder / "run")
     during: list[tuple[Trial, list[int], int]] = []
     with _world(folder) as world, _run(run, folder, world, len(TRIALS) * 4) as process:
@@ -246,7 +246,7 @@ def _row(trial: Trial, found: Sequence[Evidence], hit: int) -> Row:
 
 
 def gone(folder: Path) -> list[Row]:
-    """The server is lost for good: the run stops, and what it had trained on is true."""
+    """Check that a run stops when its server is lost for good, and trained only on true rewards."""
     return [
         _lost(
             folder / "training", "gone for good, in training", lambda run, _: len(steps(run)) > 1
@@ -291,7 +291,7 @@ def _lost(
 
 
 def refused(folder: Path) -> list[Row]:
-    """What is no server of programs is refused before anything starts."""
+    """Check that a URL that is not a SandboxFusion server is refused before anything starts."""
     rows = []
     with _web_server() as web:
         for name, url, code, says in (
@@ -321,7 +321,7 @@ def _world(folder: Path) -> Iterator[World]:
 def _run(
     run: RunFolder, folder: Path, world: World, n_steps: int, *overrides: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A run judged there; ended if it has not ended by itself."""
+    """Start a run judged by this server, and end it on leaving if it still runs."""
     more = [*overrides, f"coding.sandbox.urls=[{world.url}]"]
     more.append(f"trainer.total_training_steps={n_steps}")
     process = start(run, folder / "output.txt", [*OVERRIDES, *more])

@@ -31,7 +31,7 @@ HARDENED = (
 TIERS = {"seccomp": (), "namespaces": ("--security-opt", "seccomp=unconfined")}
 
 VICTIM = "import sys, time\nheld = sys.stdin.read()  # SOURCE\ntime.sleep(1.5)\nprint(len(held))"
-"""Holds a secret in its input and one in its source, for as long as the thief looks."""
+"""A program with a secret in its input and one in its source, which runs while the thief searches."""
 
 THIEF = """
 import glob, os, socket, sys
@@ -78,7 +78,7 @@ print("done")
 def judge(
     engine: str, image: str, options: tuple[str, ...], token: str
 ) -> Iterator[tuple[str, str]]:
-    """Run the judge; gives the container's id and its URL."""
+    """Run the judge; yield the container's id and its URL."""
     command = [engine, "run", "-d", "--rm", *HARDENED, *options, "-p", "127.0.0.1::8080"]
     command += ["-e", "CODING_SANDBOX_TOKEN", "-v", f"{BATTERY.parent}:/battery:ro", image]
     environment = {**os.environ, "CODING_SANDBOX_TOKEN": token}
@@ -106,7 +106,7 @@ def _said(engine: str, *words: str) -> str:
 
 
 def steal(url: str, token: str) -> list[str]:
-    """What thieves found of the inputs, sources and token of others that ran beside and before them."""
+    """Return the inputs, sources and tokens of other programs that thieves found."""
     found: list[str] = []
     headers = {"authorization": f"Bearer {token}"}
 

@@ -28,16 +28,16 @@ EXECUTIONS = 100_000
 INPUTS = 20
 SAMPLES = 50
 WARM_UP = 0.2
-"""Share of the executions after which memory may not grow: allocators and caches fill first."""
+"""Share of the executions before memory must stop growing: allocators and caches fill first."""
 
 GROWTH_MB = 3.0
-"""Of resident memory, by the trend of what comes after the warm-up, in all that is left of it."""
+"""Limit of the growth of resident memory after the warm-up, by its linear trend."""
 
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", ".")
 SETTLE_S = 5.0
 LIMITS = Limits(cpu_s=0.2, wall_s=2.0, memory_mb=128, output_kb=64)
 MARK = f"soak{secrets.token_hex(6)}"
-"""In the name of every file that a program tries to leave."""
+"""Part of the name of every file that a program tries to leave."""
 
 LITTER = f"""
 import os, socket, tempfile, threading
@@ -73,23 +73,23 @@ PROGRAMS = {
     "recurses": "def f(n): return f(n + 1)\nf(0)",
 }
 SLOW = {"loops": "while True: pass"}
-"""Run on one input only: it takes its whole CPU limit."""
+"""Programs that run on one input only, because they use their whole CPU limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What the sandbox and its host hold at one moment, no program running."""
+    """The resources of the sandbox and its host while no program runs."""
 
     host_mb: float
     zygotes_mb: float
     descriptors: int
-    """Of host and zygotes."""
+    """Descriptors of host and zygotes."""
     processes: int
     mounts: int
 
 
 async def sample(host: psutil.Process, workers: int) -> Sample:
-    """The last program's process may still be ending: that is waited for, but not for long."""
+    """Return the resources once the last program's process has ended, or after a short wait."""
     deadline = time.monotonic() + SETTLE_S
     while len(zygotes := host.children(recursive=True)) > workers:
         if time.monotonic() > deadline:
@@ -113,10 +113,10 @@ def files_left() -> list[str]:
 
 
 async def run_all(executions: int) -> tuple[list[Sample], int, list[str]]:
-    """Run programs in portions, with a look at what is held between them.
+    """Run programs in portions, and sample the resources between them.
 
     Returns:
-        What was held, how many executions there were, and what the sandbox failed to do.
+        The samples, the number of executions, and the sandbox's failures.
     """
     sources = cycle([*PROGRAMS.values(), "def f(x): return [x] * 3"])
     samples: list[Sample] = []
@@ -151,7 +151,7 @@ async def run_all(executions: int) -> tuple[list[Sample], int, list[str]]:
 
 
 def growth_mb(values: list[float]) -> float:
-    """Over all samples after the warm-up, by their linear trend."""
+    """Return the growth over all samples after the warm-up, by their linear trend."""
     kept = values[int(len(values) * WARM_UP) :]
     if len(kept) < 3:
         return 0.0
@@ -159,7 +159,7 @@ def growth_mb(values: list[float]) -> float:
 
 
 def faults(samples: list[Sample], token: str) -> Iterator[str]:
-    """What was left behind."""
+    """Yield the resources that were left behind."""
     settled = samples[int(len(samples) * WARM_UP)]
     for name in ("descriptors", "processes", "mounts"):
         before, after = getattr(settled, name), getattr(samples[-1], name)

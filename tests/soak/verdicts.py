@@ -1,4 +1,4 @@
-"""10,000 gradings of a mixed set at concurrency 64, the machine under load: no verdict may change.
+"""10,000 gradings of a mixed set at concurrency 64 on a loaded machine: no verdict may change.
 
 python -m tests.soak.verdicts [GRADINGS]
 """
@@ -27,7 +27,7 @@ from coding_model_project.types import Asserts, ErrorType, Limits, Problem, Stdi
 GRADINGS = 10_000
 AT_ONCE = 64
 TASKS = 20
-"""Of tinycode, each with a gold and a known-bad solution."""
+"""Number of tinycode tasks, each with a gold and a known-bad solution."""
 
 LIMITS = Limits(cpu_s=0.5, wall_s=4.0, memory_mb=128, output_kb=64)
 ECHO = Problem(
@@ -49,7 +49,7 @@ RIGHT = "x = input()\nprint(x)\nprint(x)"
 
 Expected = ErrorType | None
 WRONG = (ErrorType.wrong_answer, ErrorType.runtime_error)
-"""What a known-bad solution may be."""
+"""Allowed verdicts of a known-bad solution."""
 
 BY_HAND: list[tuple[Problem, str, Expected]] = [
     (ECHO, RIGHT, None),
@@ -82,12 +82,12 @@ BY_HAND: list[tuple[Problem, str, Expected]] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A program and what must be said of it, every time."""
+    """A program and its expected verdict."""
 
     problem: Problem
     code: str
     errors: tuple[Expected, ...]
-    """One of them, but the same every time."""
+    """The allowed errors; the same one must come every time."""
 
 
 def cases() -> list[Case]:
@@ -103,7 +103,7 @@ def cases() -> list[Case]:
 
 @contextmanager
 def load() -> Iterator[None]:
-    """Another process per core that never rests."""
+    """Run a busy process per core inside the context."""
     spawn = multiprocessing.get_context("spawn")
     burning = [spawn.Process(target=_burn, daemon=True) for _ in os.sched_getaffinity(0)]
     for process in burning:
@@ -122,12 +122,12 @@ def _burn() -> None:
 
 
 def essence(verdict: Verdict) -> tuple[str | None, ...]:
-    """All of a verdict that must not change: each test's error, or what the first of all was."""
+    """Return the parts of a verdict that must not change: its error and each test's error."""
     return (verdict.error, *(result.error for result in verdict.results))
 
 
 async def grade_all(made: list[Case], gradings: int) -> list[Counter[tuple[str | None, ...]]]:
-    """What was said of each case, and how often."""
+    """Count the verdicts of each case."""
     found: list[Counter[tuple[str | None, ...]]] = [Counter() for _ in made]
     turns = iter(list(islice(cycle(range(len(made))), gradings)))
     with progress_bar("gradings", gradings) as advance:

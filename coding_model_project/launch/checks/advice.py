@@ -1,6 +1,6 @@
-"""Commands that messages advise, apart from what they are checked with."""
+"""Commands that error messages recommend."""
 
 MAKE_PAIRS = (
     "make it with `python -m coding_model_project data pairs EVALUATION --problems P --out {}`"
 )
-"""Makes a file of preference pairs; {} stands for its path."""
+"""Advice for making a file of preference pairs; {} stands for its path."""

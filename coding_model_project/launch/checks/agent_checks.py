@@ -1,4 +1,4 @@
-"""`coding.agent` in a run's configuration: whether samples are an agent's work, and what it needs."""
+"""Checks of `coding.agent` in a run's configuration."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _NUMBERS = (
 
 
 def has_agent(config: DictConfig) -> bool:
-    """Return true if samples are the work of an agent at the gateway (`gateway_loop`)."""
+    """Return whether an agent at the gateway makes the samples (`gateway_loop`)."""
     agent = config.coding.agent
     return agent.command is not None or agent.factory is not None
 
 
 def task_environment(coding: CodingConfig) -> TaskEnvironment:
-    """Return where an agent's tasks run."""
+    """Return the environment that an agent's tasks run in."""
     place = coding.harbor.place()
     if coding.agent.folder is None or coding.agent.place is not AgentPlace.room:
         return place
@@ -34,8 +34,10 @@ def task_environment(coding: CodingConfig) -> TaskEnvironment:
 
 
 def check_values(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: names the key that makes no sense.
+    """Check the values of `coding.agent`.
+
+    Raises:
+        ConfigError: a value is invalid; the message names the key.
     """
     if not has_agent(config):
         return
@@ -64,12 +66,12 @@ def check_values(config: DictConfig) -> None:
         )
     if repair_checks.has_episodes(config):
         raise ConfigError(
-            "coding.agent and coding.repair: a sample is the one or the other; set "
+            "coding.agent and coding.repair: a sample uses only one of them; set "
             "coding.repair.rounds=0 and coding.repair.attempt_tokens=null"
         )
     if config.coding.reward.shaping.format_weight:
         raise ConfigError(
-            "coding.reward.shaping.format_weight: an agent's work has no one right form; set it to 0"
+            "coding.reward.shaping.format_weight: an agent's work has no required form; set it to 0"
         )
     estimator = config.algorithm.adv_estimator
     if agent.train == Trained.all and agent.conversations > 1 and estimator != "grpo":

@@ -1,4 +1,4 @@
-"""Refusals of what does not go together with `coding.mode`."""
+"""Checks of keys that conflict with `coding.mode`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_values(config: DictConfig, coding: CodingConfig) -> None:
     """Check the keys that depend on the mode.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: a key conflicts; the message names it and the fix.
     """
     problems = _asynchronous if coding.mode.asynchronous else _synchronous
     for message in (*_renamed(config, coding), *problems(config, coding)):
@@ -26,24 +26,24 @@ def check_values(config: DictConfig, coding: CodingConfig) -> None:
 
 
 def _renamed(config: DictConfig, coding: CodingConfig) -> Iterator[str]:
-    """Refuse verl's keys of which ours are the home."""
+    """Refuse verl keys that follow from keys under `coding:`."""
     v1 = config.trainer.v1
     if v1.trainer_mode != f"coding_{coding.mode}":
-        yield f"trainer.v1.trainer_mode={v1.trainer_mode}: it follows from coding.mode: set that one"
+        yield f"trainer.v1.trainer_mode={v1.trainer_mode}: follows from coding.mode: set coding.mode"
     threshold = v1.sampler.max_off_policy_threshold
     allowed = staleness_of(coding.mode, coding.max_staleness)
     if threshold != allowed + 1:
         yield (
-            f"trainer.v1.sampler.max_off_policy_threshold={threshold}: it follows from "
-            f"coding.max_staleness, as one more: set that one"
+            f"trainer.v1.sampler.max_off_policy_threshold={threshold}: follows from "
+            f"coding.max_staleness + 1: set coding.max_staleness"
         )
 
 
 def _synchronous(config: DictConfig, coding: CodingConfig) -> Iterator[str]:
     if coding.max_staleness:
         yield (
-            f"coding.max_staleness={coding.max_staleness}: coding.mode=sync trains on samples of the "
-            "newest weights only: set coding.mode=colocate_async or separate_async, or leave it out"
+            f"coding.max_staleness={coding.max_staleness}: coding.mode=sync trains only on samples of "
+            "the newest weights: set coding.mode=colocate_async or separate_async, or remove it"
         )
 
 
@@ -53,17 +53,17 @@ def _asynchronous(config: DictConfig, coding: CodingConfig) -> Iterator[str]:
     if sampler.max_off_policy_strategy != "drop":
         yield (
             f"trainer.v1.sampler.max_off_policy_strategy={sampler.max_off_policy_strategy}: only drop "
-            "holds coding.max_staleness: set it to drop"
+            "enforces coding.max_staleness: set it to drop"
         )
     if sampler.custom_sampler.path:
         yield (
             f"trainer.v1.sampler.custom_sampler.path={sampler.custom_sampler.path}: coding.mode={mode} "
-            "has a sampler that holds its bounds: set it to null, or coding.mode=sync"
+            "uses its own sampler: set it to null, or coding.mode=sync"
         )
     if own.num_warmup_batches > allowed:
         yield (
-            f"trainer.v1.{mode}.num_warmup_batches={own.num_warmup_batches}: samples asked for so many "
-            f"steps ahead are older than coding.max_staleness={allowed}: set it to {allowed} or less"
+            f"trainer.v1.{mode}.num_warmup_batches={own.num_warmup_batches}: samples requested that many "
+            f"steps ahead exceed coding.max_staleness={allowed}: set it to {allowed} or less"
         )
     if allowed:
         yield from _uncorrected(config, allowed)
@@ -85,7 +85,7 @@ def _asynchronous(config: DictConfig, coding: CodingConfig) -> Iterator[str]:
 
 
 def _uncorrected(config: DictConfig, allowed: int) -> Iterator[str]:
-    """Refuse to train on older weights' samples as if they were the newest's."""
+    """Refuse to train on samples of older weights without a correction."""
     correction = config.algorithm.rollout_correction
     why = f"with coding.max_staleness={allowed} the loss is corrected for older weights"
     if correction.bypass_mode:
@@ -100,17 +100,17 @@ def _separate(config: DictConfig) -> Iterator[str]:
     rollout = config.actor_rollout_ref.rollout
     if config.actor_rollout_ref.hybrid_engine:
         yield (
-            "actor_rollout_ref.hybrid_engine=true: coding.mode=separate_async generates on devices of "
-            "its own only: set it to false, or coding.mode=colocate_async"
+            "actor_rollout_ref.hybrid_engine=true: coding.mode=separate_async generates on separate "
+            "devices: set it to false, or coding.mode=colocate_async"
         )
     if not rollout.nnodes:
         yield (
-            f"{_ROLLOUT}.nnodes=0: coding.mode=separate_async generates on devices of its own: set "
+            f"{_ROLLOUT}.nnodes=0: coding.mode=separate_async generates on separate devices: set "
             f"{_ROLLOUT}.nnodes and {_ROLLOUT}.n_gpus_per_node to those beside the trainer's"
         )
     if rollout.checkpoint_engine.backend == "naive":
         yield (
-            f"{_ROLLOUT}.checkpoint_engine.backend=naive: it reaches no other devices: set it to nccl"
+            f"{_ROLLOUT}.checkpoint_engine.backend=naive: cannot send to other devices: set it to nccl"
         )
     sync_steps = config.trainer.v1.separate_async.parameter_sync_step
     batch = OmegaConf.select(config, "data.train_batch_size")

@@ -1,4 +1,4 @@
-"""`coding.bash` in a run's configuration: whether samples are the bash agent's episodes, their limits."""
+"""Checks of `coding.bash` in a run's configuration."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from coding_model_project.launch.checks.agent_checks import has_agent
 
 
 def has_bash(config: DictConfig) -> bool:
-    """Return true if samples are episodes of `bash_loop`."""
+    """Return whether samples are episodes of `bash_loop`."""
     return config.coding.bash.turns > 0 and not has_agent(config)
 
 
 def reply_tokens(config: DictConfig) -> int:
-    """The longest reply of an episode."""
+    """Return the maximum number of tokens of an episode's reply."""
     bash = config.coding.bash
     return bash.reply_tokens or config.data.max_response_length // (bash.turns + 1)
 
 
 def check_values(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: names the key that makes no sense.
+    """Check the values of `coding.bash`.
+
+    Raises:
+        ConfigError: a value is invalid; the message names the key.
     """
     bash, data = config.coding.bash, config.data
     if not has_bash(config):
@@ -36,13 +38,13 @@ def check_values(config: DictConfig) -> None:
             raise ConfigError(f"coding.bash.{key}={value}: set it to a number above 0")
     if repair_checks.has_episodes(config):
         raise ConfigError(
-            "coding.bash.turns and coding.repair: a sample is an episode of one or of the other; set "
+            "coding.bash.turns and coding.repair: a sample uses only one of them; set "
             "coding.repair.rounds=0 and coding.repair.attempt_tokens=null"
         )
     if config.coding.reward.shaping.format_weight:
         raise ConfigError(
-            "coding.reward.shaping.format_weight: an episode of the bash agent has no one right form; "
-            "set it to 0"
+            "coding.reward.shaping.format_weight: an episode of the bash agent has no required form; set "
+            "it to 0"
         )
     if not 1 <= reply_tokens(config) <= data.max_response_length:
         raise ConfigError(
@@ -52,10 +54,10 @@ def check_values(config: DictConfig) -> None:
 
 
 def check_template(config: DictConfig) -> None:
-    """Check that the model can be shown a tool. A model of the hub is not looked at.
+    """Check that the model's chat template takes tools. Models on the hub are not checked.
 
     Raises:
-        ConfigError: its chat template takes no tools, so that the model would not know of any.
+        ConfigError: the chat template takes no tools, so the model would never see them.
     """
     if not has_bash(config) or config.coding.bash.calls != Calls.tools:
         return
@@ -69,7 +71,7 @@ def check_template(config: DictConfig) -> None:
 
 
 def _template(folder: Path) -> str | None:
-    """The chat template in a model's folder, if it is there."""
+    """Return the chat template in a model's folder; None if there is none."""
     if (file := folder / "chat_template.jinja").is_file():
         return file.read_text()
     if (file := folder / "tokenizer_config.json").is_file():

@@ -1,4 +1,4 @@
-"""Refusals before verl is imported: values first, then paths and data roles, then the files' content."""
+"""Checks before verl is imported: first values, then paths and data roles, then the files' content."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
-"""Top-level keys that verl 0.9 accepts and then ignores, in favour of `reward.*`."""
+"""Top-level keys that verl 0.9 accepts but ignores in favour of `reward.*`."""
 
 
 def check_values(config: DictConfig) -> None:
-    """Check what needs nothing but the configuration, before anything is prepared. For every recipe.
+    """Check the values of any recipe's configuration, before anything is prepared.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: a value is invalid; the message names the key and the fix.
     """
     refuse_legacy_keys(config)
     check_rules(config)
@@ -46,9 +46,6 @@ def check_values(config: DictConfig) -> None:
 
 
 def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
-    """Raises:
-    ConfigError: names the key and the way out.
-    """
     Shaping.of(coding.reward, style=coding.prompt, max_tokens=config.data.max_response_length)
     repair_checks.check_values(config)
     agent_checks.check_values(config)
@@ -71,15 +68,12 @@ def _check_grpo_values(config: DictConfig, coding: CodingConfig) -> None:
         )
     if config.actor_rollout_ref.actor.checkpoint.async_save:
         raise ConfigError(
-            "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint is recorded once it is "
-            "written: set it to false"
+            "actor_rollout_ref.actor.checkpoint.async_save=true: a checkpoint must be complete before "
+            "it is recorded: set it to false"
         )
 
 
 def _check_sft_values(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: names the key and the way out.
-    """
     if config.trainer.nnodes > 1:
         raise ConfigError(
             f"trainer.nnodes={config.trainer.nnodes}: SFT and DPO train on one node, GRPO on several: "
@@ -97,11 +91,11 @@ def check(
 
     Args:
         model_key: verl's key of the starting model, e.g. "actor_rollout_ref.model.path".
-        make_data: how one makes a file of data that is missing; {} stands for its path.
-        prepared: whether the embedded task set and model have been made; until then they may be missing.
+        make_data: advice for a missing data file; {} stands for its path.
+        prepared: whether the embedded task set and model exist; before that they may be missing.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: a file is missing; the message names the key and the fix.
     """
     model = OmegaConf.select(config, model_key)
     if prepared or not model or not is_embedded_model(config, model):
@@ -126,7 +120,7 @@ def check(
 
 
 def _is_embedded(config: DictConfig, path: str) -> bool:
-    """Return true for a file of the embedded task set, which a recipe makes if it is missing."""
+    """Return whether a file belongs to the embedded task set, which recipes make if it is missing."""
     coding = config.coding
     folder = Path(coding.data_dir).expanduser().absolute()
     return coding.dataset is not None and Path(path).expanduser().absolute().parent == folder
@@ -137,20 +131,20 @@ def _set_it(key: str) -> str:
 
 
 def check_sft(config: DictConfig) -> None:
-    """Check what verl's SFT trainer would report late or not at all.
+    """Check for errors that verl's SFT trainer reports late or never.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: a check failed; the message names the key and the fix.
     """
     check_values(config)
     check_rows(config, "data.train_files", "data.val_files")
 
 
 def check_grpo(config: DictConfig) -> None:
-    """Check what verl's PPO trainer would report late or not at all.
+    """Check for errors that verl's PPO trainer reports late or never.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: a check failed; the message names the key and the fix.
     """
     problems = problem_checks.readable(config.coding.problems)
     check_values(config)
@@ -162,7 +156,7 @@ def check_grpo(config: DictConfig) -> None:
 
 
 def check_rows(config: DictConfig, *keys: str) -> None:
-    """Each key's files must fill a batch: verl drops what is left of one, and with it all of them."""
+    """Raise ConfigError unless each key's files fill a batch: verl drops incomplete batches."""
     import pyarrow.parquet as pq
 
     batch = config.data.train_batch_size
@@ -177,7 +171,7 @@ def check_rows(config: DictConfig, *keys: str) -> None:
 
 
 def _check_divides(config: DictConfig, key: str, by: str, times: int) -> None:
-    """`key` must be a multiple of key `by`, `times` over."""
+    """Raise ConfigError unless `key` is a multiple of `by` × `times`."""
     value, step = OmegaConf.select(config, key), OmegaConf.select(config, by) * times
     if value % step:
         ranks = f" × {times} ranks" if times > 1 else ""
@@ -192,7 +186,7 @@ def refuse_legacy_keys(config: DictConfig) -> None:
 
 
 def check_model(key: str, path: str | None) -> None:
-    """A model is a folder with a config.json, or a name on the hub ("owner/name")."""
+    """Raise ConfigError unless a model is a folder with a config.json or a hub name ("owner/name")."""
     if not path:
         raise ConfigError(f"{key}: no model given; set {key}=PATH or a hub name owner/name")
     local = Path(path).expanduser()
@@ -215,13 +209,13 @@ def check_memory(needed_gb: float) -> None:
     available_gb = psutil.virtual_memory().available / 2**30
     if available_gb < needed_gb:
         raise ConfigError(
-            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free and this profile needs "
+            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free, but this profile needs "
             f"{needed_gb:g}; free some, or lower the batch and set coding.min_memory_gb"
         )
 
 
 def files(config: DictConfig, key: str) -> list[str]:
-    """The value of a key that takes one path or a list of them."""
+    """Return the paths of a key that takes one path or a list of them."""
     value = OmegaConf.select(config, key)
     if value is None:
         return []

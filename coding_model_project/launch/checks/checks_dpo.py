@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a DPO run before verl is imported."""
+"""Checks of a DPO run before verl is imported."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TOKENIZER = "tokenizer.json"
 
 
 def check_dpo(config: DictConfig) -> None:
-    """What verl's SFT trainer would find out late, or never say.
+    """Check for errors that verl's SFT trainer reports late or never.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: a check failed; the message names the key and the fix.
     """
     check_values(config)
     for key in ("data.train_files", "data.val_files"):
@@ -39,40 +39,38 @@ def check_dpo(config: DictConfig) -> None:
 
 
 def _check_validation(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: there are not enough pairs to validate on.
-    """
+    """Raise ConfigError if there are fewer validation pairs than ranks."""
     paths = files(config, "data.val_files")
     n_pairs = sum(pq.read_metadata(path).num_rows for path in paths)
     ranks = config.trainer.n_gpus_per_node
     if paths and n_pairs < ranks:
-        raise ConfigError(f"data.val_files: {n_pairs} pairs for {ranks} ranks: add some")
+        raise ConfigError(
+            f"data.val_files: {n_pairs} pairs for {ranks} ranks: add pairs, at least one per rank"
+        )
 
 
 def _check_pairs(key: str, path: str) -> None:
-    """Raises:
-    ConfigError: it is no file of pairs, or no pair in it says anything.
-    """
+    """Raise ConfigError unless a file has pairs, at least one with different answers."""
     try:
         names = set(pq.read_schema(path).names)
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
-        raise ConfigError(f"{key}: {path} is no parquet file; {MAKE_PAIRS.format(path)}") from error
+        raise ConfigError(
+            f"{key}: {path} is not a parquet file; {MAKE_PAIRS.format(path)}"
+        ) from error
     if missing := COLUMNS - names:
         raise ConfigError(
             f"{key}: {path} has no column {min(missing)}: not pairs; {MAKE_PAIRS.format(path)}"
         )
     table = pq.read_table(path, columns=["chosen", "rejected"])
     if all(row["chosen"] == row["rejected"] for row in table.to_pylist()):
-        what = "holds no pair" if not table.num_rows else "chosen equals rejected in every pair"
+        what = "contains no pairs" if not table.num_rows else "chosen equals rejected in every pair"
         raise ConfigError(f"{key}: {path}: {what}; {MAKE_PAIRS.format(path)}")
 
 
 def _check_checkpoint(saved: Path, model: Path) -> None:
-    """Raises:
-    ConfigError: it is of another architecture than the starting model, or of another tokenizer.
-    """
+    """Raise ConfigError if a checkpoint's architecture or tokenizer differs from the starting model's."""
     if not (saved / "config.json").is_file() or not (model / "config.json").is_file():
-        return  # verl says what is missing; a model of the hub is not here yet
+        return  # verl reports what is missing; a hub model may not be downloaded yet
     one, other = (_json(folder / "config.json") for folder in (saved, model))
     for key in _SHAPE:
         if one.get(key) != other.get(key):

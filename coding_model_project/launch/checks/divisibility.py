@@ -1,4 +1,4 @@
-"""Sizes that must divide each other: verl and vLLM assert them once their workers are up."""
+"""Sizes that must divide each other; verl and vLLM assert them only once their workers are up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.launch.checks.machine_checks import ulysses
 from coding_model_project.launch.sizing.shapes import Shape, of_model
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -13,7 +14,7 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def heads_over_tensor_parallel(config: DictConfig) -> str | None:
-    """vLLM splits heads evenly, and those of keys or copies of them."""
+    """Check that vLLM can split the heads evenly, and split or replicate the key heads."""
     size, shape = _get(config, f"{_ROLLOUT}.tensor_model_parallel_size"), _shape(config)
     if size is None or shape is None:
         return None
@@ -22,13 +23,13 @@ def heads_over_tensor_parallel(config: DictConfig) -> str | None:
         return None
     return (
         f"{_ROLLOUT}.tensor_model_parallel_size={size}: the model has {heads} attention heads and "
-        f"{kv_heads} of keys, which it must divide: set it to {_fitting(shape, size)}"
+        f"{kv_heads} key heads, which it must divide: set it to {_fitting(shape, size)}"
     )
 
 
 def heads_over_ulysses(config: DictConfig) -> str | None:
-    """verl's `apply_monkey_patch` asserts both; an engine's ranks are groups of this size."""
-    key, size = _ulysses(config)
+    """Check that the size divides the ranks and the heads (verl's `apply_monkey_patch` asserts both)."""
+    key, size = ulysses(config)
     if size == 1:
         return None
     ranks, shape = _ranks(config), _shape(config)
@@ -39,15 +40,15 @@ def heads_over_ulysses(config: DictConfig) -> str | None:
     if shape.heads % size == 0 and (shape.kv_heads % size == 0 or size % shape.kv_heads == 0):
         return None
     return (
-        f"{key}={size}: the model has {shape.heads} attention heads and {shape.kv_heads} of keys, "
-        f"which it must divide: set it to {_fitting(shape, size)}"
+        f"{key}={size}: the model has {shape.heads} attention heads and {shape.kv_heads} key "
+        f"heads, which it must divide: set it to {_fitting(shape, size)}"
     )
 
 
 def samples_over_ranks(config: DictConfig) -> str | None:
-    """Each mini-batch's samples are split evenly (`TrainingWorker.train_mini_batch` asserts it)."""
+    """Check that ranks split a mini-batch evenly (`TrainingWorker.train_mini_batch` asserts it)."""
     mini, n = _get(config, f"{_ACTOR}.ppo_mini_batch_size"), _get(config, f"{_ROLLOUT}.n")
-    parts = _ranks(config) // _ulysses(config)[1]
+    parts = _ranks(config) // ulysses(config)[1]
     if not (mini and n and parts) or mini * n % parts == 0:
         return None
     near = next(one for one in range(mini, mini + parts + 1) if one * n % parts == 0)
@@ -58,10 +59,10 @@ def samples_over_ranks(config: DictConfig) -> str | None:
 
 
 def rows_over_ranks(config: DictConfig) -> str | None:
-    """verl's SFT trainer rounds a rank's share down: the batch would be smaller than it says."""
+    """Check that ranks split an SFT batch evenly: verl rounds a rank's share down silently."""
     if "engine" not in config:
         return None
-    batch, parts = config.data.train_batch_size, _ranks(config) // _ulysses(config)[1]
+    batch, parts = config.data.train_batch_size, _ranks(config) // ulysses(config)[1]
     if parts == 0 or batch % parts == 0:
         return None
     return (
@@ -82,18 +83,13 @@ def _ranks(config: DictConfig) -> int:
     return trainer.nnodes * trainer.n_gpus_per_node if trainer else 0
 
 
-def _ulysses(config: DictConfig) -> tuple[str, int]:
-    key = f"{'engine' if 'engine' in config else _ACTOR}.ulysses_sequence_parallel_size"
-    return key, _get(config, key) or 1
-
-
 def _shape(config: DictConfig) -> Shape | None:
     path = _get(config, "actor_rollout_ref.model.path") or _get(config, "model.path")
     return of_model(str(path)) if path else None
 
 
 def _fitting(shape: Shape, size: int) -> int:
-    """Return the greatest size below that both kinds of heads allow."""
+    """Return the largest smaller size that both kinds of heads allow."""
     return next(
         one
         for one in range(size - 1, 0, -1)

@@ -1,4 +1,4 @@
-"""`coding.harbor` in a run's configuration: environments that are there, and rewards that may be used."""
+"""Checks of `coding.harbor`: environments must be available, and rewards must be usable."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from coding_model_project.types import GradedBy, Problem
 
 
 def check_values(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: nothing has the name of the environments, or a number makes no sense.
+    """Check the values of `coding.harbor`.
+
+    Raises:
+        ConfigError: the environment's name is unknown, or a number is out of range.
     """
     harbor = config.coding.harbor
     environments_of(TaskEnvironment(name=harbor.environment))
@@ -34,11 +36,11 @@ def check_values(config: DictConfig) -> None:
 
 
 def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
-    """Make sure that tasks can run where they are to run, and that their rewards may be trained on.
+    """Check that tasks can run in their environment, and that their rewards may be trained on.
 
     Raises:
-        ConfigError: a problem has no task for who works on tasks only, no engine answers, or no task's
-            reward would be used.
+        ConfigError: an agent that needs tasks gets a problem without one, no engine answers, or no
+            task's reward would be used.
     """
     _check_named(config, problems)
     where, accepted = config.coding.harbor.environment, config.coding.harbor.integrity
@@ -50,25 +52,23 @@ def check_problems(config: DictConfig, problems: Sequence[Problem]) -> None:
     unwatched = [problem for problem in tasks if not _is_separate(problem)]
     if not unwatched:
         return
-    said = (
-        f"coding.harbor.environment={where}: nothing watches what runs there, so that the rewards of "
-        f"{len(unwatched)} of {len(tasks)} tasks, such as {unwatched[0].id}, may be forged by the "
-        "agent's code (integrity=in_process)"
+    warning = (
+        f"coding.harbor.environment={where}: nothing watches what runs there, so the agent's code may "
+        f"forge the rewards of {len(unwatched)} of {len(tasks)} tasks, such as {unwatched[0].id} "
+        "(integrity=in_process)"
     )
     if accepted == Accepted.isolated and where in ENGINES:
         raise ConfigError(
-            f"{said}, and coding.harbor.integrity=isolated leaves them out: set "
+            f"{warning}, and coding.harbor.integrity=isolated drops them: set "
             "coding.harbor.integrity=any, give their verifiers environments of their own "
             f'(environment_mode = "separate"), or set coding.harbor.environment={ROOMS}'
         )
     if accepted == Accepted.any:
-        print(f"note: {said}; coding.harbor.integrity=any trains on them", flush=True)
+        print(f"note: {warning}; coding.harbor.integrity=any trains on them", flush=True)
 
 
 def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
-    """Raises:
-    ConfigError: samples are work on tasks, and a problem names none.
-    """
+    """Raise ConfigError if an agent makes the samples and a problem names no task."""
     if has_agent(config):
         worker = "the agents of coding.agent work"
     elif has_bash(config):
@@ -79,14 +79,12 @@ def _check_named(config: DictConfig, problems: Sequence[Problem]) -> None:
     if other is not None:
         raise ConfigError(
             f"coding.problems: {other.id} names no Harbor task (grader: {GradedBy.harbor}), and {worker} "
-            "on nothing else"
+            "only on those"
         )
 
 
 def _check_engine(program: str) -> None:
-    """Raises:
-    ConfigError: it is not there, or does not answer.
-    """
+    """Raise ConfigError if a container engine is not installed or does not answer."""
     from coding_model_project.harbor.containers.container_engine import Engine
 
     try:
@@ -96,10 +94,10 @@ def _check_engine(program: str) -> None:
 
 
 def _is_separate(problem: Problem) -> bool:
-    """Return true if every verifier of the task has an environment of its own.
+    """Return whether every verifier of the task has its own environment.
 
     Raises:
-        ConfigError: there is no such task.
+        ConfigError: the task does not exist.
     """
     assert problem.task is not None
     try:

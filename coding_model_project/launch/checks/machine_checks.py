@@ -1,4 +1,4 @@
-"""Checks of the machine that a training starts on, where verl would wait for ever or fail late."""
+"""Checks of the machine that a training starts on; without them verl waits forever or fails late."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _CPUS_OF_A_ROLLOUT_GPU = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuNeed:
-    """CPUs that verl has Ray reserve for a whole run, all at once.
+    """The CPUs that verl makes Ray reserve for a whole run, all at once.
 
-    TaskRunner, judges, vLLM's servers, agent loops and load balancers are Ray's default actors, which
-    hold none while they run: a run trains where all that Ray counts are reserved (an e2e test does).
+    TaskRunner, judges, vLLM's servers, agent loops and load balancers are default Ray actors, which
+    hold no CPU while they run. So a run trains even if all CPUs are reserved (an e2e test does).
     """
 
     units: int
-    """TransferQueue's storage units hold one each."""
+    """One for each of TransferQueue's storage units."""
     trainer: int
     """Bundles of the training GPUs, and of the rollout's own."""
     per_node: int
-    """The part of `trainer` that one node must give, since a node's bundles are packed strictly."""
+    """The part of `trainer` that one node must provide; a node's bundles are packed strictly."""
     controller: int = 1
     """TransferQueue's controller."""
 
@@ -49,7 +49,7 @@ class CpuNeed:
 
     @property
     def others(self) -> int:
-        """All that the number of storage units does not change."""
+        """CPUs that do not depend on the number of storage units."""
         return self.trainer + self.controller
 
 
@@ -66,10 +66,10 @@ def cpu_need(config: DictConfig) -> CpuNeed:
 
 
 def counted_cpus(root: Path = Path("/")) -> int:
-    """Count CPUs as Ray 2.60's `get_num_cpus` does: a container's quota or set, else all.
+    """Count CPUs as Ray 2.60's `get_num_cpus` does: by a container's quota or cpuset, else all.
 
     Args:
-        root: the file system in which cgroups are looked for.
+        root: the root of the file system to read cgroups from.
     """
     everything = os.cpu_count() or 1
     if os.environ.get("RAY_USE_MULTIPROCESSING_CPU_COUNT"):
@@ -97,7 +97,7 @@ def _ratio(quota: str, period: str) -> float | None:
 
 
 def _numbers(text: str) -> set[int]:
-    """Parse a set such as 0-3,8."""
+    """Parse a CPU set such as 0-3,8."""
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -106,12 +106,12 @@ def _numbers(text: str) -> set[int]:
 
 
 def check_cpus(config: DictConfig) -> None:
-    """Make sure that the Ray started here can reserve what verl asks for: it would wait for ever.
+    """Check that a Ray started here has the CPUs that verl reserves; otherwise it waits forever.
 
-    Where a cluster is joined, `verl_ext.cluster.capacity` checks its nodes instead.
+    If the run joins a cluster, `verl_ext.cluster.capacity` checks its nodes instead.
 
     Raises:
-        ConfigError: the CPUs are too few; names the keys and how many are needed.
+        ConfigError: there are too few CPUs; the message names the keys and the number needed.
     """
     if not joined_ray(config):
         counted = OmegaConf.select(config, _CPUS) or counted_cpus()
@@ -120,7 +120,7 @@ def check_cpus(config: DictConfig) -> None:
 
 
 def too_few_cpus(need: CpuNeed, counted: int) -> str:
-    """Return a message if a Ray that counts so many CPUs cannot reserve what is needed, else nothing."""
+    """Return a message if Ray counts fewer CPUs than needed, else an empty string."""
     if need.total <= counted:
         return ""
     way = f"{_CPUS}={need.total}"
@@ -128,35 +128,35 @@ def too_few_cpus(need: CpuNeed, counted: int) -> str:
         way = f"{UNITS}={min(need.units, counted - need.others)}, or {way}"
     return (
         f"{UNITS}={need.units}: with {need.others} for the trainer Ray must reserve {need.total} CPUs, "
-        f"and it counts {counted} here; the run would wait for ever: set {way}"
+        f"and it counts {counted} here; the run would wait forever: set {way}"
     )
 
 
 def choose_attention(config: DictConfig, model_key: str) -> str:
-    """Have a training on GPUs attend by PyTorch's sdpa where flash-attn is not installed.
+    """Select PyTorch's sdpa attention for a GPU training if flash-attn is not installed.
 
-    verl 0.9.1 needs flash-attn for its default attention and for Ulysses' sequence parallelism alone:
+    verl 0.9.1 needs flash-attn only for its default attention and for Ulysses sequence parallelism:
     removing padding, log-probabilities and entropy fall back to PyTorch
     (`verl.utils.attention_utils`, `verl.utils.torch_functional`). transformers then masks packed samples
     from each other, so the results are the same, at the cost of attending over the whole micro-batch.
 
     Args:
-        model_key: of the model's section, "actor_rollout_ref.model" or "model".
+        model_key: the model's section, "actor_rollout_ref.model" or "model".
 
     Returns:
-        A line to print, or an empty one if nothing was changed.
+        A line to print, or an empty string if nothing changed.
 
     Raises:
-        ConfigError: flash-attn is missing, and the configuration cannot do without it.
+        ConfigError: flash-attn is missing, and the configuration needs it.
     """
     if config.trainer.device != "cuda" or joined_ray(config):
         return ""  # the nodes' environments are not this one
     key, installed = f"{model_key}.{_ATTENTION}", importlib.util.find_spec("flash_attn") is not None
     chosen = OmegaConf.select(config, key)
     build = "build flash-attn as requirements/gpu.txt says"
-    size_key, size = _ulysses(config)
+    size_key, size = ulysses(config)
     if size > 1 and not (installed and chosen in (None, FLASH)):
-        # verl gathers the other ranks' tokens in flash attention alone: any other would see its own only.
+        # verl gathers the other ranks' tokens only in flash attention; any other sees its own rank's.
         raise ConfigError(
             f"{size_key}={size}: sequence parallelism needs {key}={FLASH}: {build}, or set {size_key}=1"
         )
@@ -170,7 +170,7 @@ def choose_attention(config: DictConfig, model_key: str) -> str:
     return f"{key}=sdpa (flash-attn is not installed; {build} for speed)"
 
 
-def _ulysses(config: DictConfig) -> tuple[str, int]:
+def ulysses(config: DictConfig) -> tuple[str, int]:
     """Return the key of the sequence-parallel size, and the size."""
     actor = "actor_rollout_ref.actor"
     keys = [

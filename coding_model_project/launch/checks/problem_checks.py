@@ -1,4 +1,4 @@
-"""The problems of a run: all can be judged here, and each training row names one of them."""
+"""Checks of a run's problems: all can be judged here, and each training row names one of them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _FIRST_ROWS = 64
 
 
 def readable(paths: Iterable[str]) -> list[Problem]:
-    """Read the problems, and make sure that their graders can judge them here.
+    """Read the problems, and check that their graders can judge them here.
 
     Raises:
-        ConfigError: names the file, the problem and what is wrong.
+        ConfigError: a problem is invalid; the message names the file, the problem and the fault.
     """
     problems: list[Problem] = []
     for path in paths:
         try:
             problems += (found := read_problems(path))
             _check_graders(found)
-        except DataError as error:  # the reward workers would find out, a minute later
+        except DataError as error:  # otherwise the reward workers fail a minute later
             raise ConfigError(f"coding.problems: {error}") from error
     return problems
 
@@ -36,7 +36,7 @@ def check(config: DictConfig, problems: Sequence[Problem], train_files: Sequence
     """Check training rows against the problems that they name.
 
     Raises:
-        ConfigError: names the key and the way out.
+        ConfigError: they do not fit; the message names the key and the fix.
     """
     by_id = {problem.id: problem for problem in problems}
     named = _named(train_files, by_id.keys())
@@ -49,7 +49,7 @@ def check(config: DictConfig, problems: Sequence[Problem], train_files: Sequence
 
 
 def _check_graders(problems: Sequence[Problem]) -> None:
-    """Make sure that each problem's grader can judge it here, as far as that shows without judging.
+    """Check, without judging, that each problem's grader can judge it here.
 
     Raises:
         DataError: an instruction is unknown, or its arguments do not fit.
@@ -67,13 +67,13 @@ def _check_graders(problems: Sequence[Problem]) -> None:
 
 
 def _named(paths: Sequence[str], known: AbstractSet[str]) -> set[str]:
-    """Make sure that a problem, and so a grader, is there for each training row.
+    """Check that each training row's problem exists.
 
     Returns:
         The problems' ids.
 
     Raises:
-        ConfigError: names the file, the first row's problem and its source.
+        ConfigError: a problem is missing; the message names the file, the problem and its source.
     """
     import pyarrow.parquet as pq
 
@@ -99,15 +99,15 @@ def _named(paths: Sequence[str], known: AbstractSet[str]) -> set[str]:
 
 
 def _check_prompts(paths: Sequence[str], key: str, problems: Mapping[str, Problem]) -> None:
-    """Make sure that no prompt asks for a fence where the whole completion is taken for the program.
+    """Check that no prompt asks for a fence if the whole completion is the program.
 
-    The first rows tell: a file is written in one style.
+    Checking the first rows suffices: a file is written in one style.
 
     Args:
-        key: the column of the prompts, which verl reports if it is missing.
+        key: the column of the prompts; verl reports a missing one.
 
     Raises:
-        ConfigError: names the file and both ways out.
+        ConfigError: a prompt asks for a fence; the message names the file and both fixes.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -118,8 +118,8 @@ def _check_prompts(paths: Sequence[str], key: str, problems: Mapping[str, Proble
         batches = pq.ParquetFile(path).iter_batches(_FIRST_ROWS, columns=[key, "reward_model"])
         for row in next(batches, pa.RecordBatch.from_pylist([])).to_pylist():
             problem = problems[str(row["reward_model"]["ground_truth"])]
-            asked = row[key][-1]["content"] if row[key] else ""
-            if (end := request(problem)) and isinstance(asked, str) and asked.endswith(end):
+            prompt = row[key][-1]["content"] if row[key] else ""
+            if (end := request(problem)) and isinstance(prompt, str) and prompt.endswith(end):
                 raise ConfigError(
                     f"coding.prompt=bare: the prompts of {path} ask for a fenced block, and nearly every "
                     "reward would be 0: make the rows by `data rows --prompt bare`, or set "
@@ -128,16 +128,16 @@ def _check_prompts(paths: Sequence[str], key: str, problems: Mapping[str, Proble
 
 
 def _check_rates(path: str, named: AbstractSet[str]) -> None:
-    """Make sure that measured rates are of these training rows.
+    """Check that measured rates belong to these training rows.
 
     Raises:
-        ConfigError: it is no file of rates, or of another data set.
+        ConfigError: the file has no rates, or those of another data set.
     """
     try:
         known = read_samples(path)
     except ConfigError as error:
-        said = str(error).removeprefix("--rates: ")
-        raise ConfigError(f"coding.training.rates: {said}") from error
+        message = str(error).removeprefix("--rates: ")
+        raise ConfigError(f"coding.training.rates: {message}") from error
     if not known.keys() & named:
         raise ConfigError(
             f"coding.training.rates={path}: a file of another data set: it has "
@@ -146,10 +146,10 @@ def _check_rates(path: str, named: AbstractSet[str]) -> None:
 
 
 def _check_references(problems: Sequence[Problem]) -> None:
-    """Make sure that lengths can be compared with a reference solution.
+    """Check that problems have reference solutions to compare lengths with.
 
     Raises:
-        ConfigError: no problem has one; names the key.
+        ConfigError: no problem has one.
     """
     without = [problem for problem in problems if problem.asks_for_code and not problem.gold]
     if problems and len(without) == len(problems):

@@ -1,4 +1,4 @@
-"""Keys that must fit each other: a function per relation, which gives a message where they do not."""
+"""Relations between keys: one function each, which returns a message if the keys conflict."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.configs.training import TrainingSampler
 from coding_model_project.launch.checks.divisibility import DIVISIBILITY
+from coding_model_project.launch.checks.machine_checks import ulysses
+from coding_model_project.launch.sizing.shapes import cached_config
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
 GROUP_ESTIMATORS = (
@@ -29,7 +31,7 @@ GROUP_ESTIMATORS = (
     "rloo_vectorized",
     "tir_optimal_token_baseline",
 )
-"""Advantage estimators that compare the samples of a prompt with each other."""
+"""Advantage estimators that compare a prompt's samples with each other."""
 OTHER_ESTIMATORS = ("gae", "reinforce_plus_plus", "remax")
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -38,7 +40,7 @@ _MODEL_KEYS = ("actor_rollout_ref.model", "model")
 _LOGGER_PACKAGES = {
     name: name for name in ("tensorboard", "wandb", "mlflow", "swanlab", "clearml", "trackio")
 }
-"""The package that each logger imports once Ray is up."""
+"""The package that each logger imports, only once Ray is up."""
 
 
 def group_of_one(config: DictConfig) -> str | None:
@@ -64,7 +66,7 @@ def too_short_a_rollout(config: DictConfig) -> str | None:
 
 
 def too_long_for_the_model(config: DictConfig) -> str | None:
-    """Checked where the model is at hand: in a folder, in the hub's cache, or about to be made."""
+    """Check lengths against the model's context if the model is local, cached, or about to be made."""
     sums = [("data.max_prompt_length", "data.max_response_length")]
     sums += [(f"{_ROLLOUT}.max_model_len",), ("data.max_length",)]
     for keys in sums:
@@ -73,26 +75,25 @@ def too_long_for_the_model(config: DictConfig) -> str | None:
             continue
         model, positions = _positions(config)
         if positions is not None and sum(values) > positions:
-            said = " + ".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
+            shown = " + ".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
             return (
-                f"{said}: the model {model} has a context of {positions} tokens "
+                f"{shown}: the model {model} has a context of {positions} tokens "
                 f"(max_position_embeddings): stay within {positions}, or choose another model"
             )
     return None
 
 
 def too_small_a_token_budget(config: DictConfig) -> str | None:
-    """Dynamic batches: the longest sample must fit into one, or verl's assertion ends the run."""
+    """Check that the longest sample fits into a dynamic batch; otherwise a verl assertion fails."""
     parts = {
         f"{_ACTOR}.ppo_max_token_len_per_gpu": f"{_ACTOR}.use_dynamic_bsz",
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": f"{_ROLLOUT}.log_prob_use_dynamic_bsz",
     }
-    ranks = _get(config, f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
     needed, what = _sample_tokens(config), _SAMPLE
     if "engine" in config:
         parts = {"data.max_token_len_per_gpu": "data.use_dynamic_bsz"}
-        ranks = _get(config, "engine.ulysses_sequence_parallel_size") or 1
         needed, what = _get(config, "data.max_length"), "data.max_length"
+    ranks = ulysses(config)[1]
     for key, switch in parts.items():
         budget = _get(config, key)
         if _get(config, switch) and budget and needed and budget * ranks < needed:
@@ -111,7 +112,7 @@ def too_small_a_budget_for_pairs(config: DictConfig) -> str | None:
         return None
     return (
         f"data.max_token_len_per_gpu={budget}: a pair of two answers with data.max_length={length} must "
-        f"fit in: set it to {2 * length} or more"
+        f"fit: set it to {2 * length} or more"
     )
 
 
@@ -119,7 +120,7 @@ def smoothing_without_cdpo(config: DictConfig) -> str | None:
     if "dpo" not in config.coding:
         return None
     dpo = config.coding.dpo
-    kind = getattr(dpo.loss, "name", dpo.loss)  # of a recorded configuration it is text
+    kind = getattr(dpo.loss, "name", dpo.loss)  # a string in a recorded configuration
     if (dpo.label_smoothing > 0) == (kind == DPOLoss.cdpo.name):
         return None
     return (
@@ -136,12 +137,12 @@ def pairs_over_several_ranks(config: DictConfig) -> str | None:
 
 
 def sampler_against_an_order(config: DictConfig) -> str | None:
-    """Online sampling draws rows itself, so that a file's order would be lost."""
+    """Check that the sampler fits the keys for row order and measured rates."""
     sampler, rates = _get(config, "coding.training.sampler"), _get(config, "coding.training.rates")
     if sampler == TrainingSampler.online and _get(config, "data.shuffle") is False:
         return (
-            "coding.training.sampler=online: data.shuffle=false asks for the rows in their order, and an "
-            "online sampler draws them itself: set one of the two back"
+            "coding.training.sampler=online: data.shuffle=false keeps the rows in order, but an online "
+            "sampler chooses them itself: reset one of the two"
         )
     if sampler == TrainingSampler.uniform and rates is not None:
         return (
@@ -154,12 +155,12 @@ def sampler_against_an_order(config: DictConfig) -> str | None:
 def nothing_to_validate_on(config: DictConfig) -> str | None:
     if "dpo" not in config.coding or config.data.val_files or config.trainer.test_freq == -1:
         return None
-    return "data.val_files=null: nothing to validate on; set trainer.test_freq=-1 too"
+    return "data.val_files=null: no validation data; add some, or set trainer.test_freq=-1"
 
 
 def devices_that_do_not_divide(config: DictConfig) -> str | None:
     if "actor_rollout_ref" not in config or _get(config, f"{_ROLLOUT}.nnodes"):
-        return None  # with nodes of its own the rollout does not share the trainer's devices
+        return None  # a rollout with its own nodes does not share the trainer's devices
     kinds = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
     sizes = {kind: _get(config, f"{_ROLLOUT}.{kind}") or 1 for kind in kinds}
     devices = config.trainer.nnodes * config.trainer.n_gpus_per_node
@@ -176,7 +177,7 @@ def devices_that_do_not_divide(config: DictConfig) -> str | None:
 
 
 def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
-    """verl asserts it in the middle of the first step, on the ranks."""
+    """Check micro-batch sizes, which verl's ranks assert only in the middle of the first step."""
     if "actor_rollout_ref" not in config or _get(config, f"{_ACTOR}.use_dynamic_bsz"):
         return None
     mini, n = _get(config, f"{_ACTOR}.ppo_mini_batch_size"), _get(config, f"{_ROLLOUT}.n")
@@ -227,13 +228,13 @@ def _get(config: DictConfig, key: str) -> Any:
 
 
 def _sample_tokens(config: DictConfig) -> int | None:
-    """Tokens of the longest prompt with the longest response; None where nothing is generated."""
+    """Return the maximum tokens of prompt plus response; None if the recipe does not generate."""
     lengths = [_get(config, f"data.max_{part}_length") for part in ("prompt", "response")]
     return sum(lengths) if all(length is not None for length in lengths) else None
 
 
 def _positions(config: DictConfig) -> tuple[str | None, int | None]:
-    """The starting model and its context in tokens, as verl reads it; None if it is not known here."""
+    """Return the starting model and its context in tokens, as verl reads it; None if unknown here."""
     for key in _MODEL_KEYS:
         path = _get(config, f"{key}.path")
         if path is None:
@@ -245,13 +246,13 @@ def _positions(config: DictConfig) -> tuple[str | None, int | None]:
             return path, _positions_of(file)
         if is_embedded_model(config, path):
             return path, TinyModelConfig().max_positions
-        if (cached := _cached(path)) is not None:
+        if (cached := cached_config(path)) is not None:
             return path, _positions_of(cached)
     return None, None
 
 
 def is_embedded_model(config: DictConfig, path: str) -> bool:
-    """Return true if a starting model is the tiny one, which a recipe makes if it is missing."""
+    """Return whether a starting model is the tiny one, which recipes make if it is missing."""
     coding = config.coding
     own = Path(coding.data_dir).expanduser().absolute() / "base"
     return coding.dataset is not None and Path(path).expanduser().absolute() == own
@@ -260,20 +261,10 @@ def is_embedded_model(config: DictConfig, path: str) -> bool:
 def _positions_of(file: Path) -> int | None:
     try:
         found = json.loads(file.read_text())
-    except ValueError:  # transformers says what is wrong with it
+    except ValueError:  # transformers reports the fault
         return None
-    # A model of several modalities has its text model's shape one level below.
+    # Multimodal models nest the text model's shape one level deeper.
     value = found.get("max_position_embeddings") or found.get("text_config", {}).get(
         "max_position_embeddings"
     )
     return value if isinstance(value, int) else None
-
-
-def _cached(name: str) -> Path | None:
-    """The config.json of a model on the hub, if it has been downloaded."""
-    if len(Path(name).parts) != 2 or name.startswith((".", "~", "/")):
-        return None
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(name, "config.json")
-    return Path(found) if isinstance(found, str) else None

@@ -1,4 +1,4 @@
-"""`coding.repair` in a run's configuration: whether it has episodes, and how long they may be."""
+"""Checks of `coding.repair` in a run's configuration."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from coding_model_project.grading.observation import MIN_BYTES, can_repair
 
 
 def has_episodes(config: DictConfig) -> bool:
-    """Whether samples are episodes of `repair_loop`, and not verl's own of a single turn."""
+    """Return whether samples are episodes of `repair_loop` instead of verl's single-turn samples."""
     repair = config.coding.repair
     return repair.rounds > 0 or repair.attempt_tokens is not None
 
 
 def attempt_tokens(config: DictConfig) -> int:
-    """The longest attempt of an episode."""
+    """Return the maximum number of tokens of an episode's attempt."""
     repair = config.coding.repair
     return repair.attempt_tokens or config.data.max_response_length // (repair.rounds + 1)
 
 
 def check_values(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: names the key that makes no sense.
+    """Check the values of `coding.repair`.
+
+    Raises:
+        ConfigError: a value is invalid; the message names the key.
     """
     repair, data = config.coding.repair, config.data
     if repair.observation_bytes < MIN_BYTES:
         raise ConfigError(
             f"coding.repair.observation_bytes={repair.observation_bytes}: set it to at least "
-            f"{MIN_BYTES}, or the model can be shown nothing"
+            f"{MIN_BYTES}, or no observation fits"
         )
     if not has_episodes(config):
         return
@@ -41,13 +43,11 @@ def check_values(config: DictConfig) -> None:
 
 
 def check_problems(config: DictConfig) -> None:
-    """Raises:
-    ConfigError: no problem can be repaired.
-    """
+    """Raise ConfigError if repair is on but no problem can be repaired."""
     repair = config.coding.repair
     problems = (problem for path in config.coding.problems for problem in read_problems(path))
     if repair.rounds and not any(map(can_repair, problems)):
         raise ConfigError(
-            "coding.repair.rounds: no problem of coding.problems has a public test, so the model can be "
-            "told nothing; use data with public tests, or set coding.repair.rounds=0"
+            "coding.repair.rounds: no problem of coding.problems has a public test, so there is no "
+            "feedback for the model; use data with public tests, or set coding.repair.rounds=0"
         )

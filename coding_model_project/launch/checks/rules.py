@@ -1,7 +1,7 @@
-"""Values that no training works with, found without verl: verl finds them a minute later, or never.
+"""Rules for values, checked without verl, which reports them a minute later or never.
 
-Three tables: RANGES of numbers, CHOICES of words, and RELATIONS between keys. A key that a recipe does
-not have is left out, so that one table serves all recipes.
+There are three tables: RANGES of numbers, CHOICES of words, and RELATIONS between keys. A rule skips
+keys that a recipe does not have, so one table serves all recipes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Numbers that a kind of quantity can have."""
+    """A range of valid numbers for some keys."""
 
     expected: str
     holds: Callable[[Any], bool]
     keys: tuple[str, ...]
-    """In full. A trailing `?` marks a key that may be null."""
+    """Full keys. A trailing `?` marks a key that may be null."""
     of: str = ""
-    """A top-level key of the trainer that the rule is for; empty for all."""
+    """A top-level key that only the rule's trainer has; empty for all trainers."""
 
     def broken(self, config: DictConfig) -> Iterator[str]:
-        """Give a message for each key that is out of range."""
+        """Yield a message for each key that is out of range."""
         if self.of and self.of not in config:
             return
         for key in self.keys:
@@ -40,21 +40,21 @@ class Range:
             if value is _ABSENT or (value is None and key.endswith("?")):
                 continue
             if isinstance(value, bool) or not self.holds(value):
-                said = "null" if value is None else value
-                yield f"{key.rstrip('?')}={said}: set it to {self.expected}"
+                shown = "null" if value is None else value
+                yield f"{key.rstrip('?')}={shown}: set it to {self.expected}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Words that a key takes."""
+    """The words that a key accepts."""
 
     key: str
     words: tuple[str, ...]
     extensible: bool = False
-    """Modules of the user's own may register further ones with verl."""
+    """True if the user's own modules may register more words with verl."""
 
     def broken(self, config: DictConfig) -> Iterator[str]:
-        """Give a message for each word, of one or a list, that is not known."""
+        """Yield a message for each unknown word; the value may be one word or a list."""
         value = OmegaConf.select(config, self.key, default=_ABSENT)
         if value is _ABSENT or value is None or (self.extensible and _has_own_modules(config)):
             return
@@ -62,7 +62,7 @@ class Choice:
             if word not in self.words:
                 close = difflib.get_close_matches(str(word), self.words, n=1, cutoff=0.5)
                 near = f"did you mean {close[0]}? " if close else ""
-                yield f"{self.key}={word}: {near}choose of {', '.join(self.words)}"
+                yield f"{self.key}={word}: {near}choose from {', '.join(self.words)}"
 
 
 def _has_own_modules(config: DictConfig) -> bool:
@@ -156,7 +156,7 @@ RANGES = (
         of="actor_rollout_ref",
     ),
     Range(
-        # Of a 0 verl's SFT trainer asks whether it divides the step.
+        # verl's SFT trainer computes the step modulo this value, so 0 fails.
         expected="a whole number of at least 1, after_each_epoch, or -1 for never",
         holds=lambda value: (
             value in (-1, "after_each_epoch") or _whole(value, 1)  # the epoch's last step
@@ -256,14 +256,14 @@ CHOICES = (
     Choice(key="optim.lr_scheduler_type", words=("constant", "cosine")),
     Choice(key=f"{_ACTOR}.optim.lr_scheduler_type", words=("constant", "cosine")),
 )  # fmt: skip
-"""As verl registers them; a test compares."""
+"""The words that verl registers; a test compares."""
 
 
 def check_rules(config: DictConfig) -> None:
     """Apply all tables.
 
     Raises:
-        ConfigError: names the first key that breaks a rule, and what it can be set to.
+        ConfigError: a key breaks a rule; the message names the first one and the valid values.
     """
     for rule in (*RANGES, *CHOICES):
         for message in rule.broken(config):

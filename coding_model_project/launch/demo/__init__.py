@@ -1,1 +1,1 @@
-"""From nothing to a measured gain."""
+"""The demo: from an empty folder to a measured gain."""

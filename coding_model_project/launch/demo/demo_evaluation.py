@@ -1,9 +1,8 @@
-"""Evaluations of several models of one architecture by one vLLM engine, greedily and by sampling.
+"""Evaluations of several models of one architecture by one vLLM engine, greedy and sampled.
 
 python -m coding_model_project.launch.demo.demo_evaluation PROBLEMS OUT NAME=MODEL [NAME=MODEL ...]
 
-OUT/{greedy,sampled}/NAME are folders of evaluations like any other: resumable, and comparable by
-`eval compare`.
+OUT/{greedy,sampled}/NAME are ordinary evaluation folders: resumable, and comparable by `eval compare`.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from coding_model_project.runs.provenance import command_line
 
 DATASET = "held_out"
 PROTOCOLS = {GREEDY.name: {}, SAMPLED.name: {"n": 8, "temperature": 1.0, "top_p": 1.0}}
-"""Changes of each protocol."""
+"""Each protocol's overrides."""
 _MODEL_KEY = "coding.evaluation.model"
 
 
 def main(problems: Path, out: Path, models: dict[str, str]) -> None:
-    """Evaluate each model by each protocol; those that have finished are passed over."""
+    """Evaluate each model by each protocol; skip finished evaluations."""
     prepare_environment("cpu")
     engine = VllmEngine(max_model_len=192, dtype="float32", on_cpu=True)
     for name, model in models.items():
@@ -65,7 +64,7 @@ def _config(problems: Path, folder: Path, model: str, protocol: str) -> DictConf
 
 
 def _forget_another_model(config: DictConfig) -> None:
-    """Delete an evaluation of what was in the model's folder before it was trained anew."""
+    """Delete an evaluation of an earlier model from the same folder."""
     run = RunFolder(Path(config.coding.run_dir))
     if run.run_json.exists() and not inputs_of(config, _MODEL_KEY).items() <= run.inputs().items():
         shutil.rmtree(run.path)

@@ -19,7 +19,7 @@ def backend_of(job: Job, options: Mapping[str, Any] | None = None) -> Backend:
     """Return the back end of a job.
 
     Args:
-        options: what only `submit` needs.
+        options: constructor arguments that only `submit` needs.
     """
     given = dict(options or {})
     match job.backend:

@@ -13,24 +13,24 @@ from coding_model_project.errors import INTERRUPTED, ConfigError, JobError
 from coding_model_project.program import RECIPES
 
 JOB_RECIPES = tuple(name for name in RECIPES if name not in ("demo", "pipeline"))
-"""Recipes that write one run folder, `coding.run_dir`, which `stop` and `fetch` work on."""
+"""Recipes that write one run folder, `coding.run_dir`; `stop` and `fetch` need one."""
 
 
 class JobState(StrEnum):
-    """How a job stands."""
+    """The state of a job."""
 
     pending = "pending"
     running = "running"
     finished = "finished"
     interrupted = "interrupted"
-    """It was asked to stop and saved a checkpoint; the same command resumes it."""
+    """Stopped on request after saving a checkpoint; the same command resumes it."""
     failed = "failed"
     stopped = "stopped"
-    """It was ended by force: steps since its last checkpoint are lost."""
+    """Killed; steps since its last checkpoint are lost."""
     refused = "refused"
-    """It was never submitted; its name can be used again."""
+    """Never submitted; its name can be reused."""
     unknown = "unknown"
-    """The back end has no record of it, or does not answer."""
+    """Missing from the back end's records, or the back end does not answer."""
 
     @property
     def ended(self) -> bool:
@@ -38,7 +38,7 @@ class JobState(StrEnum):
 
 
 def state_of_exit(code: int) -> JobState:
-    """Return the state of a job whose command ended with an exit code."""
+    """Return the state of a job from its command's exit code."""
     ways = {0: JobState.finished, INTERRUPTED: JobState.interrupted}
     killed = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
     return JobState.stopped if code in killed else ways.get(code, JobState.failed)
@@ -49,36 +49,36 @@ class Evaluation:
     """The evaluation of checkpoints that runs beside a training, in the same job."""
 
     gpus: int
-    """How many of the job's GPUs evaluate, the last ones; 0 where there are none to split."""
+    """Number of the job's GPUs, the last ones, that evaluate; 0 without GPUs to split."""
     arguments: str = ""
-    """Added to `eval run`."""
+    """Extra arguments of `eval run`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A recipe's command that was given to a back end."""
+    """A recipe's command, for a back end to run."""
 
     name: str
     backend: str
     target: str
-    """Where it runs: the head's address, the region, the GPUs."""
+    """Ray head's address, AWS region, or local GPUs."""
     recipe: str
     overrides: tuple[str, ...]
     run_dir: str
     """`coding.run_dir` on the machine where the job runs."""
     folder: str
-    """On this machine: its log and script, the shipped source, the patch."""
+    """Folder on this machine with the job's log, script, shipped source and patch."""
     cwd: str
     commit: str
     patch: str
-    """SHA-256 of what was not committed; empty where all was."""
+    """SHA-256 of the uncommitted changes; empty if there were none."""
     submitted: float
     description: str = ""
     mirror: str = ""
-    """URL under which the run's folder is mirrored, if it is."""
+    """URL that the run's folder is mirrored to; empty if it is not."""
     evaluation: Evaluation | None = None
     handle: Mapping[str, str] = field(default_factory=dict)
-    """What the back end knows the job by."""
+    """The back end's identifiers of the job."""
 
     @property
     def command(self) -> str:
@@ -87,55 +87,55 @@ class Job:
 
 
 class SubmissionUnknown(JobError):
-    """The back end went away while a job was submitted: the job may run, and the log keeps its name."""
+    """The back end failed during a submission: the job may run, so the log keeps its name."""
 
 
 class Backend(Protocol):
     """Something that runs jobs.
 
-    Every method raises `ConfigError` for what the user can correct, and `JobError` where the machine,
-    cluster or service does not do its part.
+    Every method raises `ConfigError` for errors that the user can correct, and `JobError` if the
+    machine, cluster or service fails.
     """
 
     def check(self, job: Job) -> None:
-        """Refuse a job that cannot work here, before anything is written or sent."""
+        """Refuse a job that cannot work here; called before anything is written or sent."""
         ...
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
-        """Start a job from a package of the working tree; a repeated call starts no second one.
+        """Start a job from a package of the working tree; idempotent.
 
         Returns:
-            Its handle.
+            The job's handle.
         """
         ...
 
     def state(self, job: Job) -> JobState: ...
 
     def log(self, job: Job) -> bytes:
-        """Return all that the job has printed so far."""
+        """Return the job's output so far."""
         ...
 
     def ask_to_stop(self, job: Job) -> bool:
-        """Ask the run to save a checkpoint and end.
+        """Request that the run saves a checkpoint and ends.
 
         Returns:
-            False where there is nothing to save: the job has not begun to train.
+            False if there is nothing to save, because the job has not begun to train.
         """
         ...
 
     def kill(self, job: Job) -> None:
-        """End the job by force; it is no error if it has ended."""
+        """Kill the job; do nothing if it has ended."""
         ...
 
 
 def value_of(overrides: tuple[str, ...], key: str) -> str | None:
-    """Return what the overrides set a key to; None if they do not."""
+    """Return the value that the overrides give a key; None if they do not set it."""
     given = dict(one.lstrip("+").split("=", 1) for one in overrides if "=" in one)
     return given.get(key)
 
 
 def require_hardware(job: Job) -> None:
-    """Refuse a job that leaves the profile to the machine that its driver happens to land on.
+    """Refuse a job whose hardware profile would depend on the node that its driver lands on.
 
     Raises:
         ConfigError: `hardware` is not set.

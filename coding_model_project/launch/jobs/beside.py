@@ -1,10 +1,10 @@
-"""A training, and beside it the evaluation of its checkpoints, which ends with it.
+"""A training with the evaluation of its checkpoints beside it, in one job.
 
     python -m coding_model_project.launch.jobs.beside --gpus N [--arguments='…'] -- recipes.NAME key=value
 
-The last N of the GPUs that this process sees evaluate, one checkpoint at a time on each; the others
-train. Checkpoints that are left when the training has finished are evaluated before the job ends; after a
-stop the next attempt does that. The exit code is the training's; if that is 0, the last evaluation's.
+The last N visible GPUs evaluate, one checkpoint at a time on each; the others train. When the training
+has finished, the remaining checkpoints are evaluated before the job ends. After a stop, the next attempt
+evaluates them. The exit code is the training's; if that is 0, the last evaluation's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coding_model_project.launch.device import count_gpus
 from coding_model_project.launch.jobs.base import value_of
 
 OUT = "watch"
-"""The folder of the evaluations, in the run's."""
+"""Name of the evaluations' folder inside the run's folder."""
 _EVERY_S = 5
 _GRACE_S = 30.0
 
@@ -67,7 +67,7 @@ def split(gpus: Sequence[str], evaluation: int) -> tuple[list[str], list[str]]:
     """Divide GPUs between training and evaluation.
 
     Raises:
-        ConfigError: none would be left to train on.
+        ConfigError: no GPU would be left for training.
     """
     if evaluation and evaluation >= len(gpus):
         raise ConfigError(
@@ -79,7 +79,7 @@ def split(gpus: Sequence[str], evaluation: int) -> tuple[list[str], list[str]]:
 
 
 def _visible() -> list[str]:
-    """Return the GPUs of this process, as CUDA_VISIBLE_DEVICES names them."""
+    """Return this process's GPUs as in CUDA_VISIBLE_DEVICES."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return [str(number) for number in range(count_gpus())]

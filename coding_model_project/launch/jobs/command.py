@@ -1,28 +1,33 @@
-"""What runs on the other machine, as words and as a shell script for machines that share our disk."""
+"""A job's command, as words and as a shell script for machines that share this machine's disk."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
-from coding_model_project.launch.jobs.base import Job
+from coding_model_project.launch.jobs.base import Job, JobState, state_of_exit
+
+LOG = "log.txt"
+_EXIT = "exit_code"
 
 _SCRIPT = """\
 #!/bin/bash
 {directives}cd {cwd} || exit 3
+rm -f {exit_file}
 export PYTHONPATH={source}${{PYTHONPATH:+:$PYTHONPATH}} PYTHONSAFEPATH=1  # the code as it was submitted
-{setup}# TERM: the run saves a checkpoint and ends with 130. USR1: the same, asked for by `jobs stop`.
-# Once: a second TERM would end the run without a checkpoint.
+{setup}# On TERM the run saves a checkpoint and ends with 130. `jobs stop` sends USR1 for the same.
+# Forward TERM once only: a second TERM would end the run without a checkpoint.
 ask() {{ [ -n "$asked" ] && return; asked=1; [ -z "$run" ] || kill -TERM $run; }}
 trap ask TERM
 trap 'stopped=1; ask' USR1
 {command} &
 run=$!
-[ -z "$asked" ] || kill -TERM $run  # asked before there was anything to ask
+[ -z "$asked" ] || kill -TERM $run  # the signal came before the run started
 while kill -0 $run 2>/dev/null; do wait $run; done
 wait $run; code=$?
-{finish}exit $code
+{finish}echo $code > {exit_file}
+exit $code
 """
 
 
@@ -47,14 +52,29 @@ def script(
     Args:
         directives: comment lines for a scheduler.
         setup: lines before the command.
-        finish: lines after it, in which `$code` is its exit code, and `$stopped` is set if `jobs stop`
-            ended it.
+        finish: lines after the command; they can use its exit code `$code`, and `$stopped`, which is
+            set if `jobs stop` ended it.
     """
+    folder = Path(job.folder)
     return _SCRIPT.format(
         directives="".join(f"{line}\n" for line in directives),
         cwd=shlex.quote(job.cwd),
-        source=shlex.quote(os.path.join(job.folder, "source")),  # noqa: PTH118 - text, for a shell
+        source=shlex.quote(str(folder / "source")),
+        exit_file=shlex.quote(str(folder / _EXIT)),
         setup=setup,
         command=shlex.join(words(job, python)),
         finish=finish,
     )
+
+
+def written_state(job: Job) -> JobState | None:
+    """Return the state of a job from the exit code that its script wrote; None if it wrote none."""
+    file = Path(job.folder, _EXIT)
+    code = file.read_text().strip() if file.exists() else ""
+    return state_of_exit(int(code)) if code else None
+
+
+def read_log(job: Job) -> bytes:
+    """Return the content of a job's log file; empty before it exists."""
+    file = Path(job.folder, LOG)
+    return file.read_bytes() if file.exists() else b""

@@ -1,4 +1,4 @@
-"""Submit, follow and stop: the same for every back end."""
+"""Functions that submit, follow and stop a job on any back end."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def submit(
     *,
     prepare: Callable[[Path], object] = lambda _: None,
 ) -> None:
-    """Ship the source and start the job, noted in the log before and after.
+    """Ship the source and start the job, with a log entry before and after.
 
     Args:
-        prepare: is given the package before the back end is.
+        prepare: called with the package before the back end gets it.
 
     Raises:
-        ConfigError, JobError: it was not submitted, which the log says, too.
+        ConfigError, JobError: the job was not submitted; the log records that.
     """
     backend.check(job)
     log.add(job)
@@ -56,7 +56,7 @@ def submit(
 
 
 def refresh(entry: Entry, backend: Backend, log: JobLog) -> JobState:
-    """Return the present state of a job, and note it."""
+    """Return the current state of a job, and record it."""
     if entry.state.ended:
         return entry.state
     state = backend.state(entry.job)
@@ -65,31 +65,31 @@ def refresh(entry: Entry, backend: Backend, log: JobLog) -> JobState:
 
 
 def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
-    """Give a job's output as it appears, until the job has ended."""
+    """Yield a job's output as it appears, until the job has ended."""
     seen = 0
     while True:
         started = time.monotonic()
-        state = refresh(entry, backend, log)  # first: the output of an ended job is then whole
+        state = refresh(entry, backend, log)  # before the log, so an ended job's output is complete
         output = backend.log(entry.job)
         if len(output) > seen:
             yield output[seen:]
             seen = len(output)
         if state.ended:
             return
-        # A long output may take long to read: not more than a tenth of the time.
+        # Reading a long output takes long: spend at most a tenth of the time on it.
         time.sleep(max(_POLL_S, 9 * (time.monotonic() - started)))
 
 
 def stop(
     entry: Entry, backend: Backend, log: JobLog, *, wait_s: float | None, say: Say
 ) -> JobState:
-    """Have a job save a checkpoint and end; end it by force if it has not after `wait_s`.
+    """Stop a job after a checkpoint; kill it if it still runs after `wait_s`.
 
     Args:
-        wait_s: None ends it by force at once.
+        wait_s: seconds to wait before the kill; None kills the job at once.
 
     Raises:
-        JobError: it still runs after that.
+        JobError: the job survived the kill.
     """
     job = entry.job
     state = refresh(entry, backend, log)
@@ -97,7 +97,7 @@ def stop(
         say(f"{job.name}: has ended ({state})")
         return state
     if wait_s is not None and state is JobState.running and backend.ask_to_stop(job):
-        say(f"{job.name}: asked to save a checkpoint and end; waiting up to {wait_s:.0f} s")
+        say(f"{job.name}: saving a checkpoint before it ends; waiting up to {wait_s:.0f} s")
         state = _wait(entry, backend, log, wait_s)
         if state.ended:
             return state

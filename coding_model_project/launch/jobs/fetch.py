@@ -1,4 +1,4 @@
-"""A run's folder from where its job wrote it: a path that this machine shares, or its mirror's URL."""
+"""Copies of a job's run folder, from a path on a shared disk or from the mirror's URL."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from coding_model_project.errors import ConfigError, JobError
 CHECKPOINTS = "checkpoints"
 _UNFINISHED = ".partial"
 _CHANGED = ("mtime", "LastModified", "updated", "created")
-"""What file systems of fsspec call the time of the last change; `created` where there is no other."""
+"""fsspec's names for the time of the last change, by file system; `created` if there is no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What a fetch did."""
+    """The result of a fetch."""
 
     source: str
     copied: int
     kept: int
-    """Files that were here already, of the same size and not older."""
+    """Files that were up to date here: of the same size and not older."""
 
 
 def fetch(run_dir: str, mirror: str, out: Path, *, checkpoints: bool) -> Fetched:
-    """Copy a run's folder; again, only what has changed since.
+    """Copy a run's folder; a repeated call copies only changed files.
 
     Args:
-        run_dir: taken if it is a folder of this machine.
-        mirror: the URL that is read otherwise; empty if there is none.
-        checkpoints: copy these, too.
+        run_dir: the source if this machine has such a folder.
+        mirror: the URL to read otherwise; empty if there is none.
+        checkpoints: whether to copy checkpoints too.
 
     Raises:
-        ConfigError: neither is there.
-        JobError: the copy failed; what was copied is whole, and the next call goes on.
+        ConfigError: neither source exists.
+        JobError: the copy failed; the copied files are complete, and the next call resumes.
     """
     source = run_dir if Path(run_dir).is_dir() else mirror
     if not source:
@@ -80,7 +80,7 @@ def fetch(run_dir: str, mirror: str, out: Path, *, checkpoints: bool) -> Fetched
 
 
 def _is_same(target: Path, about: Mapping[str, Any]) -> bool:
-    """Return true if a copy has the size of its original and is not older."""
+    """Return whether a copy has the size of its original and is not older."""
     if not target.is_file():
         return False
     changed = next((about[key] for key in _CHANGED if key in about), time.time())

@@ -1,4 +1,4 @@
-"""The container image of a SageMaker job: built from the source, and pushed to ECR."""
+"""The container image of a SageMaker job, built from the source and pushed to ECR."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def build(package: Path, image: str, containerfile: Path) -> None:
     """Build an image from a package of the source.
 
     Raises:
-        ConfigError: there is no such file, or no tool to build with.
-        JobError: the build failed; it has said why.
+        ConfigError: the file does not exist, or no build tool is installed.
+        JobError: the build failed; it has printed why.
     """
     if not containerfile.is_file():
         raise ConfigError(f"--containerfile={containerfile}: no such file")
@@ -32,10 +32,10 @@ def build(package: Path, image: str, containerfile: Path) -> None:
 
 
 def push(image: str, region: str, endpoint_url: str | None = None) -> None:
-    """Push an image to ECR, into a repository that is made if it is missing.
+    """Push an image to ECR; create its repository if it is missing.
 
     Raises:
-        ConfigError: the image is not named as in ECR, or AWS refuses.
+        ConfigError: the name is not an ECR image's, or AWS rejects the request.
         JobError: the push failed.
     """
     registry, _, rest = image.partition("/")
@@ -63,10 +63,10 @@ def push(image: str, region: str, endpoint_url: str | None = None) -> None:
 
 
 def _tool(arguments: Sequence[str], given: str | None = None) -> None:
-    """Run podman, or docker where that is not installed.
+    """Run podman, or docker if podman is not installed.
 
     Args:
-        given: on standard input, where no list of processes shows it.
+        given: text for standard input, which keeps it out of process lists.
     """
     for tool in _TOOLS:
         try:

@@ -1,8 +1,8 @@
-"""The job log: `jobs.jsonl`, appended only, and the table that is made of it.
+"""The job log, an append-only `jobs.jsonl`, and its table.
 
-A line is a job as it was submitted (`job`), what its back end knows it by (`handle`), or a state that it
-was seen in (`state`). The first is written before the back end is called: a `submit` that dies in between
-leaves a line, and the job can still be asked for by its name.
+A line is a submitted job (`job`), the back end's identifiers of it (`handle`), or an observed state
+(`state`). The job is written before the back end is called. So if `submit` dies in between, the job can
+still be found by its name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLUMNS = "name | state | command | commit | patch | description | folder | sub
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A job, and the state that it was last seen in."""
+    """A job and its last observed state."""
 
     job: Job
     state: JobState = JobState.unknown
@@ -34,7 +34,7 @@ class Entry:
 
 
 class JobLog:
-    """The log in one folder, which also holds a folder for each job."""
+    """The log in one folder, which also contains a folder for each job."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -44,7 +44,7 @@ class JobLog:
         """Return all jobs by name, oldest first.
 
         Raises:
-            DataError: a line is damaged; names it.
+            DataError: a line is damaged; the message names it.
         """
         found: dict[str, Entry] = {}
         text = self._file.read_text() if self._file.exists() else ""
@@ -61,7 +61,7 @@ class JobLog:
         """Return one job.
 
         Raises:
-            ConfigError: there is no such job here.
+            ConfigError: the log has no such job.
         """
         found = self.entries()
         if name in found:
@@ -72,10 +72,10 @@ class JobLog:
         )
 
     def add(self, job: Job) -> None:
-        """Note a job that is about to be submitted.
+        """Record a job before its submission.
 
         Raises:
-            ConfigError: its name is taken.
+            ConfigError: the job's name is taken.
         """
         with self._locked() as file:
             before = self.entries().get(job.name)
@@ -87,22 +87,22 @@ class JobLog:
             _append(file, {"job": asdict(job)})
 
     def note_handle(self, job: Job, handle: Mapping[str, str]) -> None:
-        """Note what the back end knows a job by."""
+        """Record the back end's identifiers of a job."""
         with self._locked() as file:
             _append(file, {"handle": dict(handle), "name": job.name})
 
     def note_state(self, name: str, state: JobState) -> None:
-        """Note the state that a job is seen in, if that is news."""
+        """Record the observed state of a job if it changed."""
         with self._locked() as file:
             if self.entries()[name].state is not state:
                 _append(file, {"state": state, "name": name, "at": time.time()})
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The file, to append to; one process at a time.
+        """Open the file for appending, under an exclusive lock.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the file cannot be written.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def table(entries: Mapping[str, Entry]) -> str:
 
 
 def when(seconds: float) -> str:
-    """Return a time in UTC, to the second."""
+    """Format a time in UTC, to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))
 
 

@@ -1,4 +1,4 @@
-"""Jobs on GPUs of this machine: detached processes."""
+"""Jobs on this machine's GPUs, as detached processes."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ from pathlib import Path
 import psutil
 
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs.base import Job, JobState, state_of_exit
+from coding_model_project.launch.jobs.base import Job, JobState
 from coding_model_project.launch.jobs.beside import split
-from coding_model_project.launch.jobs.command import script
+from coding_model_project.launch.jobs.command import LOG, read_log, script, written_state
 from coding_model_project.launch.jobs.source import unpack
 
-LOG = "log.txt"
-_EXIT = "exit_code"
-_START_S = 10.0
+_KILL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class LocalBackend:
-    """Each job is a process group that outlives `submit`, and holds a lock on each of its GPUs.
+    """A back end that runs each job as a detached process group with a lock on each of its GPUs.
 
-    The locks are files in the temporary folder, so they hold for all job logs of this machine and end
-    with the job, whatever ends it.
+    The locks are on files in the temporary folder, so they apply across all job logs of this machine.
+    The kernel releases them when the job ends, however it ends.
     """
 
     def check(self, job: Job) -> None:
@@ -48,10 +46,7 @@ class LocalBackend:
         try:
             unpack(package, folder / "source")
             exported = f"export CUDA_VISIBLE_DEVICES={job.target}\n" if job.target else ""
-            text = script(
-                job, sys.executable, setup=exported, finish=f"echo $code > {_quoted(job)}\n"
-            )
-            (folder / "script.sh").write_text(text)
+            (folder / "script.sh").write_text(script(job, sys.executable, setup=exported))
             with (folder / LOG).open("ab") as log:
                 process = subprocess.Popen(
                     ["bash", str(folder / "script.sh")],
@@ -72,14 +67,11 @@ class LocalBackend:
     def state(self, job: Job) -> JobState:
         if _process(job) is not None:
             return JobState.running
-        written = Path(job.folder, _EXIT)
-        if written.exists() and (code := written.read_text().strip()):
-            return state_of_exit(int(code))
-        return JobState.stopped if job.handle else JobState.unknown
+        ended = JobState.stopped if job.handle else JobState.unknown
+        return written_state(job) or ended
 
     def log(self, job: Job) -> bytes:
-        file = Path(job.folder, LOG)
-        return file.read_bytes() if file.exists() else b""
+        return read_log(job)
 
     def ask_to_stop(self, job: Job) -> bool:
         if (process := _process(job)) is None:
@@ -93,7 +85,7 @@ class LocalBackend:
             return
         with suppress(ProcessLookupError):
             os.killpg(int(job.handle["pid"]), signal.SIGKILL)
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + _KILL_S
         while _process(job) is not None:
             if time.monotonic() > deadline:
                 raise JobError(
@@ -102,16 +94,12 @@ class LocalBackend:
             time.sleep(0.1)
 
 
-def _quoted(job: Job) -> str:
-    return f"'{job.folder}/{_EXIT}'"
-
-
 def _gpus(job: Job) -> list[str]:
     return [one.strip() for one in job.target.split(",")] if job.target else []
 
 
 def _process(job: Job) -> psutil.Process | None:
-    """Return the job's process while it lives; process ids come again, start times do not."""
+    """Return the job's process while it lives. Its start time guards against a reused process id."""
     if not job.handle:
         return None
     try:
@@ -126,13 +114,13 @@ def _lock(job: Job) -> list[int]:
     """Lock the job's GPUs.
 
     Raises:
-        ConfigError: another job has one; names it.
+        ConfigError: another job holds a lock; the message names it.
     """
     locks: list[int] = []
     for gpu in _gpus(job):
         path = Path(tempfile.gettempdir(), f"coding-model-gpu-{gpu}.lock")
         flags = os.O_RDWR | os.O_CLOEXEC
-        # Without O_CREAT where it exists: the kernel refuses that for another user's file in /tmp.
+        # No O_CREAT if it exists: the kernel refuses that for another user's file in /tmp.
         lock = os.open(path, flags if path.exists() else flags | os.O_CREAT, 0o666)
         locks.append(lock)
         try:

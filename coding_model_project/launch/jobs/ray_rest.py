@@ -1,7 +1,7 @@
-"""Jobs on a Ray cluster, by the REST interface of its dashboard: this machine needs no Ray.
+"""Jobs on a Ray cluster, over the dashboard's REST API; this machine does not need Ray.
 
-The cluster's environment has this project's requirements. Of its code it runs what was submitted, which
-goes up as a `working_dir` package under the hash of its content.
+The cluster's environment must have this project's requirements. The job runs the submitted source, which
+is uploaded as a `working_dir` package named by the hash of its content.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from coding_model_project.launch.jobs.base import (
 from coding_model_project.launch.jobs.command import words
 
 RAY = "2.60.0"
-"""The version that requirements/ pin."""
+"""The version that requirements/ pins."""
 TOKEN = "RAY_AUTH_TOKEN"
-"""Ray's own variable for the token of a head that wants one; the next two are read as Ray reads them."""
+"""Ray's variable for the token of a head with authentication; the next two follow Ray's rules too."""
 _TOKEN_PATH = "RAY_AUTH_TOKEN_PATH"
 _TOKEN_FILE = "~/.ray/auth_token"
 
 _SUBMISSION = "coding_submission"
 _IN_DRIVER = ("sft", "dpo")
-"""Recipes that train in the job's driver; the others train in Ray's workers."""
+"""Recipes that train in the job's driver; the others train in Ray workers."""
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _UPLOAD_S = 600.0
 _ATTEMPTS, _PAUSE_S = 3, 0.5
@@ -60,11 +60,11 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayBackend:
-    """Ray's Jobs API at one address; what only `submit` needs has defaults."""
+    """A back end for Ray's Jobs API at one address; fields that only `submit` needs have defaults."""
 
     address: str
     driver_cpus: float = 1
-    """Reserved for the driver: a head that was started with no CPUs does not get it."""
+    """CPUs reserved for the driver, so that it does not run on a head started with 0 CPUs."""
     driver_gpus: float = 0
     resources: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class RayBackend:
         uri = self._upload(package)
         submission = secrets.token_hex(8)
         environment = {
-            # What a job sets and what verl sets may be the same key; Ray refuses that without.
+            # Without this, Ray rejects a variable that both the job and verl set.
             "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",
             "RAY_JOB_STOP_WAIT_TIME_S": str(_KILL_WAIT_S),
             **self.environment,
@@ -130,12 +130,12 @@ class RayBackend:
         return text.encode()
 
     def ask_to_stop(self, job: Job) -> bool:
-        """Have a task on the driver's node touch the attempt's stop file.
+        """Run a job on the driver's node that touches the attempt's stop file.
 
-        Ray's own stop sends SIGTERM to every process of the job at once, the trainer's workers included.
+        Ray's own stop would send SIGTERM to every process of the job at once, including the workers.
         """
         info = self._info(job.name)
-        if info is None or job.recipe == "baseline":  # an evaluation is resumed from any sample
+        if info is None or job.recipe == "baseline":  # an evaluation resumes from any sample
             return False
         asking = f"{job.name}-stop-{secrets.token_hex(2)}"
         request = {
@@ -150,10 +150,10 @@ class RayBackend:
         }
         self._post_once(request, asking)
         code = self._exit_code(asking)
-        said = self._json("GET", f"/api/jobs/{asking}/logs").get("logs", "").strip()
+        output = self._json("GET", f"/api/jobs/{asking}/logs").get("logs", "").strip()
         self._request("DELETE", f"/api/jobs/{asking}")
         if code not in (0, 1):
-            last = said.splitlines()[-1] if said else f"exit code {code}"
+            last = output.splitlines()[-1] if output else f"exit code {code}"
             raise JobError(
                 f"{job.name}: the run could not be asked to stop ({last}); it still runs. `jobs stop "
                 "--now` ends it without a checkpoint"
@@ -165,11 +165,12 @@ class RayBackend:
             self._json("POST", f"/api/jobs/{job.name}/stop")
 
     def _post_once(self, request: Mapping[str, Any], submission: str) -> None:
-        """Submit a job; where no answer comes, look whether it has arrived before sending it again.
+        """Submit a job; without a reply, check whether the request arrived before retrying.
 
         Raises:
-            ConfigError: another job has the name, or Ray refuses the request.
-            SubmissionUnknown: the head went away while it was sent.
+            ConfigError: another job has the name, or Ray rejects the request.
+            JobError: all retries failed, and the job was not submitted.
+            SubmissionUnknown: the head stopped answering during the submission.
         """
         name, fault = request["submission_id"], None
         for attempt in range(_ATTEMPTS):
@@ -191,19 +192,19 @@ class RayBackend:
                 info = self._info(name)
             except JobError as error:
                 raise SubmissionUnknown(
-                    f"{self._where}: went away while {name} was submitted ({fault}); `jobs list` says "
+                    f"{self._where}: no answer while {name} was submitted ({fault}); `jobs list` shows "
                     "whether it runs once the head is back"
                 ) from error
             if info is not None:
                 if (info.get("metadata") or {}).get(_SUBMISSION) == submission:
-                    return  # the answer was lost, not the request
+                    return  # only the reply was lost
                 raise ConfigError(
                     f"--name={name}: the cluster has a job of this name; choose another"
                 )
         raise JobError(f"{fault}; the job was not submitted")
 
     def _upload(self, package: Path) -> str:
-        """Send a package unless the cluster has it; return its URI."""
+        """Upload a package unless the cluster has it; return its URI."""
         content = package.read_bytes()
         name = f"_ray_pkg_{hashlib.sha256(content).hexdigest()[:32]}.zip"
         path = f"/api/packages/gcs/{name}"
@@ -212,12 +213,12 @@ class RayBackend:
             if not answer.is_success:
                 size = f"{len(content) / 1e6:.1f} MB"
                 raise JobError(
-                    f"{self._where}: refuses the package of {size} ({_last_line(answer)})"
+                    f"{self._where}: rejects the package of {size} ({_last_line(answer)})"
                 )
         return f"gcs://{name}"
 
     def _exit_code(self, name: str) -> int | None:
-        """Return a short job's exit code once it has ended; None if it has none."""
+        """Wait for a short job, and return its exit code; None if it has none or does not end."""
         deadline = time.monotonic() + _STOP_S
         while time.monotonic() < deadline:
             info = self._info(name)
@@ -251,12 +252,12 @@ class RayBackend:
         """Send one request.
 
         Raises:
-            ConfigError: the address is no URL, or the token is refused.
-            JobError: no answer.
+            ConfigError: the address is not a URL, or the token is rejected.
+            JobError: the head does not answer.
         """
         token = _token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        attempts = _ATTEMPTS if method == "GET" else 1  # what changes nothing may be asked again
+        attempts = _ATTEMPTS if method == "GET" else 1  # only GET is safe to retry
         try:
             with httpx.Client(
                 base_url=self.address, headers=headers, timeout=_TIMEOUT, transport=self.transport
@@ -282,8 +283,8 @@ class RayBackend:
 
     def _no_ray(self) -> ConfigError:
         return ConfigError(
-            f"{self._where}: answers, but not as a Ray dashboard; give the head's, port 8265 by default, "
-            "and install ray[default] on the head"
+            f"{self._where}: answers, but is not a Ray dashboard; give the URL of the head's dashboard "
+            "(port 8265 by default), and install ray[default] on the head"
         )
 
     @property
@@ -292,7 +293,7 @@ class RayBackend:
 
 
 def _token() -> str:
-    """Return the token that Ray's own client would send; empty if there is none."""
+    """Return the token that Ray's own client would send; empty if none is configured."""
     if given := os.environ.get(TOKEN):
         return given
     file = Path(os.environ.get(_TOKEN_PATH, _TOKEN_FILE)).expanduser()
@@ -300,7 +301,7 @@ def _token() -> str:
 
 
 def _entrypoint(command: list[str]) -> str:
-    """Return the shell command of a job: refuse a Python that is too old, then become the recipe."""
+    """Return a job's shell command, which checks the Python version and then execs the recipe."""
     return f"python -c {shlex.quote(_PYTHON)} && exec {shlex.join(command)}"
 
 

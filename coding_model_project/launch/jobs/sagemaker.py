@@ -1,7 +1,8 @@
 """Jobs on Amazon SageMaker: training jobs in a container image that has the requirements.
 
-The code goes up as an input channel. SageMaker copies `/opt/ml/checkpoints`, the run's folder, to S3 all
-the time and back when a job starts with the same URL: so it is resumed, and `fetch` reads it from there.
+The source is uploaded as an input channel. SageMaker continuously copies `/opt/ml/checkpoints`, the run's
+folder, to S3. It copies the folder back when a job starts with the same URL, so the run resumes. `fetch`
+reads the copy on S3.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SageMakerBackend:
-    """Training jobs of one region; what only `submit` needs has defaults."""
+    """A back end for one region's training jobs; fields that only `submit` needs have defaults."""
 
     region: str
     role: str = ""
@@ -84,7 +85,7 @@ class SageMakerBackend:
                 found = self._describe(job)
             except JobError:
                 raise SubmissionUnknown(
-                    f"{error}; `jobs list` says later whether it runs"
+                    f"{error}; run `jobs list` later to see whether it runs"
                 ) from error
             if found is None:
                 raise
@@ -114,14 +115,14 @@ class SageMakerBackend:
             except ConfigError as error:
                 if "ResourceNotFound" not in str(error):
                     raise
-                return b""  # the first job of an account has not begun to write
+                return b""  # the account's first job has not written any output yet
             lines += [event["message"].rstrip("\n") + "\n" for event in page["events"]]
             if "nextToken" not in page:
                 return "".join(lines).encode()
             options = {"nextToken": page["nextToken"]}
 
     def ask_to_stop(self, job: Job) -> bool:
-        """SageMaker sends SIGTERM, and SIGKILL 120 s later."""
+        """Stop the job: SageMaker sends SIGTERM, and SIGKILL 120 s later."""
         self.kill(job)
         return True
 
@@ -167,11 +168,11 @@ class SageMakerBackend:
             return None
 
     def _call(self, service: str, operation: str, *arguments: Any, **options: Any) -> Any:
-        """Call AWS, which retries what can be retried.
+        """Call AWS; boto3 retries transient errors.
 
         Raises:
             ConfigError: credentials or arguments are wrong.
-            JobError: no answer, or AWS failed.
+            JobError: AWS does not answer, or fails.
         """
         with extra("sagemaker"):
             import boto3

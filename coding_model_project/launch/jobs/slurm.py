@@ -1,4 +1,4 @@
-"""Jobs under Slurm, by its commands on a login node that shares the repository's disk with the nodes."""
+"""Jobs under Slurm, by its commands on a login node that shares a disk with the compute nodes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from coding_model_project.launch.jobs.base import (
     require_hardware,
     state_of_exit,
 )
-from coding_model_project.launch.jobs.command import script
+from coding_model_project.launch.jobs.command import LOG, read_log, script, written_state
 from coding_model_project.launch.jobs.source import unpack
 
-LOG = "log.txt"
-_EXIT = "exit_code"
 _TIMEOUT_S = 60.0
 _PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD")
 _RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
@@ -33,8 +31,8 @@ _ENDED = {
 }
 
 _REQUEUE = """\
-# At the end of its time: back into the queue, where the same command resumes the run. Not after `jobs
-# stop`, nor after scancel, whose SIGTERM reaches the run, too.
+# At the time limit, requeue the job: the same command resumes the run. Do not requeue after `jobs stop`
+# or scancel, whose SIGTERM reaches the run too.
 if [ $code = 130 ] && [ -z "$stopped" ] &&
     scontrol show job $SLURM_JOB_ID | grep -q JobState=RUNNING && scontrol requeue $SLURM_JOB_ID; then
     exit 0
@@ -44,12 +42,12 @@ fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmBackend:
-    """`sbatch`, `scontrol`, `squeue` and `scancel`."""
+    """A back end that calls `sbatch`, `scontrol`, `squeue` and `scancel`."""
 
     options: tuple[str, ...] = ()
-    """Of `sbatch`, such as `--gres=gpu:8`."""
+    """Options of `sbatch`, such as `--gres=gpu:8`."""
     signal_s: int = 900
-    """Seconds before the end of its time at which a job is told to save a checkpoint."""
+    """Seconds before the time limit at which Slurm signals a job to save a checkpoint."""
 
     def check(self, job: Job) -> None:
         require_hardware(job)
@@ -82,7 +80,8 @@ class SlurmBackend:
         except ConfigError as error:
             if "Invalid job id" not in str(error):
                 raise
-            return _written_state(job)  # Slurm forgets a job some minutes after its end (MinJobAge)
+            # Slurm forgets ended jobs after some minutes (MinJobAge).
+            return written_state(job) or JobState.stopped
         state = _field(shown, "JobState")
         if state in _PENDING:
             return JobState.pending
@@ -93,8 +92,7 @@ class SlurmBackend:
         return _ENDED.get(state, JobState.failed)
 
     def log(self, job: Job) -> bytes:
-        file = Path(job.folder, LOG)
-        return file.read_bytes() if file.exists() else b""
+        return read_log(job)
 
     def ask_to_stop(self, job: Job) -> bool:
         return self._cancel(job, "--batch", "--signal=USR1")
@@ -117,19 +115,16 @@ class SlurmBackend:
             f"--signal=B:TERM@{self.signal_s}",
             "--requeue",
         )
-        written = f"'{job.folder}/{_EXIT}'"
-        finish = _REQUEUE + f"echo $code > {written}\n"
         return script(
             job,
             sys.executable,
             directives=[f"#SBATCH {one}" for one in (*ours, *self.options)],
-            setup=f"rm -f {written}\n",
-            finish=finish,
+            finish=_REQUEUE,
         )
 
 
 def _id(job: Job) -> str | None:
-    """Return a job's number; one without a handle, whose `submit` was cut off, is found by its name."""
+    """Return a job's id; look it up by name if an interrupted `submit` left no handle."""
     return job.handle.get("id") or _by_name(job)
 
 
@@ -138,15 +133,9 @@ def _by_name(job: Job, unanswered: type[JobError] = JobError) -> str | None:
         printed = _run("squeue", "--noheader", "--me", f"--name={job.name}", "--format=%i")
     except (TimeoutError, JobError) as error:
         raise unanswered(
-            f"{job.name}: Slurm does not answer; `jobs list` finds it later"
+            f"{job.name}: Slurm does not answer; run `jobs list` later to find the job"
         ) from error
     return next(iter(printed.split()), None)
-
-
-def _written_state(job: Job) -> JobState:
-    file = Path(job.folder, _EXIT)
-    code = file.read_text().strip() if file.exists() else ""
-    return state_of_exit(int(code)) if code else JobState.stopped
 
 
 def _field(shown: str, name: str) -> str:
@@ -155,12 +144,12 @@ def _field(shown: str, name: str) -> str:
 
 
 def _run(*command: str) -> str:
-    """Return what a command of Slurm's prints.
+    """Run a Slurm command and return its output.
 
     Raises:
-        ConfigError: it is not installed, or refuses.
+        ConfigError: the command is not installed, or rejects the request.
         JobError: the controller does not answer.
-        TimeoutError: it may have done what it was asked to do.
+        TimeoutError: no reply in time; the request may have taken effect.
     """
     try:
         done = subprocess.run(
@@ -175,9 +164,9 @@ def _run(*command: str) -> str:
         raise TimeoutError(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
     if done.returncode == 0:
         return done.stdout
-    said = " ".join(done.stderr.removeprefix(f"{command[0]}: ").removeprefix("error: ").split())
-    if "timed out" in said:  # the request may have arrived
-        raise TimeoutError(f"{command[0]}: {said}")
-    if "contact" in said:
-        raise JobError(f"--backend=slurm: {said}; is slurmctld running? (`scontrol ping`)")
-    raise ConfigError(f"{command[0]}: {said or f'exit code {done.returncode}'}")
+    message = " ".join(done.stderr.removeprefix(f"{command[0]}: ").removeprefix("error: ").split())
+    if "timed out" in message:  # the request may have arrived
+        raise TimeoutError(f"{command[0]}: {message}")
+    if "contact" in message:
+        raise JobError(f"--backend=slurm: {message}; is slurmctld running? (`scontrol ping`)")
+    raise ConfigError(f"{command[0]}: {message or f'exit code {done.returncode}'}")

@@ -1,7 +1,7 @@
-"""The working tree as a package: what git tracks and what it does not ignore, with its origin.
+"""The working tree as a package: all files that git tracks or does not ignore, with their origin.
 
-The package also holds `.job_source/`: commit, branch and hash (`state.json`), and one patch of all that
-is not committed (`uncommitted.patch`). `runs.provenance` reads them where the package has no `.git`.
+The package also contains `.job_source/`: commit, branch and hash (`state.json`), and one patch of all
+uncommitted changes (`uncommitted.patch`). `runs.provenance` reads them, since the package has no `.git`.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ _N_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A working tree at one moment."""
+    """A snapshot of a working tree."""
 
     root: Path
     files: tuple[str, ...]
     commit: str
     branch: str
     patch: bytes
-    """Applies to the commit by `git apply`; untracked files included."""
+    """Patch for `git apply` on the commit; includes untracked files."""
 
     @property
     def patch_hash(self) -> str:
-        """Return the SHA-256 of the patch; empty where everything is committed."""
+        """Return the SHA-256 of the patch; empty if everything is committed."""
         return hashlib.sha256(self.patch).hexdigest() if self.patch else ""
 
 
 def read_source(start: Path, *, max_mb: float) -> Source:
-    """Read the working tree that a folder lies in.
+    """Read the working tree that contains a folder.
 
     Args:
-        max_mb: of all its files together.
+        max_mb: limit of the total size of its files.
 
     Raises:
-        ConfigError: it is no git working tree with a commit, or is larger; names the largest files.
+        ConfigError: it is not a git working tree with a commit, or exceeds the limit; the message
+            names the largest files.
     """
     top = _git(start, "rev-parse", "--show-toplevel")
     commit = top and _git(start, "rev-parse", "--verify", "--quiet", "HEAD")
@@ -69,7 +70,7 @@ def read_source(start: Path, *, max_mb: float) -> Source:
 
 
 def write_package(source: Source, path: Path) -> None:
-    """Write the package as a zip file; equal trees give equal bytes."""
+    """Write the package as a zip file; equal trees produce equal bytes."""
     state = {
         "commit": source.commit,
         "branch": source.branch,
@@ -87,7 +88,7 @@ def write_package(source: Source, path: Path) -> None:
 
 
 def unpack(package: Path, folder: Path) -> None:
-    """Unpack a package, with the permissions of its files, in the place of what is there."""
+    """Replace a folder with a package's files and their permissions."""
     shutil.rmtree(folder, ignore_errors=True)
     with ZipFile(package) as zipped:
         zipped.extractall(folder)
@@ -97,7 +98,7 @@ def unpack(package: Path, folder: Path) -> None:
 
 
 def _listed(root: Path, *which: str) -> tuple[str, ...]:
-    """Return files that git knows of or does not ignore, as they are on disk: deleted ones are not."""
+    """Return the files of `git ls-files` that exist on disk."""
     names = _git(root, "ls-files", "-z", "--exclude-standard", *which).split(b"\0")
     found = sorted({os.fsdecode(name) for name in names if name})
     return tuple(name for name in found if (root / name).is_file())
@@ -121,7 +122,7 @@ def _refuse_large(root: Path, files: tuple[str, ...], max_mb: float) -> None:
 
 
 def _patch(root: Path) -> bytes:
-    """Return one patch of all that is not committed, by an index and objects of its own."""
+    """Return one patch of all uncommitted changes, made with a temporary index and object folder."""
     with tempfile.TemporaryDirectory(prefix="job-index-") as folder:
         real = _git(root, "rev-parse", "--path-format=absolute", "--git-path", "objects")
         environment = {
@@ -135,10 +136,10 @@ def _patch(root: Path) -> bytes:
 
 
 def _git(cwd: Path, *arguments: str, environment: dict[str, str] | None = None) -> bytes:
-    """Return a git command's output; empty if it fails while nothing depends on it.
+    """Return a git command's output; empty if `rev-parse` fails.
 
     Raises:
-        ConfigError: there is no git, or a command that must succeed fails.
+        ConfigError: git cannot run, or another command fails.
     """
     try:
         done = subprocess.run(
@@ -151,6 +152,6 @@ def _git(cwd: Path, *arguments: str, environment: dict[str, str] | None = None) 
     except OSError as error:
         raise ConfigError(f"--repo={cwd}: git cannot run there ({error.strerror})") from error
     if done.returncode and arguments[0] != "rev-parse":
-        said = done.stderr.decode(errors="replace").strip()
-        raise ConfigError(f"--repo={cwd}: git {arguments[0]} failed ({said})")
+        message = done.stderr.decode(errors="replace").strip()
+        raise ConfigError(f"--repo={cwd}: git {arguments[0]} failed ({message})")
     return done.stdout if done.returncode == 0 else b""

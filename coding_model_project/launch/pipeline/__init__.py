@@ -1,1 +1,1 @@
-"""The five phases as steps, each done once for each content of what it reads."""
+"""The five phases as steps; each step runs once per content of its inputs."""

@@ -1,7 +1,7 @@
-"""What the phases came to: a table, summary.json and report.html.
+"""The results of the phases: a table, summary.json and report.html.
 
-Each phase is held against the one before it, problem by problem; p-values are corrected for there being
-several such comparisons.
+Each phase is compared with the previous one, paired by problem. The p-values are corrected for multiple
+comparisons.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from coding_model_project.reports.page import write_page
 from coding_model_project.runs.folder import RunFolder, write_json
 
 EVALUATED = ("evaluation", "rounds")
-"""Steps that measure a model; the others make it."""
+"""Steps that measure a model; all other steps make it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What some steps took."""
+    """The cost of some steps."""
 
     generated: int
     """Tokens sampled from a model."""
     trained: int
-    """Tokens trained on, each as often as it was seen."""
+    """Tokens trained on, counted once per pass."""
     judge_s: float
-    """Wall seconds of programs in the sandbox."""
+    """Wall seconds that programs ran in the sandbox."""
     seconds: float
-    """Wall time, starting processes included."""
+    """Wall seconds, including process start-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Row:
     errors: Mapping[str, float]
     """Shares of all samples, by kind."""
     gain: Pair | None
-    """Over the phase before; None for the first."""
+    """Gain over the previous phase; None for the first."""
     making: Cost
     measuring: Cost
 
@@ -65,7 +65,7 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
     """Print the table and write summary.json and report.html.
 
     Args:
-        peak_gb: memory of all processes of this start.
+        peak_gb: peak memory in GiB of all processes since this start.
     """
     rows = table_rows(phases)
     runs = [run for phase in phases for done in phase.steps if (run := _run(done)) is not None]
@@ -79,14 +79,14 @@ def write(root: Path, phases: Sequence[Phase], *, peak_gb: float) -> None:
     console.print(_table("what they cost", COST_COLUMNS, map(cost_cells, rows)))
     for line in lines:
         console.print(line, highlight=False)
-    console.print(f"{root / 'report.html'}: this, with charts; runs.html: curves and samples")
+    console.print(f"{root / 'report.html'}: the same with charts; runs.html: curves and samples")
 
 
 def table_rows(phases: Sequence[Phase]) -> list[Row]:
-    """A row per phase, in their order.
+    """Return a row per phase, in order.
 
     Raises:
-        ConfigError: there is but one phase, which is no comparison.
+        ConfigError: there is only one phase, so nothing to compare.
     """
     sides = [Side(name=phase.name, seeds=(read_evaluation(phase.evaluation),)) for phase in phases]
     if len(sides) < 2:
@@ -114,7 +114,7 @@ def _verb(done: Done) -> str:
 
 
 def _run(done: Done) -> RunFolder | None:
-    """The step's folder, if it is a run's."""
+    """Return the step's folder if it is a run's, else None."""
     run = RunFolder(Path(done.folder))
     return run if run.run_json.exists() else None
 
@@ -143,7 +143,7 @@ COST_COLUMNS = ("phase", "tokens sampled", "tokens trained", "judge s", "minutes
 
 
 def result_cells(row: Row) -> tuple[str, ...]:
-    """What a phase's model can do, by RESULT_COLUMNS."""
+    """Return the cells of RESULT_COLUMNS for a phase."""
     gain = row.gain
     return (
         row.phase,
@@ -156,7 +156,7 @@ def result_cells(row: Row) -> tuple[str, ...]:
 
 
 def cost_cells(row: Row) -> tuple[str, ...]:
-    """What it took to make that model, by COST_COLUMNS."""
+    """Return the cells of COST_COLUMNS for a phase: the cost of making its model."""
     cost = row.making
     return (
         row.phase,
@@ -168,7 +168,7 @@ def cost_cells(row: Row) -> tuple[str, ...]:
 
 
 def closing_lines(rows: Sequence[Row], peak_gb: float) -> list[str]:
-    """What the table says in words, and how to read it."""
+    """Return sentences that summarise the table and explain how to read it."""
     lines = [_verdict(row) for row in rows if row.gain is not None]
     n = rows[-1].gain.n_problems if rows[-1].gain else 0
     made, measured = (
@@ -176,21 +176,21 @@ def closing_lines(rows: Sequence[Row], peak_gb: float) -> list[str]:
     )
     return [
         *lines,
-        f"{n} held-out problems. Gain: over the phase before, paired by problem; p: permutation test, "
-        "corrected by Holm. One seed: nothing here says what another would give. Costs are of making "
-        "a phase's model.",
-        f"{made:.1f} minutes, and {measured:.1f} of measuring"
+        f"{n} held-out problems. Gain is over the previous phase, paired by problem; p is from a "
+        "permutation test, corrected by Holm. With one seed, this does not show the variation between "
+        "seeds. Costs are those of making a phase's model.",
+        f"{made:.1f} minutes of making models, and {measured:.1f} of measuring them"
         + (f"; peak memory {peak_gb:.1f} GB" if peak_gb else ""),
     ]
 
 
 def rounds_line(single: Path, rounds: Path) -> str:
-    """What repair rounds solve against independent samples that cost as many tokens."""
+    """Compare repair rounds with independent samples of the same token budget."""
     points = at_budgets(read_evaluation(single), read_evaluation(rounds))
     most = [point for point in points if point.kind == "tokens"][-1]
     return (
-        f"With repairs {most.second:.1%} of the problems are solved in {most.budget:.0f} tokens each, "
-        f"by independent samples {most.first:.1%} ({most.delta:+.1%}, {most.low:+.1%} to "
+        f"With repairs, {most.second:.1%} of the problems are solved in {most.budget:.0f} tokens each; "
+        f"with independent samples, {most.first:.1%} ({most.delta:+.1%}, {most.low:+.1%} to "
         f"{most.high:+.1%}, p = {most.p:.2g})"
     )
 
@@ -200,8 +200,8 @@ def _verdict(row: Row) -> str:
     assert gain is not None
     if gain.corrected_p >= ALPHA:
         return (
-            f"{row.phase}: no difference from {gain.first} is shown ({gain.delta:+.1%}, "
-            f"p = {gain.corrected_p:.2g}; one of {gain.detectable:.1%} would be, in 80% of cases)"
+            f"{row.phase}: no significant difference from {gain.first} ({gain.delta:+.1%}, "
+            f"p = {gain.corrected_p:.2g}; {gain.detectable:.1%} would be detected with 80% power)"
         )
     what = "better" if gain.delta > 0 else "worse"
     return f"{row.phase}: {what} than {gain.first} by {abs(gain.delta):.1%}, p = {gain.corrected_p:.2g}"
@@ -220,7 +220,7 @@ def _write_page(out: Path, rows: Sequence[Row], lines: Sequence[str]) -> None:
     pairs = tuple(row.gain for row in rows if row.gain is not None)
     write_page(
         out,
-        "Phases, each from the model of the one before",
+        "Phases, each trained from the previous model",
         comparison_charts(Comparison(k=1, pairs=pairs, notes=())),
         template=Path(__file__).with_name("report.html"),
         tables=[

@@ -1,4 +1,4 @@
-"""The phases, each a few commands that a user could run."""
+"""The phases; each consists of a few commands that a user could run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = {
     "grpo": "judge/accepted",
     "repair": "judge/accepted",
 }
-"""The metric beside each training's bar."""
+"""The metric beside each training's progress bar."""
 _MODEL_KEYS = {
     "sft": "model.path",
     "dpo": "model.path",
@@ -41,12 +41,12 @@ _MODEL_KEYS = {
 
 
 def main(config: DictConfig) -> None:
-    """Carry out the phases, and print and write what they came to.
+    """Run the phases, and print and write their results.
 
     Raises:
-        ConfigError: a key is wrong, or a file of an earlier step is not what it was.
-        UngradableError: a command failed; the same command goes on from there.
-        KeyboardInterrupt: it was interrupted.
+        ConfigError: a key is wrong, or a file of an earlier step has changed.
+        UngradableError: a command failed; running the same command again resumes there.
+        KeyboardInterrupt: a command was interrupted.
     """
     make_absolute(config)
     chosen = HydraConfig.get()
@@ -65,10 +65,10 @@ def main(config: DictConfig) -> None:
 
 
 def _check_phases(settings: Settings) -> None:
-    """Compose and check every phase's recipe, so that the last one is not refused after an hour.
+    """Compose and check every phase's recipe, so that the last one does not fail after an hour.
 
     Raises:
-        ConfigError: names the phase, and the key that is wrong.
+        ConfigError: a key is wrong; the message names it and the phase.
     """
     tree = settings.tree
     for about in ("evaluation", "sampling"):
@@ -92,7 +92,7 @@ def _check(phase: str, recipe: str, overrides: list[str]) -> None:
 
 
 class Work:
-    """A phase at work: the steps it takes from the model it starts with."""
+    """A phase in progress: the steps so far, from its starting model."""
 
     def __init__(self, settings: Settings, phase: str, model: str) -> None:
         self.settings = settings
@@ -101,10 +101,13 @@ class Work:
         self.done: list[Done] = []
 
     def evaluate(self, verb: str, model: str, about: str, *overrides: str) -> Path:
-        """Sample a model on problems and judge what it writes; the evaluation's folder.
+        """Sample a model on problems, and judge the samples.
 
         Args:
-            about: "evaluation" for the held-out problems, "sampling" for those to learn from.
+            about: "evaluation" for the held-out problems, "sampling" for the training problems.
+
+        Returns:
+            The evaluation's folder.
         """
         tree = self.settings.tree
         data = tree["data"]["test" if about == "evaluation" else "train"]
@@ -114,7 +117,7 @@ class Work:
             f"coding.evaluation.model={model}",
             f"coding.evaluation.datasets=['{data}']",
             f"coding.evaluation.n={tree[about]['n']}",
-            f"coding.evaluation.limit={_said(tree[about]['limit'])}",
+            f"coding.evaluation.limit={_hydra_value(tree[about]['limit'])}",
             *tree[about]["overrides"],
             *overrides,
         ]
@@ -127,7 +130,7 @@ class Work:
         return Path(self._do(verb, command, reads, make).folder)
 
     def data(self, what: str, evaluation: Path, *options: str) -> tuple[Path, ...]:
-        """Files of training rows made by `data WHAT` from an evaluation's samples."""
+        """Make files of training rows by `data WHAT` from an evaluation's samples."""
         command = ["coding_model_project", "data", what, str(evaluation)]
         command += ["--problems", str(self.settings.problems), *options]
         reads = (evaluation / COMPLETIONS, evaluation / RESULTS, self.settings.problems)
@@ -141,11 +144,14 @@ class Work:
         return self._do(what, command, reads, make).files()
 
     def train(self, *overrides: str, rows: Sequence[Path] = (), val: Sequence[Path] = ()) -> str:
-        """Run the phase's recipe; the folder of the model that it leaves.
+        """Run the phase's recipe.
 
         Args:
-            rows: training files, if not the recipe's own.
-            val: files to validate on, if not the recipe's own.
+            rows: training files that replace the recipe's own.
+            val: validation files that replace the recipe's own.
+
+        Returns:
+            The folder of the trained model.
         """
         own = self.settings.tree[self.phase]
         given = {"data.train_files": rows, "data.val_files": val}
@@ -172,7 +178,7 @@ class Work:
         return str(self._do("train", command, reads, make).files()[0].parent)
 
     def ended(self, model: str, rounds: Path | None = None) -> Phase:
-        """The phase, once its model has been evaluated."""
+        """Evaluate the phase's model, and return the phase."""
         evaluation = self.evaluate("evaluation", model, "evaluation")
         return Phase(
             name=self.phase,
@@ -194,13 +200,13 @@ class Work:
         return self.done[-1]
 
 
-def _said(value: object) -> str:
-    """As Hydra reads it."""
+def _hydra_value(value: object) -> str:
+    """Format a value as Hydra reads it."""
     return "null" if value is None else str(value)
 
 
 def _model_files(model: str) -> tuple[Path, ...]:
-    """Of a folder; none of a name on the hub."""
+    """Return the files of a model's folder; none for a hub name."""
     folder = Path(model)
     return tuple(sorted(path for form in _MODEL_FILES for path in folder.glob(form)))
 

@@ -1,4 +1,4 @@
-"""The pipeline's own keys, checked."""
+"""The pipeline's own keys, validated."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ PHASES = ("baseline", "sft", "dpo", "grpo", "repair")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the phases run with."""
+    """The settings of the phases."""
 
     root: Path
     phases: tuple[str, ...]
     model: str
     data_dir: Path
     problems: Path
-    """The file that training problems are looked up in."""
+    """The file of the training problems."""
     common: tuple[str, ...]
-    """Overrides for every recipe: hardware, and what was said of `coding:`."""
+    """Overrides for every recipe: hardware, and the user's overrides under `coding:`."""
     tree: Any
     """All keys, resolved."""
 
     @classmethod
-    def of(cls, config: DictConfig, said: Sequence[str], hardware: str) -> Settings:
-        """
+    def of(cls, config: DictConfig, overrides: Sequence[str], hardware: str) -> Settings:
+        """Read and check the settings.
+
         Args:
-            said: overrides as given on the command line.
+            overrides: from the command line.
 
         Raises:
-            ConfigError: phases that are none, or not in order.
+            ConfigError: a phase is unknown, or the phases are not in order.
         """
         phases = tuple(config.phases)
         unknown = [phase for phase in phases if phase not in PHASES]
         if unknown:
-            raise ConfigError(f"phases={unknown[0]}: choose of {', '.join(PHASES)}")
+            raise ConfigError(f"phases={unknown[0]}: choose from {', '.join(PHASES)}")
         if list(phases) != sorted(set(phases), key=PHASES.index) or "baseline" not in phases:
             raise ConfigError(
-                f"phases=[{','.join(phases)}]: each once, in this order, from baseline on: "
+                f"phases=[{','.join(phases)}]: list each once, in this order, starting with baseline: "
                 f"{', '.join(PHASES)}"
             )
         passed_on = [
             word
-            for word in said
+            for word in overrides
             if word.lstrip("+~").startswith("coding.")
             and not word.startswith(("coding.run_dir", "coding.data_dir"))
         ]

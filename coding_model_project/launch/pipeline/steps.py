@@ -1,8 +1,8 @@
-"""Steps of a pipeline: a command with what it reads, done once for each content of that.
+"""Steps of a pipeline: a command with its inputs, run once per content of the inputs.
 
-A step's folder is named by a hash over the command, the contents of what it reads and the rules of
-grading: what has changed is done anew beside the old, and nothing is mixed. `step.json`, written last,
-says that a step is done, what it read and what it left.
+A step's folder is named by a hash of the command, its inputs' contents and the grader's version. A
+changed step runs again in a new folder, so results never mix. `step.json`, written last, marks a step as
+done and records its inputs and outputs.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Step:
 
     phase: str
     verb: str
-    """What it does there; with the phase, the step's name."""
+    """The second part of the step's name, after the phase."""
     command: tuple[str, ...]
-    """Module and arguments, all but where it writes."""
+    """Module and arguments, except the output folder."""
     reads: tuple[Path, ...]
-    """Files in the command, or in folders that it names: known by content, wherever they are."""
+    """Input files that the command names, directly or by folder; identified by content, not path."""
 
     @property
     def name(self) -> str:
         return f"{self.phase}/{self.verb}"
 
     def inputs(self) -> dict[str, str]:
-        """All that its outcome depends on, by name."""
+        """Return everything that the outcome depends on, by name."""
         command = " ".join(self.command)
         for folder in sorted({path.parent for path in self.reads}, key=lambda p: -len(str(p))):
             command = command.replace(str(folder), "")
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A step that was carried out."""
+    """A completed step."""
 
     name: str
     folder: str
@@ -58,48 +58,48 @@ class Done:
     outputs: Mapping[str, str]
     """Fingerprints of the files that later steps read, by path."""
     seconds: float
-    """Wall time, over all attempts where the command keeps a run's folder."""
+    """Wall seconds; over all attempts if the command writes a run's folder."""
 
     def files(self) -> tuple[Path, ...]:
-        """What it left."""
+        """Return the step's output files."""
         return tuple(map(Path, self.outputs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One that was carried out: its model, and how that was found to be."""
+    """A completed phase: its model and the evaluation of it."""
 
     name: str
     model: str
     steps: tuple[Done, ...]
     evaluation: Path
-    """The folder of its evaluation on the held-out problems."""
+    """The folder of the evaluation on the held-out problems."""
     rounds: Path | None = None
-    """Of the one with repair rounds."""
+    """The folder of the evaluation with repair rounds."""
 
 
 def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) -> Done:
-    """Do a step, or take what an earlier start has left of it.
+    """Run a step, or reuse its result from an earlier start.
 
     Args:
         root: the pipeline's folder.
-        make: runs the command for a folder to write into, going on with what is in there; returns the
-            files that later steps read.
+        make: function that runs the command for an output folder, resuming what is in there, and
+            returns the files that later steps read.
 
     Raises:
-        ConfigError: what was left has been changed since.
+        ConfigError: a file of the earlier result has changed since.
     """
     inputs = step.inputs()
     key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:8]
     folder = root / step.phase / f"{step.verb}-{key}"
     if (folder / DONE).exists():
         done = _untouched(read_done(folder))
-        console.print(f"[bold]{step.name}[/]: done before, in {folder}")
+        console.print(f"[bold]{step.name}[/]: already done, in {folder}")
         return done
     for other in sorted((root / step.phase).glob(f"{step.verb}-*/{DONE}")):
         changed = "; ".join(changes(read_done(other.parent).inputs, inputs))
         console.print(
-            f"{step.name}: not as in {other.parent}, which stays ({changed})", style="dim"
+            f"{step.name}: differs from {other.parent}, which is kept ({changed})", style="dim"
         )
     console.print(f"[bold]{step.name}[/] in {folder}")
     started = time.monotonic()
@@ -116,25 +116,23 @@ def carry_out(step: Step, root: Path, make: Callable[[Path], Sequence[Path]]) ->
 
 
 def read_done(folder: Path) -> Done:
-    """What `step.json` says."""
+    """Read `step.json`."""
     return Done(**json.loads((folder / DONE).read_text()))
 
 
 def _untouched(done: Done) -> Done:
-    """Raises:
-    ConfigError: a file is not what the step left.
-    """
+    """Raise ConfigError if an output file of the step has changed."""
     now = {path: fingerprint(Path(path)) for path in done.outputs}
     if changed := changes(done.outputs, now):
         raise ConfigError(
-            f"{done.name} left other files than there are now ({'; '.join(changed)}): put them back, "
-            f"or delete {done.folder} to have them made again"
+            f"{done.name}: its output files have changed ({'; '.join(changed)}): restore them, or "
+            f"delete {done.folder} to run the step again"
         )
     return done
 
 
 def _run_seconds(folder: Path) -> float:
-    """Of all attempts, if the step is a run: one that was killed and resumed took longer than now."""
+    """Return the seconds of all attempts if the step is a run, which may have been resumed; else 0."""
     if not RunFolder(folder).summary.exists():
         return 0.0
     return float(json.loads(RunFolder(folder).summary.read_text())["seconds"])

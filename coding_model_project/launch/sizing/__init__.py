@@ -1,8 +1,9 @@
-"""Estimates of what a configuration needs of a machine, made without torch.
+"""Estimates of a configuration's memory and disk needs, without torch.
 
 shapes.py     a model's shape: parameters, bytes per token
-machine.py    this machine, or one that is described
+plan.py       the values of a configuration that its memory depends on
+machine.py    this machine, or a described one
 training.py   memory of a GPU while it trains
 rollout.py    memory of a GPU while vLLM generates, and how many sequences fit
-host.py       a node's own memory, and checkpoints on disk
+host.py       a node's host memory, and checkpoints on disk
 """

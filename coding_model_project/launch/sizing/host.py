@@ -1,4 +1,4 @@
-"""A node's own memory, and the disk that checkpoints take."""
+"""A node's host memory, and the disk space of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from coding_model_project.launch.sizing.plan import ROLLOUT, Plan
 from coding_model_project.launch.sizing.training import Part, gb
 
 PROCESS_GB = 1.0
-"""Of a Ray actor that imports torch and verl: the CPU run's 7.6 GB over its eight processes."""
+"""A Ray actor that imports torch and verl: 7.6 GB measured in a CPU run, over its eight processes."""
 CUDA_PROCESS_GB = 3.0
-"""An assumption, not measured: a process with a CUDA context, the trainer's ranks and vLLM's engines."""
+"""A process with a CUDA context (trainer ranks, vLLM engines). An assumption, not measured."""
 PROGRAM_GB = 0.1
-"""An assumption: one judged program; each core runs one."""
+"""One judged program; each core runs one. An assumption, not measured."""
 _TOKEN_BYTES = 60
-"""Of a sample's token in TransferQueue: ids, masks, positions, log-probabilities and advantages."""
+"""Bytes per token in TransferQueue: ids, masks, positions, log-probabilities and advantages."""
 
 
 def host_memory(config: DictConfig, plan: Plan, cpus: int) -> list[Part]:
-    """Return a node's memory at its peak: loading the model, or saving it.
+    """Estimate a node's host memory at its peak, while the model is loaded or saved.
 
-    - loading: rank 0 builds the whole model on the host in `model_dtype`; where embeddings are tied, all
+    - Loading: rank 0 builds the whole model on the host in `model_dtype`. With tied embeddings, all
       ranks do (`get_init_weight_context_manager`). Saving gathers it on rank 0 again.
-    - offload: shards of weights with gradients, and of moments, of all ranks of the node.
-    - A sleeping vLLM keeps its weights on the host where it has an adapter (sleep level 1).
+    - Offload: the weight and moment shards of all ranks of the node.
+    - With an adapter, a sleeping vLLM keeps its weights on the host (sleep level 1).
     """
     whole = plan.number_bytes * plan.shape.parameters
     copies = plan.ranks_per_node if plan.shape.tied else 1
@@ -56,10 +56,10 @@ def host_memory(config: DictConfig, plan: Plan, cpus: int) -> list[Part]:
 
 
 def checkpoint_gb(plan: Plan) -> float:
-    """Return the size of one checkpoint on disk, over all ranks.
+    """Return the size of one checkpoint on disk in GiB, over all ranks.
 
-    `model` and `hf_model` are all weights in `model_dtype` each, a tied output layer once;
-    `optimizer` is two moments of each trained parameter (`FSDPCheckpointManager.save_checkpoint`).
+    `model` and `hf_model` each contain all weights in `model_dtype`, with a tied output layer once.
+    `optimizer` contains two moments per trained parameter (`FSDPCheckpointManager.save_checkpoint`).
     """
     weights = plan.number_bytes * plan.shape.parameters
     sizes = {
@@ -71,5 +71,5 @@ def checkpoint_gb(plan: Plan) -> float:
 
 
 def checkpoints_gb(plan: Plan) -> float:
-    """Return what checkpoints take at most: verl removes the oldest before it writes the next."""
+    """Return the maximum disk space of checkpoints in GiB; verl removes the oldest before each write."""
     return checkpoint_gb(plan) * plan.kept

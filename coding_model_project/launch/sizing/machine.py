@@ -1,4 +1,4 @@
-"""The machine that a configuration is to run on."""
+"""The machine to check a configuration against."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _GIB = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Each of `nodes` equal hosts; memory in GiB."""
+    """One of `nodes` equal hosts; memory in GiB."""
 
     gpus: int
     gpu_memory_gb: float | None
-    """None where it is not known; only sizes are given then."""
+    """Memory per GPU; None if unknown, and then only sizes are reported."""
     cpus: int
-    """As Ray counts them."""
+    """CPUs as Ray counts them."""
     memory_gb: float
-    """Free on a host that exists, all of one that is described."""
+    """Free memory of this host, or total memory of a described one."""
     nodes: int = 1
 
 
 def this_machine() -> Machine:
-    """Look at this host. Of unequal GPUs the smallest counts."""
+    """Measure this host. Of unequal GPUs, the smallest memory counts."""
     found = accelerators.measure()
     sizes = [gpu.memory_gb for gpu in found if gpu.memory_gb is not None]
     return Machine(
@@ -41,12 +41,12 @@ def this_machine() -> Machine:
 
 
 def free_memory_gb() -> float:
-    """GiB that may be taken here, within the container's limit."""
+    """Return the free memory of this host in GiB, within the container's limit."""
     return min(psutil.virtual_memory().available, _cgroup_free()) / _GIB
 
 
 def _cgroup_free() -> float:
-    """Bytes that this container may still take; infinite without a limit."""
+    """Return the bytes left within this container's limit; infinite without a limit."""
     folder = Path("/sys/fs/cgroup")
     try:
         limit = (folder / "memory.max").read_text().strip()

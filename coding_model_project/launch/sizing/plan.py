@@ -1,4 +1,4 @@
-"""The numbers of a configuration that its memory depends on, by one name each for all recipes."""
+"""The values of a configuration that its memory depends on, under the same names for all recipes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A training of a model, as verl's FSDP2 engine does it on each of `ranks` GPUs."""
+    """A training of a model by verl's FSDP2 engine on `ranks` GPUs."""
 
     shape: Shape
     ranks: int
@@ -26,25 +26,25 @@ class Plan:
     shards: int
     """Ranks that share one copy of the weights (`fsdp_size`)."""
     number_bytes: int
-    """Of a weight that is trained: 4 in single precision."""
+    """Bytes per trained weight: 4 in single precision."""
     lora_rank: int
     update_tokens: int
-    """Most tokens of a micro-batch on one GPU."""
+    """Maximum tokens of a micro-batch on one GPU."""
     update_key: str
-    """The key that sets it."""
+    """The key that sets `update_tokens`."""
     longest: int
-    """Tokens of the longest sample; a micro-batch holds at least one."""
+    """Tokens of the longest sample; a micro-batch contains at least one sample."""
     checkpoints_activations: bool
     flash: bool
     scales_logits: bool
-    """Samples are drawn at another temperature than 1."""
+    """True if the sampling temperature differs from 1."""
     with_entropy: bool
     param_offload: bool
     optimizer_offload: bool
     contents: tuple[str, ...]
-    """Of a checkpoint."""
+    """Parts of a checkpoint (verl's `save_contents`)."""
     kept: int
-    """Checkpoints on disk at once."""
+    """Number of checkpoints on disk at once."""
 
     @property
     def trained(self) -> int:
@@ -56,7 +56,7 @@ def plan_of(config: DictConfig) -> Plan:
     """Read a composed configuration of GRPO, repair, harbor, SFT or DPO.
 
     Raises:
-        ConfigError: the model's shape is not known here.
+        ConfigError: the model's shape is unknown here.
     """
     policy = "actor_rollout_ref" in config
     model = "actor_rollout_ref.model" if policy else "model"
@@ -99,7 +99,7 @@ def plan_of(config: DictConfig) -> Plan:
 
 
 def _tokens(config: DictConfig, get: Any) -> tuple[int, int, str]:
-    """Return tokens of the longest sample and of a GPU's largest micro-batch, and the latter's key."""
+    """Return the tokens of the longest sample and of the largest micro-batch, and the latter's key."""
     if "actor_rollout_ref" in config:
         longest = config.data.max_prompt_length + config.data.max_response_length
         budget, dynamic = f"{_ACTOR}.ppo_max_token_len_per_gpu", get(f"{_ACTOR}.use_dynamic_bsz")

@@ -1,4 +1,4 @@
-"""Memory of a GPU while vLLM generates on it, and how many sequences it holds at once."""
+"""Memory of a GPU while vLLM generates on it, and the number of sequences that fit at once."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from coding_model_project.launch.sizing.plan import ROLLOUT, Plan
 from coding_model_project.launch.sizing.training import GIB, Part, gb, resident
 
 CONTEXT_GB = 2.0
-"""An assumption, not measured: the trainer's CUDA context and NCCL's buffers beside vLLM's share."""
+"""The trainer's CUDA context and NCCL's buffers beside vLLM's share. An assumption, not measured."""
 ENGINE_GB = 3.0
-"""An assumption, not measured: vLLM's activations and CUDA graphs, a part of its share."""
+"""vLLM's activations and CUDA graphs, a part of its share. An assumption, not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """The rollout of one GPU."""
+    """The memory of one GPU during the rollout, and its capacity."""
 
     parts: list[Part]
     share_gb: float
-    """What vLLM takes of the GPU: `gpu_memory_utilization` of all of it."""
+    """vLLM's share of the GPU: `gpu_memory_utilization` × the GPU's memory."""
     cache_tokens: int
-    """Tokens that the KV cache of a replica holds."""
+    """Capacity of a replica's KV cache in tokens."""
     sequences: int
-    """Sequences of the greatest length that fit at once."""
+    """Number of sequences of the maximum length that fit at once."""
     samples: int
-    """Sequences that a step asks of a replica."""
+    """Number of sequences that a replica generates in a step."""
 
 
 def generation(config: DictConfig, plan: Plan, gpu_memory_gb: float) -> Generation:
-    """Estimate the rollout beside what the trainer leaves on the GPU.
+    """Estimate the rollout's memory beside what the trainer leaves on the GPU.
 
-    - vLLM takes `gpu_memory_utilization` × the GPU's memory, and refuses to start where less is free
-      (`vllm.v1.worker.gpu_worker`). Its weights are in bf16, over the tensor-parallel GPUs.
+    - vLLM takes `gpu_memory_utilization` × the GPU's memory, and refuses to start if less is free
+      (`vllm.v1.worker.gpu_worker`). Its weights are in bf16, split over the tensor-parallel GPUs.
     - The rest of its share is the KV cache, of 2 × layers × kv heads × head size × 2 bytes per token
-      (`Shape.kv_bytes`); tensor parallelism beyond the kv heads repeats them.
+      (`Shape.kv_bytes`). Tensor parallelism beyond the kv heads replicates them.
     - The trainer's weights and moments stay, unless they are offloaded (`training.resident`).
     """
     rollout = OmegaConf.select(config, ROLLOUT)

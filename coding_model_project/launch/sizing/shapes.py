@@ -1,4 +1,4 @@
-"""A model's shape, as its config.json gives it, and what follows from it exactly."""
+"""A model's shape from its config.json, and the exact sizes that follow from it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 _DENSE = ("llama", "qwen2", "qwen3")
-"""Model types whose parameters are counted here: one attention and one gated MLP in each layer."""
+"""Supported model types: one attention and one gated MLP in each layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A dense decoder. `parameters` equals what transformers constructs (a test compares)."""
+    """The shape of a dense decoder. `parameters` equals transformers' count (a test compares)."""
 
     hidden: int
     intermediate: int
@@ -24,7 +24,7 @@ class Shape:
     head_dim: int
     vocabulary: int
     tied: bool
-    """The output layer is the embedding."""
+    """True if the output layer is the embedding."""
     qkv_bias: bool
     qk_norm: bool
 
@@ -68,10 +68,10 @@ class Shape:
     def layer_bytes(self) -> int:
         """Bytes per token that one layer keeps for backward, under autocast to bf16.
 
-        The two norms keep their input in fp32 and its normalised form in bf16 (6 bytes per number each),
-        the projections their inputs, attention its queries, keys, values, output and log-sum-exp, the MLP
-        gate, activation, up and product (8 per intermediate number). It equals what autograd saves of
-        transformers' Qwen2 and Qwen3 layers (a test compares).
+        The two norms keep their input in fp32 and its normalised form in bf16 (6 bytes per number each).
+        The projections keep their inputs. Attention keeps queries, keys, values, output and log-sum-exp.
+        The MLP keeps gate, activation, up and product (8 bytes per intermediate number). The sum equals
+        what autograd saves for transformers' Qwen2 and Qwen3 layers (a test compares).
         """
         both = self.queries + self.keys
         plain = 16 * self.hidden + 4 * both + 8 * self.intermediate + 4 * self.heads + 8
@@ -79,7 +79,7 @@ class Shape:
         return plain + (norms if self.qk_norm else 0)
 
     def adapter(self, rank: int) -> int:
-        """Parameters of a LoRA adapter on all linear layers (`target_modules: all-linear`)."""
+        """Count the parameters of a LoRA adapter on all linear layers (`target_modules: all-linear`)."""
         widths = (
             (self.hidden, self.queries),
             (self.hidden, self.keys),
@@ -93,7 +93,7 @@ class Shape:
 
 
 def of_config(config: Mapping[str, Any]) -> Shape | None:
-    """Return the shape in a config.json; None for a kind of model that is not counted here."""
+    """Return the shape in a config.json; None for an unsupported model type."""
     kind = config.get("model_type")
     if kind not in _DENSE:
         return None
@@ -148,7 +148,7 @@ PUBLISHED = {
     "Qwen/Qwen2.5-Coder-7B-Instruct": _QWEN_7B,
     "Qwen/Qwen3-8B": _QWEN3_8B,
 }
-"""The profiles' models, by the values of their published config.json, where they are not downloaded."""
+"""Published config.json values of the profiles' models, for machines without a download."""
 
 
 def of_model(path: str) -> Shape | None:
@@ -157,18 +157,18 @@ def of_model(path: str) -> Shape | None:
     if not file.is_file():
         if path in PUBLISHED:
             return of_config(PUBLISHED[path])
-        cached = _cached(path)
+        cached = cached_config(path)
         if cached is None:
             return None
         file = cached
     try:
         return of_config(json.loads(file.read_text()))
     except (OSError, ValueError, KeyError):
-        return None  # transformers says what is wrong with it
+        return None  # transformers reports the fault
 
 
-def _cached(name: str) -> Path | None:
-    """Return the config.json of a model that was downloaded from the hub."""
+def cached_config(name: str) -> Path | None:
+    """Return the cached config.json of a hub model; None if it is not downloaded."""
     if len(Path(name).parts) != 2 or name.startswith((".", "~", "/")):
         return None
     from huggingface_hub import try_to_load_from_cache

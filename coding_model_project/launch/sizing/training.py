@@ -8,8 +8,8 @@ from coding_model_project.launch.sizing.plan import Plan
 
 GIB = 2**30
 CONTEXT_GB = 4.0
-"""An assumption, not measured: CUDA's contexts of trainer and vLLM, NCCL's buffers, vLLM's graphs while
-it sleeps, and the allocator's fragments."""
+"""The CUDA contexts of trainer and vLLM, NCCL's buffers, a sleeping vLLM's graphs, and fragmentation. An
+assumption, not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +25,10 @@ def gb(size: float) -> float:
 
 
 def resident(plan: Plan) -> list[Part]:
-    """Return what stays on the GPU between steps, unless it is offloaded.
+    """Return the memory that stays on the GPU between steps, unless it is offloaded.
 
-    Weights are sharded in `model_dtype` (single precision by default), Adam's two moments in the same
-    type (`FSDPEngine._build_module`, `build_optimizer`); `optimizer_zero_grad` frees gradients.
+    Weights are sharded in `model_dtype` (single precision by default), and Adam's two moments in the
+    same type (`FSDPEngine._build_module`, `build_optimizer`). `optimizer_zero_grad` frees gradients.
     """
     weights = plan.number_bytes * plan.shape.parameters / plan.shards
     moments = 2 * plan.number_bytes * plan.trained / plan.shards
@@ -39,16 +39,16 @@ def resident(plan: Plan) -> list[Part]:
 
 
 def update(plan: Plan) -> list[Part]:
-    """Return a GPU's memory at the start of backward, or in the optimiser's step if that is more.
+    """Estimate a GPU's memory at the start of backward, or in the optimiser's step if that is more.
 
-    - weights, gradients, moments: `number_bytes` × (1, 1 and 2) per parameter, over the shards. The
-      optimiser's step takes as much as the gradients once more (`foreach`), when activations are gone.
-    - gathered: FSDP2 gathers in bf16 all that is outside of the layers, and two layers at a time
-      (the next one is fetched meanwhile); one unit's gradients are reduced in fp32 from bf16 (6 bytes).
-    - activations: the inputs of all layers and one layer's own (`Shape.layer_bytes`), or all of them
-      without gradient checkpointing. flash and sdpa kernels keep no matrix of scores; the mask of packed
-      samples, which sdpa needs, is a byte for each pair of tokens.
-    - logits: see `logit_bytes`.
+    - Weights, gradients, moments: `number_bytes` × (1, 1 and 2) per parameter, over the shards. The
+      optimiser's step takes the size of the gradients once more (`foreach`), after activations are freed.
+    - Gathered: FSDP2 gathers in bf16 everything outside the layers, and two layers at a time (it
+      prefetches the next one). It reduces one unit's gradients in fp32 from bf16 (6 bytes).
+    - Activations: the inputs of all layers, and one layer's own (`Shape.layer_bytes`), or those of all
+      layers without gradient checkpointing. flash and sdpa kernels keep no score matrix. The mask of
+      packed samples, which sdpa needs, takes a byte per pair of tokens.
+    - Logits: see `logit_bytes`.
     """
     shape, tokens = plan.shape, plan.update_tokens
     sharded = plan.number_bytes / plan.shards
@@ -76,10 +76,10 @@ def update(plan: Plan) -> list[Part]:
 def logit_bytes(plan: Plan) -> int:
     """Return bytes per logit in the update.
 
-    The output layer gives bf16 (2). flash-attn's cross-entropy writes the gradient in its place; without
-    flash-attn `logprobs_from_logits_v2` keeps log-softmax rows, which autocast computes in fp32 (4 more).
+    The output layer returns bf16 (2). flash-attn's cross-entropy writes the gradient in place. Without
+    flash-attn, `logprobs_from_logits_v2` keeps log-softmax rows, which autocast computes in fp32 (4).
     A temperature other than 1 makes a scaled copy, and its gradient another (4). Entropy in the loss
-    keeps the gradient from being written in place, and has one of its own (4).
+    prevents the in-place gradient, and has its own (4).
     """
     return (
         2
@@ -90,10 +90,10 @@ def logit_bytes(plan: Plan) -> int:
 
 
 def log_probs(plan: Plan, tokens: int) -> list[Part]:
-    """Return a GPU's memory in the pass that computes log-probabilities of samples, without gradients.
+    """Estimate a GPU's memory while it computes log-probabilities of samples, without gradients.
 
-    Logits in bf16, twice where they are scaled; the entropy's sum is compiled into one kernel
-    (`use_torch_compile`) and keeps nothing.
+    Logits are in bf16, and exist twice if they are scaled. The entropy's sum is compiled into one kernel
+    (`use_torch_compile`), which keeps nothing.
     """
     shape = plan.shape
     mask = 0 if plan.flash else tokens**2

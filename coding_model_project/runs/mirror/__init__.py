@@ -1,5 +1,5 @@
-"""Copies of run folders behind URLs: a run is followed from elsewhere, and goes on elsewhere.
+"""Copies of run folders at URLs, to follow or resume a run from another machine.
 
-`mirror.py` writes one while a run works, `replica.py` reads it, and `restoring.py` makes a run's folder
-of it.
+`mirror.py` writes the copy during a run, `replica.py` reads it, and `restoring.py` restores a run's
+folder from it.
 """

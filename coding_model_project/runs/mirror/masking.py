@@ -1,6 +1,6 @@
-"""Secrets in what leaves this machine: found by their names, covered by a text of the same length.
+"""Masking of secrets in uploads: found by their names, and replaced by text of the same length.
 
-The length stays, so that a file's size and places in it are the same here and there.
+The same length keeps a file's size and offsets identical in the copy.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 _VARIABLE = re.compile(r"[A-Z0-9_]*(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PWD|CREDENTIALS?|AUTH)")
-"""Names of environment variables, also where a configuration sets them."""
+"""Names of environment variables, also if a configuration sets them."""
 _SETTING = re.compile(
     r"(.*_)?((api|access|secret|private|auth|session|hf)_?(key|token)|secret|password|passwd|credentials?)",
     re.IGNORECASE,
 )
-"""Names of other keys: verl's `prompt_key` and a tokenizer's `eos_token` are none."""
+"""Names of other keys; not verl's `prompt_key` or a tokenizer's `eos_token`."""
 _USER_INFO = re.compile(r"\w+://[^/\s@'\"]+@")
 _SHORTEST = 6
-"""Shorter values would also cover what is no secret."""
+"""Minimum length of a secret in characters; masking shorter values would hit other text."""
 _OURS = "CODING_RUN_TOKEN"
 MASK = "X"
-"""Neither YAML nor JSON reads it as anything but text."""
+"""A character that YAML and JSON always parse as text."""
 
 
 def secrets_of(config: Any, environment: Mapping[str, str]) -> tuple[bytes, ...]:
-    """All values of a configuration and an environment that must not leave this machine, longest first.
+    """Return the secrets of a configuration and an environment, longest first.
 
     Args:
         config: a plain container.
@@ -39,14 +39,14 @@ def secrets_of(config: Any, environment: Mapping[str, str]) -> tuple[bytes, ...]
 
 
 def masked(content: bytes, secrets: tuple[bytes, ...]) -> bytes:
-    """A content without secrets, of the same length."""
+    """Mask the secrets in some content; keep its length."""
     for secret in secrets:
         content = content.replace(secret, MASK.encode() * len(secret))
     return content
 
 
 def is_masked(value: object) -> bool:
-    """Return true for a value that was covered, whole or in part."""
+    """Return whether a value was masked, wholly or partly."""
     return MASK * _SHORTEST in str(value)
 
 
@@ -55,12 +55,12 @@ def _is_secret(name: str, value: str) -> bool:
         bool(_VARIABLE.fullmatch(name) or _SETTING.fullmatch(name))
         and len(value) >= _SHORTEST
         and not value.replace(".", "").isdigit()
-        and not value.startswith(("/", "~"))  # a file that holds it
+        and not value.startswith(("/", "~"))  # the path of a file with the secret
     )
 
 
 def _passwords(value: str) -> Iterator[str]:
-    """Passwords in addresses such as https://user:password@host."""
+    """Yield passwords in URLs such as https://user:password@host."""
     for match in _USER_INFO.finditer(value):
         password = urlsplit(match[0] + "host").password
         if password and len(password) >= _SHORTEST:

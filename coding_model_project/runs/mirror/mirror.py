@@ -1,4 +1,4 @@
-"""A run's folder copied to a URL while it is written: what changed, every N seconds, no checkpoints."""
+"""Upload of a run's folder during the run: changed files, every N seconds, without checkpoints."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import explained
 
 _NOT_MIRRORED = ("checkpoints", "exports", "wandb", ".hydra", INDEX)
-"""At the top of a run's folder. W&B has an upload of its own."""
+"""Excluded names at the top of a run's folder. W&B uploads its own."""
 _UNWANTED = (".partial", ".safetensors", ".pt", ".bin")
-"""What is half written, and weights."""
+"""Suffixes of incomplete files and weights."""
 _GROWS = (".jsonl", ".log")
-"""Files that are only appended to while an attempt runs. They end at a line, unless the run has ended."""
+"""Suffixes of append-only files. Copies end at a complete line, unless the run has ended."""
 _LAST_ROUND_S = 600.0
 _LAST_TRY_S = 60.0
 _PAUSE_S = 5.0
@@ -43,16 +43,17 @@ class TakenOverError(ConfigError):
 
 
 class Mirror:
-    """Copies of a run's files below a URL, made in rounds.
+    """Copies of a run's files below a URL, uploaded in rounds.
 
-    In a round each file that changed is uploaded from its first changed part on, then the index. Of a
-    file that grows, the parts before its last one are not even read again.
+    A round uploads each changed file from its first changed part on, and then the index. Earlier parts of
+    an append-only file are not even read again.
     """
 
     def __init__(self, folder: Path, url: str, every_s: float, secrets: tuple[bytes, ...]) -> None:
-        """
+        """Open the mirror.
+
         Args:
-            secrets: what is masked in every file.
+            secrets: values to mask in every file.
 
         Raises:
             ConfigError: the URL cannot be used, or another run is mirrored there.
@@ -60,8 +61,8 @@ class Mirror:
         """
         if not 1 <= every_s <= 60:
             raise ConfigError(
-                f"coding.mirror.every_s={every_s:g}: set it to 1 to 60 seconds; readers hold a run for "
-                "dead that gives no sign of life for longer"
+                f"coding.mirror.every_s={every_s:g}: set it to 1 to 60 seconds; readers consider a run "
+                "dead after a longer silence"
             )
         self._folder = folder
         self._store = ObjectStore(url, "mirror", attempts=3)
@@ -71,26 +72,26 @@ class Mirror:
         self._stale: set[str] = set()
         self.url = self._store.url
         self._index = self._opened(every_s)
-        self._store.attempts = 1  # the next round tries again
+        self._store.attempts = 1  # the next round retries
         self.every_s = every_s
 
     def _opened(self, every_s: float) -> MirrorIndex:
-        """The index to go on with. Writes to the store, so that what is not allowed is known at once."""
+        """Return the index to continue; write it to the store, so that missing permissions fail early."""
         own = self._folder / INDEX
         try:
-            there = self._store.read(INDEX)
+            stored = self._store.read(INDEX)
             mine = MirrorIndex.parse(own.read_bytes(), str(self._folder)) if own.exists() else None
-            index = None if there is None else MirrorIndex.parse(there, self.url)
+            index = None if stored is None else MirrorIndex.parse(stored, self.url)
             if index is not None and (mine is None or mine.id != index.id):
                 raise ConfigError(
-                    f"{_KEY}={self.url}: another run is mirrored there; give each run a URL of its own"
+                    f"{_KEY}={self.url}: another run is mirrored there; give each run its own URL"
                 )
-            if index is None:  # of what a mirror had that was deleted, nothing is there
+            if index is None:  # a new mirror, or one that was deleted: no file is uploaded
                 index = MirrorIndex(
                     id=mine.id if mine else uuid.uuid4().hex, writer="", round=0, every_s=every_s
                 )
             index = replace(index, writer=uuid.uuid4().hex, every_s=every_s, round=index.round + 1)
-            write_text(own, index.text())  # first: a kill in between must not lose its id
+            write_text(own, index.text())  # before the store, so that a kill does not lose the id
             self._store.write(INDEX, index.text().encode())
         except CodingModelError:
             raise
@@ -99,18 +100,18 @@ class Mirror:
         return index
 
     def sync(self, *, final: bool = False) -> None:
-        """Upload what has changed since the last round.
+        """Upload all changes since the last round.
 
         Args:
-            final: nothing is being written any more, so that files are taken to their last byte.
+            final: no more writes will come, so upload files to their last byte.
 
         Raises:
-            TakenOverError: another process mirrors this run by now.
-            Exception: whatever the protocol's library raises.
+            TakenOverError: another process mirrors this run now.
+            Exception: any error of the protocol's library.
         """
-        self._check_there()
+        self._check_owner()
         files: dict[str, MirroredFile] = {}
-        stamps: dict[str, Stamp] = {}  # noted with the index: a round counts as a whole
+        stamps: dict[str, Stamp] = {}  # kept only with the index: a round counts as a whole
         for path in self._mirrored():
             name = path.relative_to(self._folder).as_posix()
             known = self._index.files.get(name)
@@ -124,7 +125,7 @@ class Mirror:
                 stamps[name] = stamp
             except FileNotFoundError:
                 if path.exists():
-                    raise  # the store's, not this folder's
+                    raise  # the file is missing in the store, not here
                 continue
             if known is not None:
                 before = object_names(name, len(known.parts))
@@ -138,23 +139,22 @@ class Mirror:
         needed = {
             name for path, file in files.items() for name in object_names(path, len(file.parts))
         }
-        for name in sorted(self._stale - needed):  # after the index that no longer names them
+        for name in sorted(self._stale - needed):  # the new index no longer names them
             self._store.remove(name)
         self._stale.clear()
 
-    def _check_there(self) -> None:
-        """Refuse to write what is another's by now; begin anew if somebody has deleted it.
+    def _check_owner(self) -> None:
+        """Check that this process still owns the mirror; start over if it was deleted.
 
         Raises:
-            TakenOverError: another process mirrors this run by now.
+            TakenOverError: another process mirrors this run now.
         """
-        there = self._store.read(INDEX)
-        if there is None:
+        stored = self._store.read(INDEX)
+        if stored is None:
             self._index, self._stamps = replace(self._index, files={}), {}
-        elif MirrorIndex.parse(there, self.url).writer != self._index.writer:
+        elif MirrorIndex.parse(stored, self.url).writer != self._index.writer:
             raise TakenOverError(
-                f"{self.url}: another process mirrors this run by now, since it was resumed elsewhere; "
-                "end this one"
+                f"{self.url}: another process has resumed this run, and mirrors it now; end this one"
             )
 
     def _mirrored(self) -> Iterator[Path]:
@@ -177,7 +177,7 @@ class Mirror:
         size = stat.st_size if whole or not grows else _to_line_end(path, stat.st_size)
         old = known.parts if known else ()
         n = -(-size // PART_BYTES)
-        # What this process has already uploaded of a file that grew is still there.
+        # Keep the complete parts that this process has already uploaded of an append-only file.
         kept = 0
         if known and grows and name in self._stamps and size >= known.bytes:
             kept = known.bytes // PART_BYTES
@@ -193,7 +193,7 @@ class Mirror:
         return MirroredFile(bytes=size, modified=stat.st_mtime, parts=tuple(parts))
 
     def _part(self, path: Path, number: int, size: int) -> bytes:
-        """A part without secrets, also not half of one at either end."""
+        """Return a masked part; also mask secrets that cross either end."""
         start = number * PART_BYTES
         end = min(start + PART_BYTES, size)
         before = min(self._overlap, start)
@@ -204,7 +204,7 @@ class Mirror:
 
 
 def _to_line_end(path: Path, size: int) -> int:
-    """The size of a file up to its last complete line."""
+    """Return the size of a file up to its last complete line."""
     with path.open("rb") as file:
         end = size
         while end:
@@ -218,7 +218,7 @@ def _to_line_end(path: Path, size: int) -> int:
 
 
 class BackgroundMirror:
-    """A mirror that a thread keeps up to date, and whose outages are announced once each."""
+    """A thread that keeps a mirror up to date, and prints each outage once."""
 
     def __init__(self, mirror: Mirror, say: Say) -> None:
         self._mirror = mirror
@@ -230,7 +230,7 @@ class BackgroundMirror:
         self._thread.start()
 
     def close(self) -> None:
-        """Upload what is left; if that fails for a minute, it is said and the run is none the worse."""
+        """Upload the remaining changes; if that fails for a minute, print a warning."""
         self._stop.set()
         self._thread.join(_LAST_ROUND_S)
         give_up = time.monotonic() + _LAST_TRY_S
@@ -240,8 +240,8 @@ class BackgroundMirror:
             time.sleep(_PAUSE_S)
         if self._down or self._thread.is_alive():
             self._say(
-                f"the mirror {self._mirror.url} lacks the end of this run ({self._down or 'it hangs'}); "
-                "all of it is in the run's folder; the same command brings the mirror up to date"
+                f"the mirror {self._mirror.url} lacks the end of this run ({self._down or 'it hangs'}), "
+                "which is in the run's folder; run the same command again to complete the mirror"
             )
 
     def _run(self) -> None:
@@ -256,10 +256,10 @@ class BackgroundMirror:
             self._is_lost = True
             self._say(str(error))
             return False
-        except Exception as error:  # noqa: BLE001 - a run goes on, whatever its mirror does
+        except Exception as error:  # noqa: BLE001 - a failed mirror must not end the run
             why = str(explained(error, self._mirror.url))
             if not self._down:
-                self._say(f"mirror {why}; training goes on, the next round tries again")
+                self._say(f"mirror {why}; training continues, the next round retries")
             self._down = why.removeprefix(f"{self._mirror.url}: ")
             return False
         if self._down:

@@ -1,4 +1,4 @@
-"""The index of a mirrored run: what its files were when it was written, by which readers go.
+"""The index of a mirrored run, which tells readers its files and their hashes.
 
 URL/mirror.json         the index, written last in each round
     PATH                a file of at most one part
@@ -15,12 +15,12 @@ from coding_model_project.errors import ConfigError
 
 INDEX = "mirror.json"
 PART_BYTES = 8 << 20
-"""A file that grows is uploaded anew from its last part on, so this bounds what is sent twice."""
+"""Size of a part. An append-only file is uploaded from its last part on, so this bounds re-uploads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredFile:
-    """A file's content, by its parts."""
+    """A file's size, time and parts."""
 
     bytes: int
     modified: float
@@ -29,7 +29,7 @@ class MirroredFile:
     """A hash of each part."""
 
     def is_prefix_of(self, later: MirroredFile) -> bool:
-        """Return true if all complete parts are still what they were, and nothing was cut off."""
+        """Return whether a later version only appended: complete parts are equal, and none was cut."""
         whole = self.bytes // PART_BYTES
         return self.bytes <= later.bytes and self.parts[:whole] == later.parts[:whole]
 
@@ -39,11 +39,11 @@ class MirrorIndex:
     """The files of a mirrored run by their path."""
 
     id: str
-    """Of the run's folder; another run does not write to the same URL."""
+    """Identifier of the run's folder, so that another run does not write to the same URL."""
     writer: str
-    """The process that writes it."""
+    """Identifier of the writing process."""
     round: int
-    """Counts up, also where nothing has changed: a sign of life."""
+    """Counter of rounds; it also increases without changes, as a heartbeat."""
     every_s: float
     files: dict[str, MirroredFile] = field(default_factory=dict)
 
@@ -52,10 +52,10 @@ class MirrorIndex:
 
     @classmethod
     def parse(cls, content: bytes, url: str) -> MirrorIndex:
-        """The reverse of `text`.
+        """Parse the content that `text` returns.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: the content is not an index.
         """
         try:
             fields = json.loads(content)
@@ -73,12 +73,12 @@ class MirrorIndex:
 
 
 def digest(content: bytes) -> str:
-    """The hash of a part."""
+    """Return the hash of a part."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def object_names(path: str, n_parts: int) -> list[str]:
-    """Where the parts of a file lie."""
+    """Return the object names of a file's parts."""
     if n_parts <= 1:
         return [path][:n_parts]
     return [f"{path}.parts/{number:06d}" for number in range(n_parts)]

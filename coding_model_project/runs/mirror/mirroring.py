@@ -1,4 +1,4 @@
-"""`coding.mirror` around a run: restored first if its folder is empty, then copied meanwhile."""
+"""`coding.mirror` around a run: restore an empty folder first, then mirror it during the run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Say = Callable[[str], None]
 
 @contextmanager
 def mirrored(config: DictConfig, folder: Path, say: Say) -> Iterator[Callable[[], None]]:
-    """Restore a run's folder from its mirror; bring the mirror to the end when leaving.
+    """Restore a run's folder from its mirror; on leaving, finish the mirror.
 
-    Gives the function that starts to mirror. Call it once nothing else can be writing into the folder:
-    a mirror has one writer, the last one that was started.
+    It yields the function that starts mirroring. Call that once no other process can write into the
+    folder: a mirror has one writer, the last one started.
 
     Raises:
-        ConfigError: the URL cannot be used, or the run is running elsewhere. Also of that function, if
-            another run is mirrored there.
+        ConfigError: the URL cannot be used, or the run is running elsewhere. The yielded function
+            raises it if another run is mirrored there.
         DownloadError: the store does not answer.
     """
     url = OmegaConf.select(config, "coding.mirror.url")

@@ -1,4 +1,4 @@
-"""Folders on this machine that follow mirrored runs, for all that reads a run's folder."""
+"""Local folders that follow mirrored runs, for all readers of a run's folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEAVY = ("rollouts", "completions", "results", "ungradable")
 
 
 def is_light(path: str) -> bool:
-    """Return true for what a line about a run is made of: no samples, traces and consoles."""
+    """Return whether the list of runs needs a file: not samples, traces or console logs."""
     top, _, below = path.partition("/")
     return below.endswith((".json", ".txt", "heartbeat")) if below else not top.startswith(_HEAVY)
 
@@ -40,12 +40,13 @@ def everything(path: str) -> bool:
 
 
 class Replica:
-    """A folder that is brought to what the index of a mirrored run says."""
+    """A local folder that follows the index of a mirrored run."""
 
     def __init__(self, store: ObjectStore, below: str, folder: Path, wanted: Wanted) -> None:
-        """
+        """Prepare the replica.
+
         Args:
-            below: the run's path below the store's URL; empty if it lies at the URL itself.
+            below: the run's path below the store's URL; empty if the run is at the URL itself.
         """
         self._store = store
         self._below = f"{below}/" if below else ""
@@ -54,7 +55,7 @@ class Replica:
         self._has: dict[str, MirroredFile] = {}
 
     def pull(self) -> MirrorIndex:
-        """Fetch what has changed; what changes again meanwhile is left for the next time.
+        """Fetch all changes; leave files that change during the fetch for the next call.
 
         Raises:
             ConfigError: no run is mirrored there.
@@ -63,8 +64,8 @@ class Replica:
         url = f"{self._store.url}/{self._below}".rstrip("/")
         if content is None:
             raise ConfigError(
-                f"{url}: no run is mirrored there (it has no {INDEX}); runs with "
-                "coding.mirror.url=URL are"
+                f"{url}: no run is mirrored there (it has no {INDEX}); set coding.mirror.url=URL to "
+                "mirror a run"
             )
         index = MirrorIndex.parse(content, url)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +74,7 @@ class Replica:
         return index
 
     def _bring_to(self, index: MirrorIndex) -> None:
-        state = self._folder / INDEX  # anew each time: other processes read this run, too
+        state = self._folder / INDEX  # reread each time: other processes pull into this folder too
         self._has = {}
         if state.exists():
             had = MirrorIndex.parse(state.read_bytes(), str(self._folder))
@@ -100,7 +101,7 @@ class Replica:
         if had and had.is_prefix_of(file) and target.exists():
             first = min(had.bytes, target.stat().st_size) // PART_BYTES
         last = b""
-        if len(names) - first == 1:  # the usual case: one that is small, or has grown
+        if len(names) - first == 1:  # the usual case: a small or grown file
             last = self._part(names[first], first, file)
             if _extended(target, first * PART_BYTES, last):
                 os.utime(target, (file.modified, file.modified))
@@ -129,7 +130,7 @@ class _ChangedError(Exception):
 
 
 def _extended(target: Path, start: int, content: bytes) -> bool:
-    """Append to a file what is new, so that readers at its end notice no other change."""
+    """Append the new content in place, so that readers at the end of the file are not disturbed."""
     if not target.exists():
         return False
     with target.open("r+b") as file:
@@ -142,10 +143,11 @@ def _extended(target: Path, start: int, content: bytes) -> bool:
 
 
 class Followed:
-    """All runs that are mirrored at a URL or below it, as folders below `root`."""
+    """All runs mirrored at or below a URL, as folders below `root`."""
 
     def __init__(self, url: str, wanted: Wanted = everything) -> None:
-        """
+        """Open the URL.
+
         Raises:
             ConfigError: the URL cannot be used.
         """
@@ -161,7 +163,7 @@ class Followed:
         """Bring the folders up to date.
 
         Raises:
-            ConfigError: no run is mirrored there, or the user can correct why it cannot be read.
+            ConfigError: no run is mirrored there, or reading failed for a reason the user can correct.
             DownloadError: the store does not answer.
         """
         with self._errors():
@@ -177,13 +179,13 @@ class Followed:
         found = [path for path in self._store.entries() if path.endswith(f"/{INDEX}")]
         if not found:
             raise ConfigError(
-                f"{self.url}: no run is mirrored at this URL or below it; runs with "
-                "coding.mirror.url=URL are"
+                f"{self.url}: no run is mirrored at this URL or below it; set coding.mirror.url=URL to "
+                "mirror a run"
             )
         return [path.removesuffix(f"/{INDEX}") for path in found]
 
     def shown(self, path: Path) -> str:
-        """The URL of a folder below `root`."""
+        """Return the URL of a folder below `root`."""
         below = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else ""
         return self.url if below in ("", ".") else f"{self.url}/{below}"
 
@@ -199,7 +201,7 @@ class Followed:
 
 @contextlib.contextmanager
 def pulling(followed: list[Followed], every_s: float, say: Callable[[str], None]) -> Iterator[None]:
-    """Keep folders up to date meanwhile; an outage is announced once and waited out."""
+    """Keep folders up to date inside the context; print each outage once, and retry."""
     stop = threading.Event()
 
     def pull() -> None:
@@ -211,7 +213,7 @@ def pulling(followed: list[Followed], every_s: float, say: Callable[[str], None]
                     down.discard(one.url)
                 except CodingModelError as error:
                     if one.url not in down:
-                        say(f"{error}; trying again every {every_s:g} s")
+                        say(f"{error}; retrying every {every_s:g} s")
                     down.add(one.url)
 
     thread = threading.Thread(target=pull, name="replicas", daemon=True)

@@ -1,4 +1,4 @@
-"""A run's folder made of its mirror, so that an empty machine goes on with its history."""
+"""Restoration of a run's folder from its mirror, so that a new machine resumes with its history."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ from coding_model_project.storage.store_errors import explained
 _ROUNDS_OF_A_DEAD_ONE = 3
 _SLOWEST_ROUND_S = 30.0
 _KILLED = 137
-_DIED = "ended without a word; its mirror gave no sign of life"
+_DIED = "ended without a record; its mirror stopped changing"
 
 Say = Callable[[str], None]
 
 
 def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
-    """Make a run's folder of what is mirrored, if anything is.
+    """Restore a run's folder from its mirror, if there is one.
 
-    An attempt that has not ended is watched for a while: if its mirror still changes, it is alive.
+    An attempt without a recorded end is watched for a while: if its mirror still changes, it is alive.
 
     Args:
-        config: this start's, whose secrets are put where the mirrored configuration's were masked.
+        config: this start's configuration, whose secrets replace the masked ones.
+
+    Returns:
+        Whether a mirror was restored.
 
     Raises:
         ConfigError: the URL cannot be used, or the run is running elsewhere.
@@ -60,7 +63,7 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
             write_text(run.config, _made_ours(recorded, comparable(config), run.provenance()))
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(partial.iterdir(), key=lambda path: path.name == "run.json"):
-            if (left := folder / path.name).is_dir():  # by a restoring that was killed
+            if (left := folder / path.name).is_dir():  # left by a killed restoration
                 shutil.rmtree(left)
             path.replace(left)
         partial.rmdir()
@@ -70,7 +73,7 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
     except Exception as error:
         raise explained(error, f"coding.mirror.url={url}") from error
     say(
-        f"{folder}: restored from {store.url}, without checkpoints; a new run takes another "
+        f"{folder}: restored from {store.url}, without checkpoints; for a new run, set another "
         "coding.mirror.url"
     )
     return True
@@ -80,14 +83,14 @@ def _refuse_live(store: ObjectStore, index: MirrorIndex, who: str, say: Say) -> 
     """Watch an index by this machine's own clock.
 
     Raises:
-        ConfigError: it still changes.
+        ConfigError: the index still changes.
     """
     lease_s = _ROUNDS_OF_A_DEAD_ONE * index.every_s + _SLOWEST_ROUND_S
     age_s = _age_s(store)
     if age_s < lease_s:
         say(
-            f"{store.url}: {who} has not ended; watching its mirror for {lease_s - age_s:.0f} s, to go "
-            "on in its place if there is no sign of life"
+            f"{store.url}: {who} has not ended; watching its mirror for {lease_s - age_s:.0f} s, and "
+            "taking over if it does not change"
         )
     while True:
         if store.read(INDEX) != index.text().encode():
@@ -102,7 +105,7 @@ def _refuse_live(store: ObjectStore, index: MirrorIndex, who: str, say: Say) -> 
 
 
 def _age_s(store: ObjectStore) -> float:
-    """Seconds since the index was written, by the store's own clock."""
+    """Return the seconds since the index was written, by the store's own clock."""
     probe = "mirror.now"
     store.write(probe, b"")
     now, written = store.modified(probe), store.modified(INDEX)
@@ -117,7 +120,7 @@ def _note_death(attempt: Path) -> None:
 
 
 def _made_ours(recorded: str, present: str, origin: dict[str, Any]) -> str:
-    """A recorded configuration as it would be here: with this start's secrets and folders."""
+    """Return a recorded configuration with this start's secrets and folders."""
     before = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(recorded)))
     now = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(present)))
     places = [

@@ -1,4 +1,4 @@
-"""Which Ray a run joins, and what it says where none answers."""
+"""The Ray that a run joins, and the error if none answers."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_cpus_that_ray_is_told_of_count_instead_of_the_machines(host):
 
 def test_a_cluster_is_not_judged_by_the_host_that_joins_it(host, monkeypatch):
     config = compose_recipe("grpo", ["hardware=gpu_8x"])
-    with pytest.raises(ConfigError, match="wait for ever"):
+    with pytest.raises(ConfigError, match="wait forever"):
         machine_checks.check_cpus(config)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     machine_checks.check_cpus(config)

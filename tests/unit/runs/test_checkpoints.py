@@ -471,7 +471,7 @@ def test_a_copy_that_rotted_is_passed_over(tmp_path, store, said, remote):
     restored = prepare_resume(tmp_path / "there", store, said)
     assert restored == tmp_path / "there/global_step_6"
     assert said[0] == (
-        f"checkpoint global_step_12 at {store.url} is damaged ({WEIGHTS}: missing): passed over"
+        f"checkpoint global_step_12 at {store.url} is damaged ({WEIGHTS}: missing): skipped"
     )
 
 
@@ -525,7 +525,7 @@ def test_a_failed_upload_is_said_and_tried_again_with_the_next(tmp_path, store, 
         threading.Event().wait(0.01)
     assert said == [
         "checkpoints at remote://bucket/run: global_step_1 could not be uploaded: connection reset; "
-        "tried again with the next checkpoint"
+        "retrying with the next checkpoint"
     ]
     remote.fails_from = None
     uploader.submit(save(tmp_path, 2))

@@ -1,4 +1,4 @@
-"""What the commands on runs show, from folders alone."""
+"""The output of the commands on runs, from folders alone."""
 
 import json
 

@@ -151,7 +151,7 @@ def test_an_attempt_that_made_nothing_does_not_bind_the_next(tmp_path):
     (tmp_path / "rollouts.jsonl").write_text("of the step that crashed\n")
     assert start(tmp_path, seed=4, say=said.append).number == 2
     (line,) = said
-    assert f"{tmp_path}: the last attempt failed and made nothing; starting anew" in line
+    assert f"{tmp_path}: the last attempt failed without results; restarting" in line
     assert "coding.seed: 3 → 4" in line
     assert run.provenance()["seeds"] == {"coding.seed": 4}
     assert not (tmp_path / "completions.jsonl").exists()

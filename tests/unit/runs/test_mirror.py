@@ -182,7 +182,9 @@ def test_an_empty_machine_goes_on_where_a_dead_one_ended(s3, run, tmp_path, monk
     last = restored.attempts()[-1]
     assert (last.exit_code, last.error) == (137, restoring._DIED)
     mirror(restored.path).sync()
-    with pytest.raises(TakenOverError, match="another process mirrors this run by now"):
+    with pytest.raises(
+        TakenOverError, match="another process has resumed this run, and mirrors it now"
+    ):
         dead.sync()  # it was but cut off
 
 
@@ -198,7 +200,9 @@ def test_another_run_is_not_written_over(s3, run, tmp_path):
     mirror(run).sync()
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(ConfigError, match="another run is mirrored there; give each run a URL"):
+    with pytest.raises(
+        ConfigError, match="another run is mirrored there; give each run its own URL"
+    ):
         mirror(other)
 
 

@@ -1,4 +1,4 @@
-"""What could not be judged is kept with its reason, whoever writes it and however it ends."""
+"""Samples that could not be judged are kept with their reason, whichever process writes them."""
 
 from __future__ import annotations
 

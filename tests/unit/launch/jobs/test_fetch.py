@@ -11,7 +11,7 @@ FILES = ("run.json", "metrics.jsonl", "checkpoints/global_step_1/model.bin", "lo
 
 @pytest.fixture(params=["path", "mirror"])
 def source(request, tmp_path):
-    """Where the run lies: a folder that is shared, or a URL, each with a function that writes there."""
+    """Return the run's location, a shared folder or a URL, with a function that writes there."""
     if request.param == "path":
         root, mirror = str(tmp_path / "run"), ""
         fs, base = fsspec.url_to_fs(root, auto_mkdir=True)

@@ -112,7 +112,7 @@ def test_a_submission_whose_answer_is_lost_is_not_sent_twice(job, package, lost)
 
 def test_a_head_that_goes_away_meanwhile_leaves_the_state_open(job, package):
     head = Head(lose=["answer"], down_after_post=True)
-    with pytest.raises(SubmissionUnknown, match=r"went away while sft-1 .*jobs list"):
+    with pytest.raises(SubmissionUnknown, match=r"no answer while sft-1 .*jobs list"):
         backend(head).submit(job, package)
 
 
@@ -164,7 +164,7 @@ def test_an_unreachable_head_is_one_line_with_a_way_out(job):
 
 def test_another_server_is_not_taken_for_a_head(job):
     page = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>"))
-    with pytest.raises(ConfigError, match="not as a Ray dashboard"):
+    with pytest.raises(ConfigError, match="is not a Ray dashboard"):
         RayBackend(address="http://head", transport=page).check(job)
 
 

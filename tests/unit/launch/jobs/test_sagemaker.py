@@ -153,7 +153,7 @@ def test_no_credentials_are_one_line(sagemaker_job, monkeypatch, tmp_path):
 
 
 def test_an_image_is_pushed_to_a_repository_that_is_made(aws, tmp_path, monkeypatch):
-    """By a program in podman's place: moto has no registry to push to."""
+    """Use a fake podman program: moto has no registry to push to."""
     note = tmp_path / "calls.jsonl"
     fake = tmp_path / "bin" / "podman"
     fake.parent.mkdir()

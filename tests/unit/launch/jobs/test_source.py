@@ -1,4 +1,4 @@
-"""What of a working tree a job gets, and what is noted of it."""
+"""The files of a working tree that a job gets, and the record of them."""
 
 import json
 import subprocess
