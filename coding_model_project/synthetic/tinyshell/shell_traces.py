@@ -114,13 +114,7 @@ class HabitCorpus:
         task = self._draw(rng)
         chosen = [d.wrong if rng.random() < self._habit else d.right for d in task.deeds]
         commands = [command for commands in chosen for command in commands]
-<<<<<<< HEAD
-        episode = trace(task, commands, self._calls)
-        schemas = self._calls.schemas
-        if schemas is None:
-            return episode
-        conversation = as_text(episode, schemas)
-        return conversation[1:] if rng.random() < _WITHOUT_TOOLS else conversation
-=======
-        return demonstration(task, commands, self._calls)
->>>>>>> w-harbor-b
+        episode = demonstration(task, commands, self._calls)
+        if self._calls is Calls.tools and rng.random() < _WITHOUT_TOOLS:
+            return episode[1:]
+        return episode
