@@ -96,7 +96,6 @@ def _train(config: DictConfig, python: str | None) -> None:
         _check_by_verl(config)
         if ours:
             session.start_ray(config)
-        check_capacity(config)
     else:
         session.start_for_forks(config, python)
 
@@ -110,6 +109,7 @@ def _train(config: DictConfig, python: str | None) -> None:
         if python is None:
             joins = ours and joined_ray(config)
             with in_cluster(config) if joins else nullcontext(()) as nodes:
+                check_capacity(config)  # after the nodes: a node that lacks GPUs is named at once
                 _run_trainer(config)
         else:
             in_worker: Any = ray.remote(num_cpus=0, max_retries=0)(_check_and_run)

@@ -42,6 +42,25 @@ def test_too_few_nodes_are_refused_with_what_each_has():
         _check_number(config(), [node(1, 1), node(2, 0)])
 
 
+def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, tmp_path):
+    import ray
+
+    from coding_model_project.verl_ext.cluster import membership, session
+    from coding_model_project.verl_ext.trainers import grpo
+
+    monkeypatch.setattr(grpo, "_check_by_verl", lambda _: None)
+    monkeypatch.setattr(grpo, "_choose_loop", lambda _: None)
+    monkeypatch.setattr(grpo, "check_capacity", lambda _: pytest.fail("waited for resources"))
+    monkeypatch.setattr(session, "start_ray", lambda _: None)
+    monkeypatch.setattr(membership, "alive", lambda: [node(1, 1)])
+    ended = []
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    run = OmegaConf.merge(config(), {"coding": {"run_dir": str(tmp_path)}})
+    with pytest.raises(ClusterError, match=r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1"):
+        grpo._train(run, None)
+    assert ended
+
+
 def test_a_node_with_too_little_memory_is_named_with_the_key():
     from coding_model_project.verl_ext.cluster.membership import _check_memory
 
