@@ -30,6 +30,7 @@ def check_nodes(config: DictConfig) -> None:
         config: of GRPO, with absolute paths.
 
     Raises:
+        ClusterError: a node does not answer.
         ConfigError: some do not; names each with key and way out.
         StorageError: a node's disk is full.
     """
