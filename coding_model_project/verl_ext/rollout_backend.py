@@ -25,6 +25,7 @@ from coding_model_project.evaluation.backends.generation import (
     refuse_unknown_variables,
 )
 from coding_model_project.launch.device import count_gpus, environment_of
+from coding_model_project.verl_ext.cluster.nodes import alive_nodes, last_line
 from coding_model_project.verl_ext.cluster.session import start_ray
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
@@ -93,10 +94,7 @@ class VerlBackend:
             manager = await LLMServerManager.create(config=config)
         except (RayError, ValueError, RuntimeError) as error:
             self._stop_ray()
-            lines = str(error).strip().splitlines()
-            raise GenerationError(
-                f"verl's rollout does not start: {lines[-1].strip() if lines else error!r}"
-            ) from error
+            raise GenerationError(f"verl's rollout does not start: {last_line(error)}") from error
         self._max_len = config.actor_rollout_ref.rollout.max_model_len
         self._client = manager.get_client()
         return self
@@ -107,12 +105,9 @@ class VerlBackend:
 
     def _places(self) -> list[str]:
         """Overrides for the machines that generate: those of the cluster, else this one."""
-        import ray
-
         nodes, gpus = 1, max(1, count_gpus())
         if self._on_cluster:
-            found = [int(one["Resources"].get("GPU", 0)) for one in ray.nodes() if one["Alive"]]
-            sizes = [size for size in found if size]
+            sizes = [int(node.gpus) for node in alive_nodes() if int(node.gpus)]
             if not sizes:
                 raise GenerationError(
                     "coding.evaluation.mode=verl: the Ray cluster counts no GPU; start its nodes with "
@@ -159,8 +154,7 @@ class VerlBackend:
                 f"evaluation-{next(self._numbers)}", prompt_ids=prompt_ids, sampling_params=params
             )
         except RayError as error:
-            lines = str(error).strip().splitlines()
-            raise GenerationError(f"verl's rollout failed: {lines[-1].strip()}") from error
+            raise GenerationError(f"verl's rollout failed: {last_line(error)}") from error
         if output.stop_reason != "completed":  # aborted: never an empty completion
             raise GenerationError(f"verl's rollout {output.stop_reason} a request")
         ids = output.token_ids

@@ -26,7 +26,7 @@ from pathlib import Path
 import ray
 from omegaconf import OmegaConf
 from coding_model_project.errors import CodingModelError
-from coding_model_project.verl_ext.cluster.nodes import check_nodes, full_disks
+from coding_model_project.verl_ext.cluster.node_checks import check_nodes, full_disks
 
 run_dir, problems, model = sys.argv[1:]
 config = {"coding": {"run_dir": run_dir, "problems": [problems]}}

@@ -5,58 +5,27 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 import ray
 from omegaconf import DictConfig
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation import processes
 from coding_model_project.launch.joining import joined_ray
-from coding_model_project.verl_ext.cluster.nodes import check_nodes
+from coding_model_project.verl_ext.cluster.node_checks import check_nodes
+from coding_model_project.verl_ext.cluster.nodes import (
+    Node,
+    alive_nodes,
+    last_line,
+    own_node_id,
+    pinned,
+)
 
 _ANSWER_S = 300.0
 _REACHED_S = 3.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A node of the cluster that a run is in."""
-
-    id: str
-    host: str
-    address: str
-    port: int
-    """Of Ray's process there."""
-    gpus: float
-    """Logical ones under the CPU profile: the ranks that it may have."""
-
-    def __str__(self) -> str:
-        return f"{self.host} ({self.address})"
-
-
-def here() -> NodeAffinitySchedulingStrategy:
-    """Return the strategy that keeps an actor on the node of this process."""
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-
-
-def alive() -> list[Node]:
-    """Return the nodes that Ray has now."""
-    return [
-        Node(
-            id=node["NodeID"],
-            host=node["NodeManagerHostname"],
-            address=node["NodeManagerAddress"],
-            port=node["NodeManagerPort"],
-            gpus=node["Resources"].get("GPU", 0),
-        )
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
 
 
 @contextlib.contextmanager
@@ -68,19 +37,17 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
 
     Raises:
         ClusterError: there are too few, or one does not answer.
-        ConfigError: as `nodes.check_nodes`, or one has too little memory.
-        StorageError: as `nodes.check_nodes`.
+        ConfigError: as `node_checks.check_nodes`, or one has too little memory.
+        StorageError: as `node_checks.check_nodes`.
     """
-    nodes = alive()
+    nodes = alive_nodes()
     _check_number(config, nodes)
     check_nodes(config)
     actor: Any = ray.remote(num_cpus=0)(_Guard)
     token, folder = processes.own_temporary_files()
-    own = ray.get_runtime_context().get_node_id()
+    own = own_node_id()
     guards = {
-        node: actor.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
-        ).remote(token, folder)
+        node: actor.options(**pinned(node.id)).remote(token, folder)
         for node in nodes
         if node.id != own
     }
@@ -92,7 +59,7 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
 def lost(nodes: Sequence[Node], config: DictConfig) -> str:
     """Return a remark for the error that ended a run: which of its nodes are gone, and the way out."""
     try:
-        there = {node.id for node in alive() if _listens(node)} if nodes else set()
+        there = {node.id for node in alive_nodes() if _listens(node)} if nodes else set()
     except (RayError, RuntimeError, ConnectionError):
         return "; Ray's head does not answer any more"
     gone = [node for node in nodes if node.id not in there]
@@ -157,8 +124,7 @@ def _answer(node: Node, answer: Any) -> Any:
     try:
         return ray.get(answer, timeout=_ANSWER_S)
     except (RayError, TimeoutError) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
         raise ClusterError(
-            f"node {node}: no process starts there ({said[-1].strip()}); see its Ray's logs "
+            f"node {node}: no process starts there ({last_line(error)}); see its Ray's logs "
             "(/tmp/ray/session_latest/logs), or run `ray stop` there to go without it"
         ) from error

@@ -10,7 +10,6 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.faults import Fault
@@ -31,6 +30,7 @@ from coding_model_project.grading.spread import SpreadGrader
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem
 from coding_model_project.verl_ext.cluster.node_judge import JudgePlan, NodeFacts, NodeJudge
+from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, first_line, pinned
 
 Join = Callable[[], AbstractContextManager[None]]
 """Joins the cluster (`joining.joined`); called when the judge is opened."""
@@ -68,11 +68,10 @@ class RayNode:
         """
         if self._actor is None:
             self._sent = {}
-            where = NodeAffinitySchedulingStrategy(self._node_id, soft=False)
             options = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": 1000}
             self._actor = (
                 ray.remote(NodeJudge)
-                .options(scheduling_strategy=where, **options)
+                .options(**pinned(self._node_id), **options)
                 .remote(self._plan, self._cpus)
             )
         facts: NodeFacts = await self._call("open")
@@ -157,7 +156,7 @@ class RayNode:
             if self._actor is actor:
                 self.close()  # it may be alive, and only out of reach for a moment
                 self._actor = None
-            raise SandboxError(f"its judge died: {_first_line(error)}") from None
+            raise SandboxError(f"its judge died: {first_line(error)}") from None
         if isinstance(outcome, SandboxError):
             raise outcome
         if isinstance(outcome, OSError):
@@ -181,9 +180,9 @@ async def open_pool(
     """
     with ExitStack() as stack:
         stack.enter_context(join())
-        alive = [one for one in ray.nodes() if one["Alive"] and _cpus(one)]
+        alive = [one for one in alive_nodes() if int(one.cpus)]
         nodes = [
-            RayNode(one["NodeID"], name, _cpus(one), plan, at_once)
+            RayNode(one.id, name, int(one.cpus), plan, at_once)
             for one, name in zip(alive, _names(alive), strict=True)
         ]
         if not nodes:
@@ -286,20 +285,9 @@ def _difference(here: NodeFacts, there: NodeFacts) -> str | None:
     return next((f"{one}, not {other}" for one, other in pairs if one != other), None)
 
 
-def _cpus(node: dict[str, Any]) -> int:
-    """CPUs that Ray counts on a node: none on a head that is to do nothing else."""
-    return int(node["Resources"].get("CPU", 0))
-
-
-def _names(nodes: Sequence[dict[str, Any]]) -> list[str]:
-    """Hosts, with ports where several nodes are on one."""
-    hosts = [node["NodeManagerHostname"] for node in nodes]
+def _names(nodes: Sequence[Node]) -> list[str]:
+    """Return the nodes' hosts, with ports where a host has several nodes."""
+    hosts = [node.host for node in nodes]
     return [
-        host if hosts.count(host) == 1 else f"{host}:{node['NodeManagerPort']}"
-        for host, node in zip(hosts, nodes, strict=True)
+        node.host if hosts.count(node.host) == 1 else f"{node.host}:{node.port}" for node in nodes
     ]
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

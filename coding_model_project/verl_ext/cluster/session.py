@@ -13,6 +13,7 @@ from coding_model_project.errors import ClusterError
 from coding_model_project.isolation.processes import TOKEN, own_temporary_files
 from coding_model_project.launch.device import environment_of
 from coding_model_project.launch.joining import joined_ray
+from coding_model_project.verl_ext.cluster.nodes import last_line
 
 _SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources", "labels", "include_dashboard")
 """Options of `ray.init` for a session that it starts. With one that is joined it refuses them."""
@@ -113,8 +114,7 @@ def _refusal(address: str, error: Exception) -> str:
             f"Ray at {address} refuses this process's token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
             "(or ~/.ray/auth_token) to those of its head (`ray get-auth-token` there)"
         )
-    said = str(error).strip() or type(error).__name__
-    return f"Ray at {address} cannot be joined: {said.splitlines()[-1].strip()}"
+    return f"Ray at {address} cannot be joined: {last_line(error)}"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

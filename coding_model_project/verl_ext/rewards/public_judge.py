@@ -11,11 +11,11 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.episodes.repair import Seen, look_at
 from coding_model_project.errors import CodingModelError, SandboxError
+from coding_model_project.verl_ext.cluster.nodes import first_line, own_node_id, pinned
 from coding_model_project.verl_ext.rewards.judging import JudgePool
 
 
@@ -61,18 +61,18 @@ class PublicJudge:
             if self._actor is actor:
                 self._actor = None  # the next attempt starts another
             raise SandboxError(
-                f"the process that judges public tests died: {str(error).splitlines()[0]}"
+                f"the process that judges public tests died: {first_line(error)}"
             ) from None
 
     def _joined(self) -> Any:
-        node = ray.get_runtime_context().get_node_id()
+        node = own_node_id()
         return (
             ray.remote(_PublicJudge)
             .options(
                 name=f"public judge of {self._coding.run_dir} on {node}",
                 get_if_exists=True,
                 num_cpus=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                **pinned(node),
             )
             .remote(self._coding)
         )

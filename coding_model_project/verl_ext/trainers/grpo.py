@@ -25,7 +25,8 @@ from coding_model_project.launch.joining import check_head, joined_ray
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver, session
 from coding_model_project.verl_ext.cluster.capacity import check_capacity
-from coding_model_project.verl_ext.cluster.nodes import full_disks
+from coding_model_project.verl_ext.cluster.node_checks import full_disks
+from coding_model_project.verl_ext.cluster.nodes import Node, last_line, own_node_id, pinned
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 LOOPS = Path(__file__).parents[1] / "loops" / "agent_loops.yaml"
@@ -102,7 +103,7 @@ def _train(config: DictConfig, python: str | None) -> None:
     import ray
     from ray.exceptions import RayError
 
-    from coding_model_project.verl_ext.cluster.membership import Node, in_cluster, lost
+    from coding_model_project.verl_ext.cluster.membership import in_cluster, lost
 
     nodes: Sequence[Node] = ()
     try:
@@ -166,8 +167,6 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
     import ray
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 
-    from coding_model_project.verl_ext.cluster.membership import here
-
     runner: Any = TaskRunnerV1
     plain_runner = runner.__ray_metadata__.modified_class  # the class under @ray.remote
 
@@ -186,7 +185,7 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
 
     remote: Any = ray.remote(CodingTaskRunner)
     # Metrics, the stop file and checkpoints are on the disk of the node that the run was started on.
-    options: dict[str, Any] = {"scheduling_strategy": here(), "num_cpus": 0}  # a head may have none
+    options = {**pinned(own_node_id()), "num_cpus": 0}  # a head may have none
     if environment:
         options["runtime_env"] = environment
     run_ppo(config, remote.options(**options))
@@ -196,6 +195,4 @@ def _reason(fatal: Path, error: Any) -> str:
     """One line for what ended the run: what stopped it from within, else the error's last line."""
     if fatal.exists():
         return fatal.read_text().strip()
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    last = lines[-1] if lines else type(error).__name__
-    return re.sub(r"^coding_model_project\.errors\.\w+: ", "", last)
+    return re.sub(r"^coding_model_project\.errors\.\w+: ", "", last_line(error))

@@ -15,6 +15,7 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, Execution, Status
 from coding_model_project.verl_ext.cluster import node_judges
 from coding_model_project.verl_ext.cluster.node_judge import JudgePlan
+from coding_model_project.verl_ext.cluster.nodes import Node
 from tests.fakes import FakeSandbox, stdin_problem
 
 pytestmark = pytest.mark.slow
@@ -44,17 +45,19 @@ class Cluster:
         self.sent = Counter()
         self.sandboxes = {}
         monkeypatch.setattr(node_judges, "ray", self)
+        monkeypatch.setattr(node_judges, "alive_nodes", self.nodes)
         monkeypatch.setattr(node_pool, "_FIRST_WAIT_S", 0.02)
 
     def nodes(self):
         return [
-            {
-                "Alive": True,
-                "NodeID": f"{number + 1:056x}",
-                "NodeManagerHostname": f"node{number}",
-                "NodeManagerPort": 1,
-                "Resources": {"CPU": float(cpus)} if cpus else {},
-            }
+            Node(
+                id=f"{number + 1:056x}",
+                host=f"node{number}",
+                address="10.0.0.1",
+                port=1,
+                cpus=cpus,
+                gpus=0,
+            )
             for number, cpus in enumerate(self.cpus)
         ]
 
