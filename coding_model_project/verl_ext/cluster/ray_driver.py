@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
-from coding_model_project.errors import ClusterError, ConfigError
+from coding_model_project.errors import ConfigError
 from coding_model_project.launch.joining import check_address, check_answers
+from coding_model_project.verl_ext.cluster.session import init_ray
 
 ADDRESS = "RAY_ADDRESS"
 """The environment variable that names the head where no option does; Ray's own."""
@@ -52,35 +51,14 @@ def joined(given: str | None, environment: Mapping[str, Any] | None = None) -> I
         return
     address = head_address(given)
     check_answers(address, f"--ray-address={address}")
-    handler = signal.getsignal(signal.SIGTERM)  # Ray sets its own
-    try:
-        ray.init(
-            address=address,
-            runtime_env=dict(environment or {}),
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-        )
-    except (RayError, RuntimeError, ValueError, OSError) as error:
-        ray.shutdown()
-        raise ClusterError(_why(address, error)) from error
-    finally:
-        signal.signal(signal.SIGTERM, handler)
+    options = {
+        "address": address,
+        "runtime_env": dict(environment or {}),
+        "log_to_driver": False,
+        "logging_level": logging.WARNING,
+    }
+    init_ray(options, joins=address, name=f"--ray-address={address}")
     try:
         yield
     finally:
         ray.shutdown()
-
-
-def _why(address: str, error: Exception) -> str:
-    text = " ".join(str(error).split())
-    if "ersion mismatch" in text:
-        return f"--ray-address={address}: this node's versions differ from the head's: {text}"
-    if "oken" in text and "uth" in text:
-        return (
-            f"--ray-address={address}: the head refuses this process's token; set RAY_AUTH_MODE=token "
-            "and RAY_AUTH_TOKEN to the head's (`ray get-auth-token` there)"
-        )
-    return (
-        f"--ray-address={address}: this machine cannot join ({text[:300]}); run "
-        f"`ray start --address={address}` on it first"
-    )

@@ -13,7 +13,6 @@ from coding_model_project.errors import ClusterError
 from coding_model_project.isolation.processes import TOKEN, own_temporary_files
 from coding_model_project.launch.device import environment_of
 from coding_model_project.launch.joining import joined_ray
-from coding_model_project.verl_ext.cluster.nodes import last_line
 
 _SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources", "labels", "include_dashboard")
 """Options of `ray.init` for a session that it starts. With one that is joined it refuses them."""
@@ -81,14 +80,6 @@ def _set_determinism(config: DictConfig) -> None:
 
 
 def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
-    """Start or join Ray, but keep this process's own answer to SIGTERM: Ray sets its own.
-
-    Raises:
-        ClusterError: the session that is joined refuses.
-    """
-    import ray
-    from ray.exceptions import RayError
-
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     options["runtime_env"] = dict(environment)
     address = joined_ray(config)
@@ -96,29 +87,53 @@ def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
         # In a job of Ray's, the job's own variables stay beside these.
         os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
         options = {name: value for name, value in options.items() if name not in _SIZES}
+    init_ray(options, joins=address, name=f"Ray at {address}")
+
+
+def init_ray(options: Mapping[str, Any], *, joins: str | None, name: str) -> None:
+    """Call `ray.init`, but keep this process's handler of SIGTERM, which Ray replaces.
+
+    Args:
+        joins: HOST:PORT of the head that `options` join; None if they start a Ray.
+        name: name of that Ray in errors.
+
+    Raises:
+        ClusterError: the head refuses this process, or this machine is not one of its nodes.
+    """
+    import ray
+    from ray.exceptions import RayError
+
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options)
-    except (RayError, ConnectionError, RuntimeError) as error:
-        if address is None:
+    except (RayError, RuntimeError, ValueError, OSError) as error:
+        if joins is None:
             raise
-        raise ClusterError(_refusal(address, error)) from error
+        ray.shutdown()
+        raise ClusterError(f"{name}: {_refusal(joins, error)}") from error
     finally:
         signal.signal(signal.SIGTERM, handler)
 
 
 def _refusal(address: str, error: Exception) -> str:
-    """Say in one line why Ray cannot be joined."""
-    if any("AuthenticationError" in f"{type(one).__name__} {one}" for one in _chain(error)):
+    """Return in one line why Ray cannot be joined, and the way out."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if "ersion mismatch" in text:
+        return f"this node's versions differ from the head's: {text}"
+    if any("AuthenticationError" in f"{type(one).__name__} {one}" for one in _chain(error)) or (
+        "oken" in text and "uth" in text
+    ):
         return (
-            f"Ray at {address} refuses this process's token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
-            "(or ~/.ray/auth_token) to those of its head (`ray get-auth-token` there)"
+            "the head refuses this process's token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or "
+            "~/.ray/auth_token) to the head's (`ray get-auth-token` there)"
         )
-    return f"Ray at {address} cannot be joined: {last_line(error)}"
+    return (
+        f"this machine cannot join ({text[:300]}); run `ray start --address={address}` on it first"
+    )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Give an error and what led to it: Ray's last one does not say why."""
+    """Yield an error and its causes: Ray's last error does not name the reason."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -104,7 +104,7 @@ def test_a_token_that_a_head_refuses_is_one_line(monkeypatch):
             raise ConnectionError("Failed to connect to Ray cluster") from error
 
     monkeypatch.setattr(ray, "init", refuse)
-    with pytest.raises(ClusterError, match=rf"^Ray at {HEAD} refuses .*RAY_AUTH_TOKEN"):
+    with pytest.raises(ClusterError, match=rf"^Ray at {HEAD}: the head refuses .*RAY_AUTH_TOKEN"):
         start_ray(config())
 
 
