@@ -25,7 +25,7 @@ for the reward manager. verl's own loop has none: there the response is the one 
 
 EPISODE = "bash_episode"
 """The same for an episode of the bash agent, which is judged where it took place: its ending, replies
-(`bash_loop.Told`) and verdict, as plain data."""
+(`bash_loop.ReplyRecord`) and verdict, as plain data."""
 
 AGENT = "agent_work"
 """The same for the work of an agent at the gateway (as `gateway_loop` gives it)."""
