@@ -1,4 +1,4 @@
-"""The nodes of a Ray that a run joins: enough of them, tidied after the run, named when one is lost."""
+"""Membership of a run in a Ray cluster: checks of its nodes, cleanup on them, names of lost ones."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _REACHED_S = 3.0
 
 @contextlib.contextmanager
 def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
-    """Check the nodes of the Ray that this run has joined; nothing of the run outlives it on any of them.
+    """Check the nodes of the Ray that this run has joined, and clean them up when the run ends.
 
     Yields:
         The nodes.
 
     Raises:
-        ClusterError: there are too few, or one does not answer.
-        ConfigError: as `node_checks.check_nodes`, or one has too little memory.
+        ClusterError: there are too few nodes, or one does not answer.
+        ConfigError: as `node_checks.check_nodes`, or a node has too little memory.
         StorageError: as `node_checks.check_nodes`.
     """
     nodes = alive_nodes()
@@ -53,26 +53,26 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
     }
     for node, guard in guards.items():
         _check_memory(config, node, _answer(node, guard.available_gb.remote()))
-    yield nodes  # guards live as long as this frame refers to them
+    yield nodes  # Ray ends the guards once this frame drops them
 
 
 def lost(nodes: Sequence[Node], config: DictConfig) -> str:
-    """Return a remark for the error that ended a run: which of its nodes are gone, and the way out."""
+    """Return a remark for a run's error that names its lost nodes and the fix; empty if none is lost."""
     try:
-        there = {node.id for node in alive_nodes() if _listens(node)} if nodes else set()
+        reached = {node.id for node in alive_nodes() if _listens(node)} if nodes else set()
     except (RayError, RuntimeError, ConnectionError):
-        return "; Ray's head does not answer any more"
-    gone = [node for node in nodes if node.id not in there]
+        return "; Ray's head no longer answers"
+    gone = [node for node in nodes if node.id not in reached]
     if not gone:
         return ""
     return (
-        f"; Ray has lost {', '.join(map(str, gone))}: run `ray start --address={joined_ray(config)}` "
-        "there again, then the same command, which resumes"
+        f"; Ray has lost {', '.join(map(str, gone))}; run `ray start --address={joined_ray(config)}` "
+        "there again, then the same command, which resumes the run"
     )
 
 
 def _listens(node: Node) -> bool:
-    """Whether a node can be reached: Ray itself misses one only after about a minute."""
+    """Return whether a node accepts connections. Ray itself notices a lost node after about a minute."""
     try:
         socket.create_connection((node.address, node.port), timeout=_REACHED_S).close()
     except OSError:
@@ -81,7 +81,7 @@ def _listens(node: Node) -> bool:
 
 
 class _Guard:
-    """A process on another node that ends, when it ends itself, all that the run has there."""
+    """A process on another node that, when it ends, ends all processes of the run there."""
 
     def __init__(self, token: str, folder: str) -> None:
         if token:
@@ -111,7 +111,7 @@ def _check_memory(config: DictConfig, node: Node, available_gb: float) -> None:
     if available_gb < needed:
         raise ConfigError(
             f"node {node}: coding.min_memory_gb={needed:g}: {available_gb:.1f} GB of memory are free "
-            "there; free some, or lower the batch and set coding.min_memory_gb"
+            "there; free some, or lower the batch size and coding.min_memory_gb"
         )
 
 
@@ -119,7 +119,7 @@ def _answer(node: Node, answer: Any) -> Any:
     """Return a node's answer.
 
     Raises:
-        ClusterError: it gives none.
+        ClusterError: the node does not answer.
     """
     try:
         return ray.get(answer, timeout=_ANSWER_S)

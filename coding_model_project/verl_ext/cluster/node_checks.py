@@ -1,4 +1,4 @@
-"""What a training needs of every node of its Ray session, asked by a task on each before it starts."""
+"""Checks of every node of a Ray session, by a task on each before a training starts."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ from coding_model_project.runs.shared_folder import (
 from coding_model_project.verl_ext.cluster.nodes import alive_nodes, last_line, pinned
 
 _ANSWER_S = 300.0
-"""How long a node may take: to start a process, and to see what a network file system shows late."""
+"""Seconds for a node to start a process and to see files that a network file system shows late."""
 _REMARK_S = 20.0
+"""Seconds for a node's answer when a training has failed."""
 
 
 def check_nodes(config: DictConfig) -> None:
-    """Make sure that all nodes see the run's folder and files. One node alone need not be asked.
+    """Make sure that all nodes see the run's folder and files. A single node is not checked.
 
     Args:
-        config: of GRPO, with absolute paths.
+        config: configuration of GRPO, with absolute paths.
 
     Raises:
         ClusterError: a node does not answer.
-        ConfigError: some do not; names each with key and way out.
+        ConfigError: nodes see other files or versions; names each with its key and the fix.
         StorageError: a node's disk is full.
     """
     nodes = _nodes()
     if len(nodes) < 2:
         return
-    with question(Path(config.coding.run_dir), _files(config)) as asked:
+    with question(Path(config.coding.run_dir), _files(config)) as request:
         first = time.time()
-        answers = _on_each(nodes, _ANSWER_S, lambda node: (answer, asked, node))
-        for warning in conclude(asked, answers, (first, time.time())):
+        answers = _on_each(nodes, _ANSWER_S, lambda node: (answer, request, node))
+        for warning in conclude(request, answers, (first, time.time())):
             print(f"warning: {warning}", flush=True)  # noqa: T201
 
 
 def full_disks() -> str:
-    """Return a remark for each node whose disk for temporary files is full; empty where none can be had.
+    """Return remarks that name the nodes whose disk for temporary files is full; empty if unknown.
 
-    For the error that ended a training: the rank that could not write does not say where it ran.
+    They complete the error that ended a training: a rank that could not write does not name its node.
     """
-    with contextlib.suppress(Exception):  # the session may be what is broken
+    with contextlib.suppress(Exception):  # the session itself may be broken
         nodes = _nodes()
         if len(nodes) < 2:
             return full_temporary_disk()
@@ -70,10 +71,10 @@ def _on_each(
 
     Args:
         nodes: host names by Ray's id of the node.
-        call: gives the function and its arguments, for a node's id.
+        call: returns the function and its arguments for a node's id.
 
     Returns:
-        What came back by the node's id; an `Unanswered` in place of what did not.
+        Results by the node's id, with an `Unanswered` for each node without one.
     """
     import ray
     from ray.exceptions import RayError
@@ -99,14 +100,14 @@ def _on_each(
 
 
 def _nodes() -> dict[str, str]:
-    """Return the host names, by Ray's id, of all nodes that work may be placed on."""
+    """Return the host names, by Ray's id, of all nodes that can run work."""
     return {node.id: node.host for node in alive_nodes() if node.cpus}
 
 
 def _files(config: DictConfig) -> dict[str, Path]:
-    """Return what every node reads beside the run's folder, by key and path."""
+    """Return the paths that every node reads besides the run's folder, by `key=path`."""
     found = {f"coding.problems={path}": Path(path) for path in config.coding.problems}
     model = Path(config.actor_rollout_ref.model.path).expanduser()
-    if model.is_dir():  # else a name on the hub, which each node looks up itself
+    if model.is_dir():  # otherwise a name on the hub, which each node resolves itself
         found[f"actor_rollout_ref.model.path={model}"] = model
     return found

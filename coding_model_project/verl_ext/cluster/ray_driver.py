@@ -1,4 +1,4 @@
-"""Joins a Ray cluster that is there already, and says in a line why it cannot."""
+"""Driver of an existing Ray cluster, for judging and evaluation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from coding_model_project.launch.joining import check_address, check_answers
 from coding_model_project.verl_ext.cluster.session import init_ray
 
 ADDRESS = "RAY_ADDRESS"
-"""The environment variable that names the head where no option does; Ray's own."""
+"""Ray's environment variable with the head's address; an option overrides it."""
 
 
 def head_address(given: str | None) -> str:
-    """Return the head's HOST:PORT, as given or from the environment.
+    """Return the head's HOST:PORT, as given or from `RAY_ADDRESS`.
 
     Raises:
-        ConfigError: there is none, or it is of another form.
+        ConfigError: there is no address, or it is malformed.
     """
     name, address = ("--ray-address", given) if given else (ADDRESS, os.environ.get(ADDRESS, ""))
     if not address:
         raise ConfigError(
-            "--cluster=ray: the cluster's address is missing; give --ray-address HOST:PORT "
+            "--cluster=ray: the cluster's address is missing; pass --ray-address HOST:PORT "
             f"(coding.evaluation.ray_address) or set {ADDRESS}; `ray start --head` prints it"
         )
     check_address(address, f"{name}={address}")
@@ -36,14 +36,14 @@ def head_address(given: str | None) -> str:
 
 @contextlib.contextmanager
 def joined(given: str | None, environment: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Be a driver of the cluster; a session that this process is in already is used and left as it is.
+    """Join the cluster as a driver. An existing session of this process is used and left running.
 
     Args:
         given: the head's HOST:PORT; None for `RAY_ADDRESS`.
-        environment: Ray's runtime environment of what is started.
+        environment: Ray's runtime environment of tasks and actors.
 
     Raises:
-        ConfigError: there is no such address.
+        ConfigError: the address is missing or malformed.
         ClusterError: nothing answers there, this machine is not one of its nodes, or versions differ.
     """
     if ray.is_initialized():
