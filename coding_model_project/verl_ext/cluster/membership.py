@@ -53,7 +53,7 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
     }
     for node, guard in guards.items():
         _check_memory(config, node, _answer(node, guard.available_gb.remote()))
-    yield nodes  # Ray ends the guards once this frame drops them
+    yield nodes  # this frame keeps the guards alive
 
 
 def lost(nodes: Sequence[Node], config: DictConfig) -> str:

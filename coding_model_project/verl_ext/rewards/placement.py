@@ -1,7 +1,7 @@
-"""One judge per node: where verl's reward workers run.
+"""Placement of verl's reward workers: one judge per node.
 
-verl spreads them round robin, but softly: Ray may put two on one node, whose judges then run twice as
-many programs at once as it has cores, while another node's cores stay idle.
+verl places them round robin, but only as a preference. Ray may put two on one node, whose judges then run
+twice as many programs at once as it has cores, while another node's cores idle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, pinne
 
 
 class _PlacedRewardLoopManager(RewardLoopManager):
-    """verl's, but each worker is on its node or nowhere."""
+    """verl's manager with each worker pinned to its node."""
 
     def _init_reward_loop_workers(self) -> None:
         nodes = judging_nodes(alive_nodes())
@@ -30,12 +30,12 @@ class _PlacedRewardLoopManager(RewardLoopManager):
 
 
 def judging_nodes(nodes: Sequence[Node]) -> list[str]:
-    """Return the ids of the nodes that can judge, those that train first."""
+    """Return the ids of the nodes that can judge, training nodes first."""
     able = [node for node in nodes if node.cpus]
     return [node.id for node in sorted(able, key=lambda node: node.gpus == 0)]
 
 
 def place_judges() -> None:
-    """Have verl's trainer, which has no key for it, place its reward workers so."""
+    """Replace the manager in verl's trainer, which has no key for it."""
     verls: Any = trainer_base
     verls.RewardLoopManager = _PlacedRewardLoopManager
