@@ -1,8 +1,8 @@
 """A judge of public tests for all agent-loop workers of a node, in one process.
 
 verl starts several workers per node; a judge in each would multiply the limit on programs at once. The
-process also keeps the hidden tests out of the workers, which send a completion and get back what the model
-may see.
+process also keeps the hidden tests out of the workers, which send a completion and get back what the
+model may see.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the tokens went that an asynchronous run generated."""
+"""An account of the tokens that an asynchronous run generates."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from coding_model_project.errors import TrainingError
 
 @dataclass(slots=True, kw_only=True)
 class TokenAccount:
-    """Tokens of an attempt, added up since it began.
+    """Token counts of an attempt since it began.
 
-    generated + restored = trained + evicted + validated + left out + in flight. All but the last are
-    counted where they arise; "in flight" is the rest. It holds at least the queued samples, which are
-    counted as well; the remainder are answers that are being generated or judged.
+    generated + restored = trained + evicted + validated + left out + in flight. All but the last term are
+    counted where they arise; "in flight" is the rest. It includes the queued samples, which are also
+    counted, and answers that are being generated or judged.
     """
 
     restored: int = 0
-    """Of queued samples in the checkpoint that the attempt started from."""
+    """Tokens of queued samples in the checkpoint that the attempt started from."""
     trained: int = 0
     evicted: int = 0
-    """Of samples that were judged and then too old, or of a group that agreed."""
+    """Tokens of judged samples that became too old, or whose group has equal rewards."""
 
     def metrics(
         self, *, generated: int | None, queued: int, validated: int, left_out: int
@@ -28,11 +28,11 @@ class TokenAccount:
         """Return the account as metrics.
 
         Args:
-            generated: by the rollout servers' own counters, read after all others; None where they do not
-                count.
-            queued: of samples that wait to be trained on.
-            validated: of validation samples.
-            left_out: of sessions that failed, and of answers that an agent's loop did not hand over.
+            generated: tokens by the rollout servers' own counters, read after all others; None if they do
+                not count.
+            queued: tokens of samples in the queue.
+            validated: tokens of validation samples.
+            left_out: tokens of failed sessions, and of answers that an agent's loop did not hand over.
 
         Raises:
             TrainingError: the account does not balance.
@@ -49,8 +49,8 @@ class TokenAccount:
         if in_flight < queued:
             raise TrainingError(
                 f"{sum(known.values())} tokens were trained on, evicted, validated or left out and "
-                f"{queued} wait, but the rollout servers generated {generated} (and {self.restored} were "
-                "restored): some were counted twice; this is a bug, please report it"
+                f"{queued} are queued, but the rollout servers generated {generated} (and {self.restored} "
+                "were restored): some were counted twice; this is a bug, please report it"
             )
         return {
             **known,
