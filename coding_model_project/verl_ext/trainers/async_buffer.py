@@ -13,7 +13,7 @@ from coding_model_project.verl_ext.trainers.outages import Outages
 
 _TRAIN = "train"
 Reasons = tuple[set[str], set[str], set[str], Any]
-"""verl's reasons to evict: groups that are too old, have equal rewards or failed; a count of the second."""
+"""verl's reasons to evict: groups that are too old, have equal rewards or failed; count of the second."""
 
 
 class CodingBuffer(ReplayBufferAsync):

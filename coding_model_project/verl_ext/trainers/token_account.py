@@ -49,8 +49,8 @@ class TokenAccount:
         if in_flight < queued:
             raise TrainingError(
                 f"{sum(known.values())} tokens were trained on, evicted, validated or left out and "
-                f"{queued} are queued, but the rollout servers generated {generated} (and {self.restored} "
-                "were restored): some were counted twice; this is a bug, please report it"
+                f"{queued} are queued, but the rollout servers generated {generated} "
+                f"({self.restored} restored): some were counted twice; this is a bug, please report it"
             )
         return {
             **known,
