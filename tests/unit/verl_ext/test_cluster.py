@@ -1,4 +1,4 @@
-"""What a run asks of the Ray that it joins, and what it sends there."""
+"""A run in a joined Ray: checks of its nodes, and the environment that it sends there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges of nodes behind a transport that is a fake: what is sent, what differs, what dies."""
+"""Judges of nodes behind a fake transport: problems sent, nodes that differ, nodes that die."""
 
 import asyncio
 from collections import Counter
@@ -22,20 +22,20 @@ pytestmark = pytest.mark.slow
 
 
 def answer(source, given):
-    if "input()" in source:  # the proof
+    if "input()" in source:  # the probe
         return Execution(status=Status.finished, stdout="2")
     return Execution(status=Status.finished, stdout=source)
 
 
 class Sandbox(FakeSandbox):
-    """By its node, which `Cluster` sets when it starts a judge there."""
+    """A sandbox with the identity of its node."""
 
     def __init__(self, identities, node):
         super().__init__(answer=answer, identity=identities[node], delay_s=0.002)
 
 
 class Cluster:
-    """In the place of the module `ray`: nodes whose actors are objects of this process."""
+    """A fake of the module `ray`, with nodes whose actors are objects of this process."""
 
     def __init__(self, monkeypatch, identities=("same", "same"), cpus=(1, 1)):
         self.identities, self.cpus = identities, cpus

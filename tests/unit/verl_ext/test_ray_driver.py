@@ -1,4 +1,4 @@
-"""Clusters that cannot be joined: one line, and how long it takes."""
+"""Clusters that cannot be joined end the command with one line, soon."""
 
 import signal
 import socket
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def judging(tmp_path, monkeypatch):
-    """Run `grade --cluster ray` in a process of its own, which is in no Ray; its exit code and error."""
+    """Run `grade --cluster ray` in a separate process without Ray; returns its exit code and errors."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     write_problems(tmp_path / "p.jsonl", [stdin_problem(("", "1"))])
     (tmp_path / "c.jsonl").write_text('{"problem_id": "fake/1", "completion": "1"}\n')
