@@ -42,8 +42,8 @@ class Outages:
         if infra_rate > self._allowed:
             raise SandboxError(
                 f"{infra_rate:.0%} of {whose} samples could not be judged, more than "
-                f"coding.sandbox.max_failure_rate={self._allowed}: stopped instead of training on the "
-                f"rest{self.why()}"
+                f"coding.sandbox.max_failure_rate={self._allowed}: stopped instead of continuing with "
+                f"the rest{self.why()}"
             )
 
     def why(self) -> str:
