@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from coding_model_project.errors import ConfigError, StorageError
+from coding_model_project.errors import ClusterError, ConfigError, StorageError
 from coding_model_project.runs.folder import full_disk
 from coding_model_project.runs.inputs import fingerprint
 from coding_model_project.runs.lease import STALE_S
@@ -188,15 +188,19 @@ def conclude(
         asked: when the first was asked and the last had come, by this node's clock.
 
     Raises:
+        ClusterError: some nodes did not answer; names all of them.
         ConfigError: some nodes do not see the same; names all of them and the way out.
         StorageError: a node's disk is full.
     """
+    if silent := [found.why for found in answers.values() if isinstance(found, Unanswered)]:
+        raise ClusterError(
+            f"{'; '.join(silent)}; see Ray's logs there (/tmp/ray/session_latest/logs), or run "
+            "`ray stop` there to train without it"
+        )
+    came = {node: found for node, found in answers.items() if isinstance(found, Answer)}
     probe = Path(question.run_dir) / f"{_PROBE}{question.token}"
     wrong: list[str] = []
-    for node, found in answers.items():
-        if isinstance(found, Unanswered):
-            wrong.append(found.why)
-            continue
+    for node, found in came.items():
         problems = list(found.problems)
         if not problems and not _comes(lambda node=node: (probe / node).exists(), patience_s):
             problems = [f"coding.run_dir={question.run_dir}: what it writes is not seen here"]
@@ -207,10 +211,11 @@ def conclude(
             "the same files and packages on each; mount it there, or set the key to a folder that is "
             "shared"
         )
-    came = [found for found in answers.values() if isinstance(found, Answer)]
-    if full := [f"node {found.host}{found.full_disk}" for found in came if found.full_disk]:
+    if full := [
+        f"node {found.host}{found.full_disk}" for found in came.values() if found.full_disk
+    ]:
         raise StorageError("; ".join(full))
-    return list(_clock_warnings(came, asked))
+    return list(_clock_warnings(list(came.values()), asked))
 
 
 def _clock_warnings(answers: Sequence[Answer], asked: tuple[float, float]) -> Iterator[str]:

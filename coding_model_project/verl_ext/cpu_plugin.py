@@ -1,4 +1,4 @@
-"""The check that verl has found the CPU platform, which `cpu` adds through verl's entry point."""
+"""Check that verl has loaded the CPU platform, which `cpu` adds through verl's entry point."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from coding_model_project.install import checkout, how_to_install
 
 
 def check_cpu_plugin() -> None:
-    """Make sure that verl knows the CPU platform.
+    """Make sure that verl has loaded the CPU platform.
 
-    verl logs a plugin that fails to import at debug level only; it would show much later as
+    verl logs a plugin's failed import at debug level only. The run would fail much later with
     "Unknown platform 'cpu'".
 
     Raises:
-        ConfigError: the plugin is not installed, or why it does not load.
+        ConfigError: the plugin is not installed, or does not load.
     """
     if os.environ.get("VERL_PLATFORM") != "cpu":
         return

@@ -1,4 +1,4 @@
-"""Evaluation with whatever generates: vLLM in this process, a server, or verl's rollout."""
+"""Evaluation with any back end: vLLM in this process, a server, or verl's rollout."""
 
 from __future__ import annotations
 
@@ -28,26 +28,25 @@ _MODEL_KEY = "coding.evaluation.model"
 
 
 def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None]) -> Metrics:
-    """Evaluate as `coding.evaluation` says, as the main thread's work; see `evaluation.evaluate`.
+    """Run the evaluation of `coding.evaluation` in the main thread; see `evaluation.evaluate`.
 
-    The one function behind `eval run`, `recipes.baseline` and `src/phase0_eval.py`. Asking a server
-    takes neither verl nor vLLM.
+    `eval run`, `recipes.baseline` and `src/phase0_eval.py` call this function. With a server it needs
+    neither verl nor vLLM.
 
     Raises:
-        ConfigError: also if there is no such model.
+        ConfigError: the configuration is wrong, or the model does not exist.
         ClusterError: the cluster that `coding.evaluation.cluster` names cannot be used.
     """
     coding = coding_of(config)
     assert isinstance(coding, BaselineConfig)
-    asked = coding.evaluation
     local = config
-    if asked.base_url is None:
+    if coding.evaluation.base_url is None:
         local = with_local_inputs(config, _MODEL_KEY)
         checks.check_model(_MODEL_KEY, local.coding.evaluation.model)
     checks.check_memory(coding.min_memory_gb)
     prepare_environment("cpu" if count_gpus() == 0 else "cuda")
     processes.start_sentinel()
-    # As Ctrl-C, which asyncio knows to turn into an orderly end.
+    # Treated as Ctrl-C, which asyncio turns into an orderly shutdown.
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         backend = _backend(local)
@@ -64,7 +63,7 @@ def _backend(config: DictConfig) -> Backend:
     if coding.evaluation.mode is EvaluationMode.verl:
         if find_spec("verl") is None:
             raise ConfigError(
-                "coding.evaluation.mode=verl: verl is not installed; run `make setup`, or name a server "
+                "coding.evaluation.mode=verl: verl is not installed; run `make setup`, or use a server "
                 "(--base-url, coding.evaluation.base_url)"
             )
         from coding_model_project.verl_ext.rollout_backend import VerlBackend
@@ -74,17 +73,17 @@ def _backend(config: DictConfig) -> Backend:
 
 
 def _judge(coding: BaselineConfig, say: Callable[[str], None]) -> OpenJudge:
-    asked = coding.evaluation
-    if asked.cluster is None:
+    evaluation = coding.evaluation
+    if evaluation.cluster is None:
         return open_judge
     with extra("train"):
         from coding_model_project.verl_ext.cluster.node_judges import open_node_judges
         from coding_model_project.verl_ext.cluster.ray_driver import head_address, joined
 
-    address = head_address(asked.ray_address)  # now, rather than once the model is loaded
+    address = head_address(evaluation.ray_address)  # fail now, not after the model is loaded
 
     def join():
-        if asked.mode is not EvaluationMode.verl:
+        if evaluation.mode is not EvaluationMode.verl:
             return joined(address)
         from coding_model_project.verl_ext.rollout_backend import rollout_environment
 

@@ -1,7 +1,7 @@
-"""verl's standalone rollout as a back end of evaluations: the servers that training generates with.
+"""Evaluation back end on verl's standalone rollout, the servers that training generates with.
 
-verl.workers.rollout.llm_server.LLMServerManager without a worker group launches replicas of its own,
-balances requests over them and loads the model's weights itself.
+verl.workers.rollout.llm_server.LLMServerManager without a worker group launches its own replicas,
+balances requests over them and loads the model's weights.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from coding_model_project.evaluation.backends.generation import (
     refuse_unknown_variables,
 )
 from coding_model_project.launch.device import count_gpus, environment_of
+from coding_model_project.verl_ext.cluster.nodes import alive_nodes, last_line
 from coding_model_project.verl_ext.cluster.session import start_ray
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
@@ -32,26 +33,26 @@ _ON_CPU = (
     "actor_rollout_ref.rollout.enforce_eager=true",
     "actor_rollout_ref.rollout.free_cache_engine=false",
     "+actor_rollout_ref.rollout.enable_sleep_mode=false",
-    # vLLM's CPU build refuses seeds where a prompt is read in parts.
+    # vLLM's CPU build rejects seeds with chunked prefill.
     "actor_rollout_ref.rollout.enable_chunked_prefill=false",
 )
 _OWN_RAY_ON_CPU = (
     "+ray_kwargs.ray_init.num_gpus=1",  # logical: the one rollout rank
-    "ray_kwargs.ray_init.num_cpus=16",  # logical: verl's small actors each ask for one
+    "ray_kwargs.ray_init.num_cpus=16",  # logical: each of verl's small actors reserves one
     "+ray_kwargs.ray_init.include_dashboard=false",
     "+ray_kwargs.ray_init.object_store_memory=300000000",
 )
-"""Sizes of a Ray that is started here; a cluster has its own."""
+"""Sizes of a Ray that the back end starts; a cluster has its own."""
 _BATCHED_TOKENS = 8192
-"""Prompt tokens of one step of the engine, on a CPU."""
+"""Prompt tokens per engine step on a CPU."""
 
 
 class VerlBackend:
-    """See `generation.Backend`.
+    """A `generation.Backend` on verl's rollout.
 
     Args:
-        config: its `coding.evaluation` names the model; each GPU of this host gets a replica, or of the
-            cluster that it names.
+        config: configuration whose `coding.evaluation` names the model. Each GPU gets a replica, on this
+            host or on the cluster that `coding.evaluation.cluster` names.
     """
 
     repeatable = True
@@ -83,7 +84,7 @@ class VerlBackend:
 
         self._tokenizer = hf_tokenizer(self._model)
         if self._tokenizer.chat_template is None:
-            raise ConfigError(f"{self._model} has no chat template: save one with its tokenizer")
+            raise ConfigError(f"{self._model} has no chat template; save one with its tokenizer")
         self._marks = reasoning_marks(self._tokenizer)
         self._owns_ray = not ray.is_initialized()
         config = compose_rollout([*self._overrides, *self._places()])
@@ -93,10 +94,7 @@ class VerlBackend:
             manager = await LLMServerManager.create(config=config)
         except (RayError, ValueError, RuntimeError) as error:
             self._stop_ray()
-            lines = str(error).strip().splitlines()
-            raise GenerationError(
-                f"verl's rollout does not start: {lines[-1].strip() if lines else error!r}"
-            ) from error
+            raise GenerationError(f"verl's rollout does not start: {last_line(error)}") from error
         self._max_len = config.actor_rollout_ref.rollout.max_model_len
         self._client = manager.get_client()
         return self
@@ -106,17 +104,14 @@ class VerlBackend:
         self._stop_ray()
 
     def _places(self) -> list[str]:
-        """Overrides for the machines that generate: those of the cluster, else this one."""
-        import ray
-
+        """Return the overrides for the machines that generate: the cluster's, or this one."""
         nodes, gpus = 1, max(1, count_gpus())
         if self._on_cluster:
-            found = [int(one["Resources"].get("GPU", 0)) for one in ray.nodes() if one["Alive"]]
-            sizes = [size for size in found if size]
+            sizes = [int(node.gpus) for node in alive_nodes() if int(node.gpus)]
             if not sizes:
                 raise GenerationError(
-                    "coding.evaluation.mode=verl: the Ray cluster counts no GPU; start its nodes with "
-                    "`ray start --num-gpus=N` (on a CPU N=1, one replica)"
+                    "coding.evaluation.mode=verl: the Ray cluster has no GPU; start its nodes with "
+                    "`ray start --num-gpus=N` (N=1 on a CPU, for one replica)"
                 )
             nodes, gpus = len(sizes), min(sizes)
         sized = () if self._on_cluster or count_gpus() else _OWN_RAY_ON_CPU
@@ -124,7 +119,7 @@ class VerlBackend:
         return [f"{rollout}.nnodes={nodes}", f"{rollout}.n_gpus_per_node={gpus}", *sized]
 
     async def check(self, sampling: Sampling) -> Sequence[str]:
-        """See `generation.Backend`. `Settings.of` refuses `stop`; vLLM has the other options."""
+        """See `generation.Backend`. `Settings.of` rejects `stop`; vLLM supports the other options."""
         template = self._tokenizer.get_chat_template()
         refuse_unknown_variables(template, self._model, sampling.chat_template_kwargs)
         return ()
@@ -146,7 +141,7 @@ class VerlBackend:
                 f"the prompt has {len(prompt_ids)} tokens and the model takes {self._max_len}"
             )
         options = sampling.optional()
-        options.pop("chat_template_kwargs", None)  # they are in the prompt
+        options.pop("chat_template_kwargs", None)  # already in the prompt
         params = {
             **options,
             "temperature": sampling.temperature,
@@ -159,8 +154,7 @@ class VerlBackend:
                 f"evaluation-{next(self._numbers)}", prompt_ids=prompt_ids, sampling_params=params
             )
         except RayError as error:
-            lines = str(error).strip().splitlines()
-            raise GenerationError(f"verl's rollout failed: {lines[-1].strip()}") from error
+            raise GenerationError(f"verl's rollout failed: {last_line(error)}") from error
         if output.stop_reason != "completed":  # aborted: never an empty completion
             raise GenerationError(f"verl's rollout {output.stop_reason} a request")
         ids = output.token_ids
@@ -169,7 +163,7 @@ class VerlBackend:
         return Completion(
             text=self._tokenizer.decode(ids, skip_special_tokens=True),
             n_tokens=len(ids),
-            # verl does not tell a length from a stop: by the last token, and the room there was.
+            # verl does not report why an answer ended, so infer it from the last token and the room.
             truncated=not ended and len(ids) >= min(sampling.max_tokens, room),
             n_reasoning_tokens=count_reasoning(prompt_ids, ids, opens=opens, closes=closes),
         )
@@ -184,7 +178,7 @@ class VerlBackend:
 def rollout_environment() -> dict[str, Any]:
     """Return the runtime environment that verl's rollout needs on the nodes of a cluster.
 
-    Workers have their node's environment, which lacks what this process sets for verl and vLLM.
+    Workers have their node's environment, without the variables that this process sets for verl and vLLM.
     """
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
@@ -196,7 +190,7 @@ def rollout_environment() -> dict[str, Any]:
 
 
 def compose_rollout(overrides: list[str]) -> DictConfig:
-    """verl's `ppo_trainer` tree with overrides; also inside of a recipe, which Hydra is running."""
+    """Compose verl's `ppo_trainer` tree with overrides; also works inside a recipe that Hydra runs."""
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
@@ -207,29 +201,29 @@ def compose_rollout(overrides: list[str]) -> DictConfig:
 
 
 def _overrides(config: DictConfig, concurrency: int) -> list[str]:
-    """verl's configuration of a rollout alone, as overrides of its `ppo_trainer` tree."""
-    asked = config.coding.evaluation
+    """Return the overrides of verl's `ppo_trainer` tree that configure a rollout alone."""
+    evaluation = config.coding.evaluation
     rollout = {
         "name": "vllm",
         "tensor_model_parallel_size": 1,
         "load_format": "auto",
         "seed": config.coding.seed,
-        "dtype": "bfloat16" if asked.dtype == "auto" else asked.dtype,
-        "max_model_len": asked.max_model_len or _context(asked.model),
+        "dtype": "bfloat16" if evaluation.dtype == "auto" else evaluation.dtype,
+        "max_model_len": evaluation.max_model_len or _context(evaluation.model),
         "max_num_seqs": concurrency,
     }
     on_cpu = count_gpus() == 0
     if on_cpu:
         rollout["max_num_batched_tokens"] = max(_BATCHED_TOKENS, rollout["max_model_len"])
     return [
-        f"actor_rollout_ref.model.path={asked.model}",
+        f"actor_rollout_ref.model.path={evaluation.model}",
         *(f"actor_rollout_ref.rollout.{key}={value}" for key, value in rollout.items()),
         *(_ON_CPU if on_cpu else ()),
     ]
 
 
 def _context(model: str) -> int:
-    """The longest text that the model was made for, in tokens."""
+    """Return the model's context length in tokens."""
     from transformers import AutoConfig
 
     return AutoConfig.from_pretrained(model).max_position_embeddings

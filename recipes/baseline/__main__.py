@@ -1,22 +1,22 @@
-"""How good is a model, and how sure is that? Evaluation by running what it writes (Phase 0).
+"""Evaluate a model by running the programs that it writes, with confidence intervals (Phase 0).
 
     python -m recipes.baseline [key=value ...]
 
-Without arguments, on a machine without an accelerator: makes the tiny base model if it is missing, and
-evaluates it greedily on the embedded task set's test split. Run it again to resume.
+Without arguments, on a machine without an accelerator, this creates the tiny base model if it is missing
+and evaluates it greedily on the embedded task set's test split. Run it again to resume.
 
-    coding.evaluation.model=MODEL                     another model: a folder or a hub name
-    coding.evaluation.datasets=[humaneval,mbpp_reg]   by name, NAME=PATH, or the path of a file
-    coding.evaluation.protocol=sampled                greedy, sampled (pass@k) or budget
-    coding.evaluation.base_url=http://host:8000/v1    a server of OpenAI's API, such as vLLM's: fenced
-                                                      prompts and 2048 tokens on any hardware
-    coding.evaluation.mode=verl                       verl's standalone rollout generates
-    coding.seed=2                                     other samples
-    hardware=gpu_1x                                   Qwen2.5-Coder-1.5B-Instruct on one GPU
+    coding.evaluation.model=MODEL                     evaluate another model: a folder or a hub name
+    coding.evaluation.datasets=[humaneval,mbpp_reg]   choose data sets: names, NAME=PATH, or file paths
+    coding.evaluation.protocol=sampled                choose greedy, sampled (pass@k) or budget
+    coding.evaluation.base_url=http://host:8000/v1    evaluate a server with OpenAI's API, such as vLLM's,
+                                                      with fenced prompts and 2048 tokens on any hardware
+    coding.evaluation.mode=verl                       generate with verl's standalone rollout
+    coding.seed=2                                     use another seed for sampling
+    hardware=gpu_1x                                   use Qwen2.5-Coder-1.5B-Instruct on one GPU
     --cfg job                                         print the whole configuration
-    -m coding.seed=1,2                                one evaluation per seed
+    -m coding.seed=1,2                                run each seed
 
-The same by options: python -m coding_model_project eval run --help.
+The same evaluation with options: python -m coding_model_project eval run --help.
 Every `coding.evaluation` key: docs/configuration.md. Protocols, metrics and files: docs/evaluate.md.
 Results: outputs/baseline/{metrics.json, results.jsonl, completions.jsonl, qa_logs/, report.html}.
 """

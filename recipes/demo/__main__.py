@@ -1,12 +1,12 @@
-"""From nothing to a language model that GRPO has measurably improved, on two CPU cores.
+"""Train a tiny language model from scratch and improve it measurably with GRPO, on two CPU cores.
 
-    python -m recipes.demo            (`make demo` sets the environment up first)
+    python -m recipes.demo            (`make demo` also sets up the environment)
 
 base: a tiny model pre-trained from scratch on programs with common mistakes
-sft: a few verified demonstrations of the easy levels; sft_continued: twice as many steps
+sft: SFT on a few verified demonstrations of the easy levels; sft_continued: twice as many steps
 grpo: verl's own trainer from the SFT model, rewarded by running its programs
 
-Each phase is skipped if its result is there; delete outputs/demo to start over. Prints a table and
+A phase whose result exists is skipped; delete outputs/demo to start over. The demo prints a table and
 writes outputs/demo/{summary.json, model/}. Exit code 1 if the gains are not significant.
 """
 
@@ -23,7 +23,7 @@ if __name__ == "__main__":
         with reader_may_leave():
             print((__doc__ or "").strip())
         raise SystemExit(0)
-    from coding_model_project.launch.demo import demo  # not for --help
+    from coding_model_project.launch.demo import demo  # slow to import, and not needed for --help
 
     try:
         raise SystemExit(demo.main())

@@ -2,18 +2,18 @@
 
     python -m recipes.grpo [key=value ...]
 
-Without arguments, on a machine without an accelerator: prepares the embedded task set and a tiny
+Without arguments, on a machine without an accelerator, this prepares the embedded task set and a tiny
 starting model if they are missing, and trains on two CPU cores. Run it again to resume.
 
-    coding.reward.kind=dense               reward the share of hidden tests passed
-    coding.seed=2                          another seed for data order, sampling and training
-    hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
-    trainer.total_training_steps=100       any key of verl's tree
+    coding.reward.kind=dense               reward the share of hidden tests that pass
+    coding.seed=2                          use another seed for data order, sampling and training
+    hardware=gpu_1x                        use Qwen2.5-Coder-1.5B-Instruct on one GPU
+    trainer.total_training_steps=100       override any key of verl's tree
     actor_rollout_ref.model.path=MODEL     start from another model
-    experiment=stable                      a preset for long runs; others: dapo, golf, gspo, lora, mixed
-    coding.training.sampler=online         draw problems by how much their groups disagree
+    experiment=stable                      use a preset for long runs, or dapo, golf, gspo, lora, mixed
+    coding.training.sampler=online         prefer problems whose groups disagree
     --cfg job                              print the whole configuration
-    -m experiment=dense,sparse coding.seed=1,2   one run for each, below coding.run_dir
+    -m experiment=dense,sparse coding.seed=1,2   run each combination, below coding.run_dir
 
 Every `coding:` key and preset: docs/configuration.md.
 Results: outputs/grpo/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.

@@ -2,23 +2,23 @@
 
     python -m recipes.harbor [key=value ...]
 
-Without arguments, on a machine without an accelerator: generates tasks of one or two commands (tinyshell)
-and a tiny model that knows the form and has bad habits, trains it in rooms of this machine's namespaces,
-and says what that gained on the held-out tasks. Run it again to resume.
+Without arguments, on a machine without an accelerator, this generates tasks of one or two commands
+(tinyshell) and a tiny model that knows the format and has bad habits. It trains the model in rooms of
+this machine's namespaces, and prints the gain on the held-out tasks. Run it again to resume.
 
-    coding.bash.calls=tools                commands as calls of a tool, not in code blocks
-    coding.bash.turns=5                    at most so many commands per episode
-    coding.bash.reply_tokens=64            longest reply
-    coding.bash.command_s=30               longest command
-    coding.bash.rooms=32                   episodes at once
-    coding.reward.kind=dense               the verifier's reward as it is; sparse: 1 from 1.0 on
+    coding.bash.calls=tools                take commands as tool calls, not in code blocks
+    coding.bash.turns=5                    limit the commands per episode
+    coding.bash.reply_tokens=64            limit the tokens of a reply
+    coding.bash.command_s=30               limit the seconds of a command
+    coding.bash.rooms=32                   limit the episodes at once
+    coding.reward.kind=dense               use the verifier's reward; sparse: 1 if it is at least 1.0
     coding.dataset=null coding.problems=[tasks.jsonl] data.train_files=ROWS data.val_files=ROWS
-                                           your own tasks
+                                           train on your own tasks
     coding.agent.command="python my_agent.py"
-                                           any agent that speaks OpenAI's API (docs/harbor-agents.md)
-    hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
+                                           train any agent that calls OpenAI's API (docs/harbor-agents.md)
+    hardware=gpu_1x                        use Qwen2.5-Coder-1.5B-Instruct on one GPU
 
-What an episode is and what ends it: docs/harbor.md. Every `coding:` key: docs/configuration.md.
+Episodes and their endings: docs/harbor.md. Every `coding:` key: docs/configuration.md.
 Results: outputs/harbor/{config.yaml, metrics.jsonl, rollouts.jsonl, gain.json, checkpoints/}.
 """
 

@@ -2,17 +2,17 @@
 
     python -m recipes.sft [key=value ...]
 
-Without arguments, on a machine without an accelerator: prepares the embedded task set and a tiny
+Without arguments, on a machine without an accelerator, this prepares the embedded task set and a tiny
 starting model if they are missing, and trains on the demonstrations of the easy levels. Run it again
 to resume.
 
     model.path=MODEL                       start from another model
-    data.train_files=FILE.parquet          rows with `messages` (and `data_source`)
-    optim.lr=1e-4                          any key of verl's tree
-    coding.seed=2                          another seed
-    hardware=gpu_1x                        Qwen2.5-Coder-1.5B-Instruct on one GPU
+    data.train_files=FILE.parquet          train on rows with `messages` (and `data_source`)
+    optim.lr=1e-4                          override any key of verl's tree
+    coding.seed=2                          use another seed for data order and training
+    hardware=gpu_1x                        use Qwen2.5-Coder-1.5B-Instruct on one GPU
     --cfg job                              print the whole configuration
-    -m coding.seed=1,2                     one run per seed
+    -m coding.seed=1,2                     run each seed
 
 Every `coding:` key: docs/configuration.md (its presets, experiment=NAME, are for recipes.grpo).
 Results: outputs/sft/{config.yaml, metrics.jsonl, tensorboard/, checkpoints/}.

@@ -1,10 +1,10 @@
-"""Every fault of several nodes, done to real trainings: `make cluster`.
+"""Fault injection into real trainings on several nodes: `make cluster`.
 
     python -m tests.cluster [FAULT...]
 
-Two nodes in namespaces of this machine train by GRPO with the CPU profile. The last line is JSON:
-{"nodes", "faults": {name: whether all went as it must}, "ok"}. Exit codes: 0, 1 if something did not, 2
-where there can be no such nodes.
+Two nodes in namespaces of this machine train with GRPO and the CPU profile. The last line is JSON:
+{"nodes", "faults": {name: whether the run reacted as expected}, "ok"}. Exit codes: 0; 1 if a fault
+failed; 2 if this machine cannot run such nodes.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ def main() -> int:
     if reason := why_not():
         print(f"error: {reason}", file=sys.stderr)
         return 2
-    asked = sys.argv[1:]
+    chosen = sys.argv[1:]
     results: dict[str, bool] = {}
     with Rig(nodes=2) as rig:
         at_start = {name: _of(fault, rig) for name, fault in AT_THE_START.items()}
         faults = at_start | dict(Faults(rig).in_order)
-        if unknown := sorted(set(asked) - set(faults)):
+        if unknown := sorted(set(chosen) - set(faults)):
             print(
-                f"error: no fault {', '.join(unknown)}; there are {', '.join(faults)}",
+                f"error: unknown fault {', '.join(unknown)}; choose from {', '.join(faults)}",
                 file=sys.stderr,
             )
             return 2
-        for name in asked or faults:
+        for name in chosen or faults:
             results[name] = _done(name, faults)
         nodes = len(rig.nodes)
     ok = all(results.values())
@@ -57,7 +57,7 @@ def _done(name: str, faults: Mapping[str, Callable[[], bool]]) -> bool:
     except (RuntimeError, TimeoutError, OSError, IndexError, psutil.Error):
         traceback.print_exc()
         ok = False
-    print(f"  {'as it must be' if ok else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"  {'passed' if ok else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
     return ok
 
 

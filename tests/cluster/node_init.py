@@ -1,10 +1,10 @@
-"""The first process of a node: mounts the node's own file systems, then ends with the rig.
+"""First process of a node, which mounts the node's own file systems and ends with the rig.
 
     unshare … python -S node_init.py HOST ROOT SHARED KEEP...
 
-It is process 1 of the node's namespace of processes, so that its end ends the node. Its standard input is
-a pipe that the rig holds: the pipe closes once the rig has ended, in whatever way. With SHARED "-" it is
-the switch, which keeps the rig's folder on the host and removes it at the end.
+It is process 1 of the node's process namespace, so its end ends the node. Its standard input is a pipe
+from the rig, which closes when the rig ends in any way. With SHARED "-" the node is the switch, which
+keeps the rig's folder on the host and removes it at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 _REAP_EVERY_S = 1.0
 _ASIDE = "/mnt"
 SERVER = ".server"
-"""In the rig's folder, on each node: the shared folder, also while it is not mounted where it belongs."""
+"""Name of the shared folder in each node's rig folder, where it stays while it is unmounted elsewhere."""
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _own_files(root: Path, shared: Path, keep: list[Path]) -> None:
-    """Give the node its own /tmp and /dev/shm; of the host's /tmp it keeps some folders."""
+    """Give the node its own /tmp and /dev/shm, and keep some folders of the host's /tmp."""
     _mount("--make-rprivate", "/")
     _mount("--rbind", "/tmp", _ASIDE)
     for path in ("/tmp", "/dev/shm"):

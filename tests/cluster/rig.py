@@ -1,28 +1,28 @@
-"""Several machines on one: nodes in namespaces of the kernel, on a switch, each with a Ray of its own.
+"""Several machines on one host: nodes in kernel namespaces on a switch, each with its own Ray.
 
-    with Rig(nodes=2) as rig:                          # root on Linux; `why_not()` says why it cannot be
+    with Rig(nodes=2) as rig:                          # needs root on Linux; see `why_not()`
         rig.start_ray()                                # node 0 is the head, at rig.address
         done = rig.nodes[0].run(["python", "-m", "recipes.grpo", ...], timeout_s=600)
         done.returncode, done.output                   # both streams, as one text
-        rig.nodes[1].kill()                            # the power goes off: no process says goodbye
-        rig.nodes[1].boot(); rig.nodes[1].start_ray()  # and on again: its private folders are empty
+        rig.nodes[1].kill()                            # cut the power: no process shuts down
+        rig.nodes[1].boot(); rig.nodes[1].start_ray()  # power on: the private folders are empty
 
 A node has its own host name (node0, node1, …), address (10.77.0.1, …), processes, /tmp, /dev/shm and
-folder `rig.private`: one path, with other content on each node. `rig.shared` is one folder that all nodes
-and the host see, at one path. All nodes also see what lies elsewhere on the host, such as the checkout
-and its .venv. Commands get the environment of a login, not that of the tests, with the checkout on
+folder `rig.private`, which has the same path but different content on each node. `rig.shared` is a folder
+that all nodes and the host share at the same path. Nodes also see the rest of the host, such as the
+checkout and its .venv. Commands get a login's environment instead of the tests', with the checkout on
 PYTHONPATH and the rig's token for Ray.
 
-`node.start(command)` does not wait: it gives a `Started`, with `signal`, `wait` and `output`.
-`node.link(up=False)` pulls the cable. `node.share(on=False)` unmounts the shared folder: its path is an
-empty folder of the node then. `node.host_path(path)` is where the host sees a file of the node.
-`Rig(pinned=True)` keeps each node, with all that runs on it, to one core. `rig.outside` is one more
-machine on the switch, without Ray.
+`node.start(command)` returns a `Started` at once, with `signal`, `wait` and `output`.
+`node.link(up=False)` pulls the cable. `node.share(on=False)` unmounts the shared folder, whose path is
+then an empty folder of the node. `node.host_path(path)` is the host's path of a file of the node.
+`Rig(pinned=True)` pins each node and its processes to one core. `rig.outside` is another machine on the
+switch, without Ray.
 
-Nothing outlives the rig, not even one that is killed with SIGKILL: each node ends when the pipe that this
-process holds is closed, and the kernel removes its processes, mounts and links with it.
+Nothing outlives the rig, even after SIGKILL: each node ends when its pipe from this process closes, and
+the kernel removes its processes, mounts and links.
 
-    python -m tests.cluster.rig     starts two nodes and Ray, prints what Ray sees, and ends them
+    python -m tests.cluster.rig     start two nodes and Ray, print `ray status`, and end them
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OBJECTS_BYTES = 200_000_000
 
 
 def why_not() -> str | None:
-    """Return why this machine cannot hold a rig; None if it can. For `pytest.mark.skipif`."""
+    """Return why this machine cannot run a rig, for `pytest.mark.skipif`; None if it can."""
     if os.geteuid() != 0:
         return "a rig of nodes needs root"
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
@@ -73,12 +73,12 @@ def why_not() -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How a command on a node ended."""
+    """Result of a command on a node."""
 
     returncode: int
-    """As `subprocess.Popen.returncode`: negative for a signal."""
+    """Exit code as in `subprocess.Popen.returncode`; negative for a signal."""
     output: str
-    """Both streams."""
+    """Standard output and error."""
 
 
 class Started:
@@ -90,10 +90,10 @@ class Started:
 
     @property
     def process(self) -> psutil.Process:
-        """The command's own process, seen from the host.
+        """Return the command's process as the host sees it.
 
         Raises:
-            psutil.NoSuchProcess: it has ended.
+            psutil.NoSuchProcess: the process has ended.
         """
         children = psutil.Process(self._entered.pid).children()
         if not children:
@@ -109,15 +109,15 @@ class Started:
         return self.log.read_text(errors="replace")
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command, and to nothing that it started."""
+        """Send a signal to the command, but not to its children."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self.process.send_signal(number)
 
     def wait(self, timeout_s: float) -> Done:
-        """Wait for the end.
+        """Wait for the command to end.
 
         Raises:
-            TimeoutError: it has not ended; it is killed then. The message has the end of its output.
+            TimeoutError: the command has not ended, and is killed. The message has the end of its output.
         """
         try:
             code = self._entered.wait(timeout_s)
@@ -145,7 +145,7 @@ class Node:
         return self._unshared is not None and self._unshared.poll() is None
 
     def boot(self) -> None:
-        """Make the node, without Ray; of one that was killed nothing is left."""
+        """Start the node without Ray. Nothing is left of a killed one."""
         rig = self._rig
         self._unshared, self._pid = _unshare(
             self.host, rig.root, str(rig.shared), *map(str, rig.kept), core=self._core
@@ -160,7 +160,7 @@ class Node:
         env: Mapping[str, str] | None = None,
         cwd: Path = CHECKOUT,
     ) -> Done:
-        """Run a command on the node; "python" is this environment's.
+        """Run a command on the node, where "python" is this environment's.
 
         Raises:
             TimeoutError: as `Started.wait`.
@@ -178,8 +178,8 @@ class Node:
         """Start a command on the node.
 
         Args:
-            env: beside PATH, HOME, LANG and PYTHONPATH, which it has.
-            log: on the host; for its output.
+            env: variables in addition to PATH, HOME, LANG and PYTHONPATH.
+            log: file on the host for the output.
         """
         log = log or self._rig.new_log()
         with log.open("wb") as file:
@@ -195,15 +195,15 @@ class Node:
         env: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
     ) -> None:
-        """Start Ray: a head on node 0, elsewhere one that joins it.
+        """Start Ray: a head on node 0, a node that joins it elsewhere.
 
         Args:
-            cpus: logical; verl's small actors each ask for one.
-            gpus: logical; the training ranks that the node may have under the CPU profile.
-            options: further ones of `ray start`.
+            cpus: logical CPUs; each of verl's small actors reserves one.
+            gpus: logical GPUs: the most training ranks of the node under the CPU profile.
+            options: further options of `ray start`.
 
         Raises:
-            RuntimeError: it did not start; the message is its output.
+            RuntimeError: Ray did not start; the message has its output.
         """
         where = (
             ["--head", f"--port={PORT}"]
@@ -223,21 +223,21 @@ class Node:
             raise RuntimeError(f"{self.host}: ray start failed: {done.output}")
 
     def stop_ray(self) -> None:
-        """End Ray on the node, as `ray stop --force`."""
+        """End Ray on the node with `ray stop --force`."""
         self.run(["ray", "stop", "--force"], timeout_s=_RAY_S)
 
     def processes(self, word: str = "") -> list[psutil.Process]:
         """Return the node's processes with `word` in their command line, oldest first."""
         space, found = _namespace(self._pid) if self.up else "", []
         for process in psutil.process_iter() if space else ():
-            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            with contextlib.suppress(psutil.Error):  # it has ended in the meantime
                 mine = process.pid != self._pid and _namespace(process.pid) == space
                 if mine and word in " ".join(process.cmdline()):
                     found.append((process.create_time(), process.pid, process))
         return [process for *_, process in sorted(found)]
 
     def kill(self) -> None:
-        """Turn the power off: all of its processes end at once, and its link with them."""
+        """Cut the power: all processes of the node and its link end at once."""
         if self._unshared is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -246,12 +246,12 @@ class Node:
         _close(self._unshared)
 
     def link(self, *, up: bool) -> None:
-        """Plug the network cable in, or pull it."""
+        """Plug in or pull the network cable."""
         state = "up" if up else "down"
         _ip("link", "set", self.host, state, inside=self._rig.switch_pid)
 
     def share(self, *, on: bool) -> None:
-        """Mount the shared folder on the node, or unmount it; files that are open stay open."""
+        """Mount or unmount the shared folder on the node; open files stay open."""
         shared = str(self._rig.shared)
         command = ["mount", "--bind", str(self._rig.root / SERVER), shared]
         _run(
@@ -265,7 +265,7 @@ class Node:
         )
 
     def host_path(self, path: Path) -> Path:
-        """Return where the host sees a file of the node."""
+        """Return the host's path of a file of the node."""
         return Path(f"/proc/{self._pid}/root{path}")
 
     def _enter(
@@ -309,10 +309,11 @@ class Rig:
     """Nodes on a switch; a context manager."""
 
     def __init__(self, nodes: int = 2, *, pinned: bool = False, keep: Sequence[Path] = ()) -> None:
-        """
+        """Create the rig's folder; entering the context starts the nodes.
+
         Args:
-            pinned: each node is kept to one core, node N to core N.
-            keep: folders of the host's /tmp that nodes see, beside the checkout; data, for instance.
+            pinned: pin each node to one core, node N to core N.
+            keep: folders of the host's /tmp that nodes see in addition to the checkout, such as data.
         """
         self.root = Path(tempfile.mkdtemp(prefix="rig-", dir="/tmp"))
         self.shared = self.root / "shared"
@@ -324,14 +325,14 @@ class Rig:
             Node(self, n, cores[n % len(cores)] if pinned else None) for n in range(nodes)
         ]
         self.outside = Node(self, 200, None)
-        wanted = [CHECKOUT, Path(sys.prefix), Path(sys.prefix).resolve(), *keep]
-        self.kept = [path for path in wanted if path.is_relative_to("/tmp")]
+        folders = [CHECKOUT, Path(sys.prefix), Path(sys.prefix).resolve(), *keep]
+        self.kept = [path for path in folders if path.is_relative_to("/tmp")]
         self.environment = {
             "PATH": f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": str(self.private),
             "LANG": "C.UTF-8",
             "PYTHONPATH": str(CHECKOUT),
-            # Ray 2.60 asks for a token where one was ever made; this rig's is its own.
+            # Ray 2.60 requires a token if one was ever created on this machine; the rig has its own.
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_worker_register_timeout_seconds": "600",  # two nodes on two cores, which may be busy
@@ -373,10 +374,10 @@ class Rig:
 def _unshare(
     host: str, root: Path, *arguments: str, core: int | None
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a node's first process; return `unshare` and that process's id on the host.
+    """Start a node's first process, and return `unshare` and that process's id on the host.
 
     Raises:
-        RuntimeError: it did not start; why.
+        RuntimeError: the process did not start; has its error.
     """
     pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
     init = [sys.executable, "-S", str(Path(__file__).with_name("node_init.py")), host, str(root)]
@@ -390,7 +391,7 @@ def _unshare(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # Ctrl-C is for the test, which then ends its nodes
+            start_new_session=True,  # only the test gets Ctrl-C, and then ends its nodes
         )
     assert unshared.stdout is not None
     if unshared.stdout.readline() != b"ready\n":

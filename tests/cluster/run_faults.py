@@ -1,4 +1,4 @@
-"""Faults that end a run while it trains: one line, exit 3, and the same command goes on afterwards."""
+"""Faults that end a run while it trains, with one line and exit 3; the same command then resumes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _END_S = 300.0
 
 
 class Faults:
-    """The faults of one run, in order: each begins with the run that goes on after the one before."""
+    """The faults of one run, in order; each first resumes the run that the previous fault ended."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
@@ -23,7 +23,7 @@ class Faults:
         self._ray_is_fresh = False
 
     def trains_on_both_nodes(self) -> bool:
-        """No fault: a rank, a judge and an engine on each node, and checkpoints of both ranks."""
+        """Check without a fault: a rank and a judge on each node, and checkpoints of both ranks."""
         started = self._go_on()
         on_each = all(
             len(node.processes(word)) == 1
@@ -64,7 +64,7 @@ class Faults:
         return ok
 
     def drivers_node_killed(self) -> bool:
-        """Nobody is left to say a word; the other node must be free of the run, and a lease runs out."""
+        """Kill the driver's node: no line appears, the other node must end the run, a lease expires."""
         started = self._go_on()
         first, other = self._rig.nodes
         first.kill()
@@ -76,7 +76,7 @@ class Faults:
         return ok
 
     def goes_on_and_stops(self) -> bool:
-        """The last one: the run goes on, and SIGTERM ends it after a checkpoint."""
+        """Resume the run a last time, and end it with SIGTERM, after which it saves a checkpoint."""
         started = self._go_on()
         started.signal(signal.SIGTERM)
         done = started.wait(_END_S)
@@ -99,12 +99,12 @@ class Faults:
         return {fault.__name__: fault for fault in faults}
 
     def _go_on(self) -> Started:
-        """Give the command, if it does not run, and wait for a step of its own and its checkpoint.
+        """Run the command, unless it runs already, and wait for a new step and its checkpoint.
 
         Raises:
-            RuntimeError: it does not resume where the last checkpoint is.
+            RuntimeError: the run does not resume from the last checkpoint.
         """
-        if not self._ray_is_fresh:  # faults of the start leave one on node 0
+        if not self._ray_is_fresh:  # the faults of the start leave a Ray on node 0
             for node in self._rig.nodes:
                 node.stop_ray()
             self._rig.start_ray()
@@ -118,11 +118,11 @@ class Faults:
         first = self._training.steps()[logged:][:1]
         _say(f"step {first} after {time.monotonic() - began:.0f} s, from checkpoint {before}")
         if first and first[0] > before + 1:
-            raise RuntimeError(f"it went on at step {first[0]} from checkpoint {before}")
+            raise RuntimeError(f"the run resumed at step {first[0]} from checkpoint {before}")
         return started
 
     def _ends(self, started: Started, *words: str) -> bool:
-        """Wait for the end; true if it is one line with these words, and exit 3."""
+        """Wait for the end, and return whether it has exit code 3 and one line with these words."""
         began = time.monotonic()
         done: Done = started.wait(_END_S)
         line = error_line(done)
@@ -131,7 +131,7 @@ class Faults:
         return done.returncode == 3 and bool(line) and all(word in line for word in words)
 
     def _empty(self, node: Node) -> bool:
-        """Wait until nothing of the run is left on a node, not even where nobody can tell it to end."""
+        """Wait until no process of the run is left on a node, even if the node is cut off."""
         until = time.monotonic() + _END_S
         while (
             left := node.processes("ray::WorkerDict") + node.processes("VLLM::")

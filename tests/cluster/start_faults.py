@@ -1,4 +1,4 @@
-"""Faults that a run finds before it trains: each ends it with one line that says where and what to do."""
+"""Faults that a run detects before it trains; one line names the place and the fix, and ends the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cluster.training import error_line, make_training, wait
 INFRASTRUCTURE, CONFIGURATION = 3, 2
 _LATER = "import time\n_now = time.time\ntime.time = lambda: _now() + 3600\n"
 """A `sitecustomize` for a node whose clock is an hour ahead. The kernel has no namespace for this clock,
-so that the node's Python processes read it wrong instead."""
+so the node's Python processes shift it instead."""
 
 
 def unreachable_head(rig: Rig) -> bool:
@@ -40,15 +40,15 @@ def other_version(rig: Rig) -> bool:
 
 
 def clock_off_by_an_hour(rig: Rig) -> bool:
-    """A warning: leases of runs compare no times of two machines."""
+    """Expect only a warning, since run leases never compare times of two machines."""
     with _Joined(rig, _folder(rig, "sitecustomize.py", _LATER)):
         started = rig.nodes[0].start(make_training(rig, "warned").command)
         wait(lambda: "warning: node node1: its clock is 3," in started.output, started, 300)
         started.signal(signal.SIGKILL)
-        said = next(line for line in started.output.splitlines() if "its clock" in line)
-        print(f"  {said}", flush=True)
+        warning = next(line for line in started.output.splitlines() if "its clock" in line)
+        print(f"  {warning}", flush=True)
         started.wait(60)
-        return "ahead of this node's" in said
+        return "ahead of this node's" in warning
 
 
 def shared_folder_missing(rig: Rig) -> bool:
@@ -73,11 +73,11 @@ AT_THE_START: Mapping[str, Callable[[Rig], bool]] = {
         shared_folder_missing,
     )
 }
-"""Each leaves Ray running on node 0 alone, if at all."""
+"""The faults in order. Each leaves Ray running at most on node 0."""
 
 
 class _Joined:
-    """Node 1 in the cluster, with a folder before all else on its PYTHONPATH."""
+    """A context in which node 1 is in the cluster, with a folder first on its PYTHONPATH."""
 
     def __init__(self, rig: Rig, folder: Path) -> None:
         _head(rig)
@@ -110,7 +110,7 @@ def _refuses(
     address: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> bool:
-    """Run a training and print the line by which it refuses; true if it has all the words."""
+    """Run a training, print its error line, and return whether the line has all the words."""
     training = make_training(rig, "refused")
     command = list(training.command)
     if address is not None:

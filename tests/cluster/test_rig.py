@@ -1,4 +1,4 @@
-"""The rig of nodes: what its nodes share, what they do not, and that nothing of it stays."""
+"""The rig's nodes share one folder and nothing else, and nothing outlives the rig."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 9), timeo
 
 
 def reaches(node: rigs.Node, other: rigs.Node) -> bool:
-    """A refused connection says that the other machine is there."""
+    """Return whether the other machine answers, which a refused connection shows."""
     done = node.run(["python", "-c", _CONNECT, other.address], timeout_s=10)
     return "ConnectionRefusedError" in done.output
 

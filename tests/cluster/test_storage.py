@@ -1,4 +1,4 @@
-"""What a run keeps, on nodes that share a folder, and the refusal where one of them does not."""
+"""Runs on nodes that share a folder, and the error if one node does not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pathlib import Path
 import ray
 from omegaconf import OmegaConf
 from coding_model_project.errors import CodingModelError
-from coding_model_project.verl_ext.cluster.nodes import check_nodes, full_disks
+from coding_model_project.verl_ext.cluster.node_checks import check_nodes, full_disks
 
 run_dir, problems, model = sys.argv[1:]
 config = {"coding": {"run_dir": run_dir, "problems": [problems]}}
@@ -83,7 +83,7 @@ def test_a_training_goes_on_from_another_node_once_its_own_is_dead_and_not_befor
         world, run_dir = rig.shared / "world", rig.shared / "run"
         world.mkdir()
         make_world(world)
-        # Only nodes must see the run's folder; of SFT a step is short.
+        # SFT, since its steps are short; the nodes need only share the run's folder.
         command = ["python", "-m", "recipes.sft", *World(world).overrides(run_dir, "sft")]
         command += ["trainer.total_training_steps=100000", "trainer.total_epochs=100000"]
         command += ["trainer.save_freq=1", "trainer.max_ckpt_to_keep=3"]

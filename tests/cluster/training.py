@@ -1,4 +1,4 @@
-"""GRPO on the nodes of a rig: their common world, the command, and what a run shows to the outside."""
+"""GRPO on the nodes of a rig: the shared inputs, the command, and what a run writes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import psutil
 from tests.cluster.rig import Done, Node, Rig, Started
 from tests.end_to_end.conftest import World, make_world
 
-_START_S = 1500.0  # two minutes where two cores are free
+_START_S = 1500.0  # two minutes with two free cores
 _END_S = 300.0
 _LOOK_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """One run of `recipes.grpo` over all nodes of a rig, by one command that is given again and again."""
+    """A run of `recipes.grpo` over all nodes of a rig, by one command that is repeated to resume it."""
 
     rig: Rig
     run_dir: Path
     command: Sequence[str]
 
     def start(self, node: Node | None = None) -> Started:
-        """Start the command, on node 0 if no other is named."""
+        """Start the command on a node; node 0 by default."""
         return (node or self.rig.nodes[0]).start(self.command)
 
     def run(self, *overrides: str) -> Done:
@@ -35,34 +35,34 @@ class Training:
         return self.rig.nodes[0].run([*self.command, *overrides], timeout_s=_START_S + _END_S)
 
     def steps(self) -> list[int]:
-        """Return the steps that it has logged, in the order of the file."""
+        """Return the logged steps in the order of the file."""
         path = self.run_dir / "metrics.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         rows = [json.loads(line) for line in lines if line.endswith("}")]
         return [row["step"] for row in rows if "actor/pg_loss" in row["data"]]
 
     def checkpoints(self) -> list[int]:
-        """Return the steps of its whole checkpoints."""
+        """Return the steps of the complete checkpoints."""
         found = (self.run_dir / "checkpoints").glob("global_step_*/manifest.json")
         return sorted(int(path.parent.name.rpartition("_")[2]) for path in found)
 
     def wait_for_step(self, started: Started, step: int) -> None:
-        """Wait until a step is logged and a checkpoint of it or a later one is whole.
+        """Wait until a step is logged and a checkpoint of it, or of a later step, is complete.
 
         Raises:
-            RuntimeError: the run ended before; the message is the end of its output.
-            TimeoutError: it takes too long.
+            RuntimeError: the run ended first; the message has the end of its output.
+            TimeoutError: the step takes too long.
         """
 
-        def there() -> bool:
+        def saved_step() -> bool:
             logged, saved = self.steps(), self.checkpoints()
             return bool(logged) and max(logged) >= step and bool(saved) and max(saved) >= step
 
-        wait(there, started, _START_S)
+        wait(saved_step, started, _START_S)
 
 
 def make_training(rig: Rig, name: str, *overrides: str) -> Training:
-    """Return a training of the smallest world over all nodes of a rig; its files are in `rig.shared`."""
+    """Return a training on the smallest inputs over all nodes of a rig, with files in `rig.shared`."""
     root = rig.shared / "world"
     if not root.exists():
         root.mkdir()
@@ -74,7 +74,7 @@ def make_training(rig: Rig, name: str, *overrides: str) -> Training:
         "trainer.total_training_steps=1000",
         "trainer.total_epochs=1000",
         "trainer.save_freq=1",
-        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",  # of 16 samples a rank has 8
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",  # each rank has 8 of 16 samples
     ]
     world = World(root).overrides(run_dir)
     command = ["python", "-m", "recipes.grpo", *world, *own, *overrides]
@@ -82,7 +82,11 @@ def make_training(rig: Rig, name: str, *overrides: str) -> Training:
 
 
 def wait(condition: Callable[[], bool], started: Started, timeout_s: float) -> None:
-    """Wait until it holds, while a command runs; raises as `Training.wait_for_step`."""
+    """Wait until a condition holds while a command runs.
+
+    Raises:
+        RuntimeError, TimeoutError: as `Training.wait_for_step`.
+    """
     until = time.monotonic() + timeout_s
     while not condition():
         if not started.running:
@@ -93,12 +97,12 @@ def wait(condition: Callable[[], bool], started: Started, timeout_s: float) -> N
 
 
 def error_line(done: Done) -> str:
-    """Return the line by which a command says why it failed; "" without one, or if more follows it."""
+    """Return the command's error line; "" if there is none or several, or if more output follows it."""
     lines = [line for line in done.output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("error: ")]
     return errors[0] if len(errors) == 1 and lines[-1] == errors[0] else ""
 
 
 def rank_of(node: Node) -> psutil.Process:
-    """Return the training rank that runs on a node."""
+    """Return the training rank on a node."""
     return node.processes("ray::WorkerDict")[0]

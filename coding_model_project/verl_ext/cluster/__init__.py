@@ -1,1 +1,1 @@
-"""Ray workers that start in no time."""
+"""Ray clusters: sessions, nodes, checks of nodes, judges on nodes, and workers that start fast."""

@@ -1,4 +1,4 @@
-"""Whether a Ray cluster that a run has joined can hold it: verl waits for ever where it cannot."""
+"""Check that the Ray cluster has the resources that a run reserves; without them verl waits for ever."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.machine_checks import UNITS, cpu_need
 
 WAIT_S = 30.0
-"""For what a run before this one gives back."""
+"""Seconds to wait for resources that an earlier run is still releasing."""
 
 
 def check_capacity(config: DictConfig, wait_s: float = WAIT_S) -> None:
-    """Make sure that the cluster's free resources hold what verl reserves.
+    """Make sure that the cluster has free what verl reserves.
 
     Raises:
-        ConfigError: they do not; says what is missing, and where.
+        ConfigError: resources are missing; names the keys and the nodes' counts.
     """
     import ray._private.state as state
 
@@ -30,10 +30,10 @@ def check_capacity(config: DictConfig, wait_s: float = WAIT_S) -> None:
 
 
 def missing(config: DictConfig, nodes: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a message about the resources that nodes lack; empty if they suffice.
+    """Return a message about the resources that the nodes lack; empty if they suffice.
 
     Args:
-        nodes: the free resources of each.
+        nodes: free resources by node.
     """
     need, gpus = cpu_need(config), config.trainer.n_gpus_per_node
     fit = [
@@ -44,7 +44,7 @@ def missing(config: DictConfig, nodes: Mapping[str, Mapping[str, float]]) -> str
     if len(fit) < config.trainer.nnodes:
         return (
             f"trainer.nnodes={config.trainer.nnodes}: {len(fit)} of the cluster's {len(nodes)} nodes "
-            f"have trainer.n_gpus_per_node={gpus} GPUs and {need.per_node} CPUs free: end other runs, or "
+            f"have trainer.n_gpus_per_node={gpus} GPUs and {need.per_node} CPUs free; end other runs, or "
             "lower one of the two keys"
         )
     free = int(sum(node.get("CPU", 0) for node in nodes.values()))
@@ -53,6 +53,6 @@ def missing(config: DictConfig, nodes: Mapping[str, Mapping[str, float]]) -> str
         way = f"{UNITS}={least}" if free > need.others else "more nodes, or fewer GPUs"
         return (
             f"{UNITS}={need.units}: verl reserves {need.total} CPUs with it, and the cluster has {free} "
-            f"free; the run would wait for ever: use {way}"
+            f"free, so the run would wait for ever; use {way}"
         )
     return ""

@@ -1,10 +1,10 @@
-"""Workers forked from one process that has imported, once for all, what takes long of verl's imports.
+"""A server that forks workers from one process, which has already imported verl's slow imports.
 
-verl starts seven Ray workers and vLLM two processes, one after another, and each spends six to twelve
-seconds of one core on the same imports: without an accelerator half of the time until the first step.
-Forked ones also share the memory of what was imported. `forkserver_client` runs in the place of Python:
-Ray has a key for that (`py_executable` of its runtime environment), and `multiprocessing` a function
-(`set_executable`). It asks here for a process, and is a plain Python where there is nobody to ask.
+verl starts seven Ray workers and vLLM two processes, one after another. Each spends six to twelve seconds
+of one core on the same imports; without an accelerator that is half of the time until the first step.
+Forked workers also share the memory of the imports. `forkserver_client` runs in place of Python: Ray has
+a key for that (`py_executable` of its runtime environment), `multiprocessing` has `set_executable`.
+The client requests a process here, and falls back to a plain Python if no server runs.
 
     python -m coding_model_project.verl_ext.cluster.forkserver SOCKET MODULE,MODULE,…  (the server)
 """
@@ -45,38 +45,40 @@ SLOW_IMPORTS = (
     "vllm.engine.arg_utils",
     "vllm.entrypoints.openai.chat_completion.protocol",
 )
-"""Not Ray, nor what imports it: it reads a worker's environment when it is imported."""
+"""Modules that the server imports. None imports Ray, which reads a worker's environment at import."""
 
 SPAWNER = "CODING_MODEL_PROJECT_SPAWNER"
-"""The environment variable that says what `multiprocessing` is to start processes with."""
+"""Environment variable with the executable by which `multiprocessing` starts processes."""
 
 _MOST_DESCRIPTORS = 250
-"""Linux takes 253 in a message."""
+"""Most file descriptors in a message; Linux accepts 253."""
 _REAP_EVERY_S = 1.0
 _SPINS = "2000"
-"""Turns for which a thread of OpenMP waits for its next share of work before it sleeps, in forked
-processes. To wake a thread takes longer than most shares of a small model's training step. libgomp reads
-it when it is loaded, here, so it holds for vLLM's processes too, which generate while programs are judged
-and must not keep a core from those. A step's generation and update, and vLLM's processes, took 11.4 s,
-3.1 s and 8.9 s of CPU with 20,000 turns; 8.3, 3.7 and 5.6 with 2,000; 10.1, 5.5 and 4.3 with none."""
+"""Spins of an OpenMP thread in a forked process before it sleeps while it waits for work.
+
+Waking a thread takes longer than most pieces of work of a small model's training step. libgomp reads the
+number when it is loaded, in the server. So it also holds for vLLM's processes, which generate while
+programs are judged and must leave cores to those. A step's generation and update, and vLLM's processes,
+took 11.4 s, 3.1 s and 8.9 s of CPU with 20,000 spins; 8.3, 3.7 and 5.6 with 2,000; 10.1, 5.5 and 4.3 with
+none."""
 
 
 @contextlib.contextmanager
 def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
-    """The server, as long as this context or process lasts; gives what to run in the place of Python."""
+    """Run the server until this context or process ends; yields the command to run in place of Python."""
     with tempfile.TemporaryDirectory(prefix="fork-") as folder:
         path = f"{folder}/socket"
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(path)
-            listening.listen(128)  # who asks before the imports are done waits
+            listening.listen(128)  # requests wait until the imports are done
             server = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(listening.fileno()), ",".join(imports)],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,  # what fails is tried again, and said, by a plain Python
+                stdout=subprocess.DEVNULL,  # a plain Python retries a failed import and prints the error
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "GOMP_SPINCOUNT": _SPINS},
                 pass_fds=[listening.fileno()],
-                start_new_session=True,  # Ctrl-C is for the run's main process
+                start_new_session=True,  # only the run's main process gets Ctrl-C
             )
         client = Path(__file__).with_name("forkserver_client.py")
         python = shlex.join([sys.executable, "-S", "-E", str(client), path])
@@ -93,7 +95,7 @@ def running(imports: Sequence[str] = SLOW_IMPORTS) -> Iterator[str]:
 
 
 def spawn_from_here() -> None:
-    """Have `multiprocessing` fork this process's children in the server, if one is running."""
+    """Make `multiprocessing` fork this process's children in the server, if one runs."""
     if spawner := os.environ.get(SPAWNER):
         multiprocessing.set_executable(spawner)
 
@@ -105,13 +107,13 @@ def main() -> None:
     with contextlib.suppress(ImportError):
         import setproctitle
 
-        # It finds the memory of the command line now; not in a forked process, whose environment is new.
+        # It finds the memory of the command line only here: forked processes replace their environment.
         setproctitle.setproctitle(setproctitle.getproctitle())
     gc.collect()
-    gc.freeze()  # a collection in a forked process would write to, and so copy, all it shares
+    gc.freeze()  # a collection in a forked process would write to shared pages, which copies them
     while True:
         ready, _, _ = select.select([listening, sys.stdin], [], [], _REAP_EVERY_S)
-        if sys.stdin in ready:  # closed: its parent has ended
+        if sys.stdin in ready:  # closed: the parent has ended
             return
         if listening in ready:
             connection, _ = listening.accept()
@@ -125,25 +127,25 @@ def main() -> None:
 
 
 def _become(connection: socket.socket) -> NoReturn:
-    """Be the process that is asked for: its files, environment, folder, priority and arguments.
+    """Become the requested process, with its files, environment, folder, priority and arguments.
 
-    The connection stays open until this process ends, which ends the client.
+    The connection stays open until this process ends; then the client ends too.
     """
-    # Ray kills the process group of each worker that ends, even of an idle one: none may be shared.
+    # Ray kills the process group of every worker that ends, so each worker needs its own group.
     os.setpgid(0, 0)
-    asked, descriptors = _received(connection)
-    connection = _take(connection, descriptors, asked["descriptors"])
+    request, descriptors = _received(connection)
+    connection = _take(connection, descriptors, request["descriptors"])
     connection.sendall(struct.pack("I", os.getpid()))
     os.environ.clear()
-    os.environ.update(asked["environment"])
-    os.chdir(asked["folder"])
-    os.setpriority(os.PRIO_PROCESS, 0, asked["nice"])
-    Path("/proc/self/oom_score_adj").write_text(asked["oom_score_adj"])
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
+    Path("/proc/self/oom_score_adj").write_text(request["oom_score_adj"])
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    arguments = asked["arguments"]
-    if "-c" in arguments:  # as multiprocessing starts a process, after options of the interpreter
+    arguments = request["arguments"]
+    if "-c" in arguments:  # multiprocessing's form, after options of the interpreter
         code, *rest = arguments[arguments.index("-c") + 1 :]
         sys.argv[:] = ["-c", *rest]
         threading.Thread(target=_end_with, args=[connection], daemon=True).start()
@@ -159,7 +161,7 @@ def _become(connection: socket.socket) -> NoReturn:
 def _take(
     connection: socket.socket, descriptors: Sequence[int], numbers: Sequence[int]
 ) -> socket.socket:
-    """Give the received files the numbers that they have in the client; returns the connection."""
+    """Give the received files the numbers that they have in the client, and return the connection."""
     above = max(numbers) + 1
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, above) for descriptor in descriptors]
     kept = socket.socket(fileno=fcntl.fcntl(connection.detach(), fcntl.F_DUPFD_CLOEXEC, above))
@@ -172,16 +174,16 @@ def _take(
 
 
 def _end_with(connection: socket.socket) -> None:
-    """End this process once its client has ended: who started that one takes it for this one."""
+    """End this process when its client ends, since the client's parent sees only the client."""
     connection.recv(1)
     os._exit(1)
 
 
 def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """What `forkserver_client` sends.
+    """Read the request of `forkserver_client`, and return it with its file descriptors.
 
     Raises:
-        struct.error, ValueError: it ended before it had sent all.
+        struct.error, ValueError: the client ended before its request was complete.
     """
     head, descriptors, _, _ = socket.recv_fds(connection, struct.calcsize("I"), _MOST_DESCRIPTORS)
     (size,) = struct.unpack("I", head)

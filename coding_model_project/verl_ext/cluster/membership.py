@@ -1,111 +1,78 @@
-"""The nodes of a Ray that a run joins: enough of them, tidied after the run, named when one is lost."""
+"""Membership of a run in a Ray cluster: checks of its nodes, cleanup on them, names of lost ones."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 import ray
 from omegaconf import DictConfig
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation import processes
 from coding_model_project.launch.joining import joined_ray
-from coding_model_project.verl_ext.cluster.nodes import check_nodes
+from coding_model_project.verl_ext.cluster.node_checks import check_nodes
+from coding_model_project.verl_ext.cluster.nodes import (
+    Node,
+    alive_nodes,
+    last_line,
+    own_node_id,
+    pinned,
+)
 
 _ANSWER_S = 300.0
 _REACHED_S = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A node of the cluster that a run is in."""
-
-    id: str
-    host: str
-    address: str
-    port: int
-    """Of Ray's process there."""
-    gpus: float
-    """Logical ones under the CPU profile: the ranks that it may have."""
-
-    def __str__(self) -> str:
-        return f"{self.host} ({self.address})"
-
-
-def here() -> NodeAffinitySchedulingStrategy:
-    """Return the strategy that keeps an actor on the node of this process."""
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-
-
-def alive() -> list[Node]:
-    """Return the nodes that Ray has now."""
-    return [
-        Node(
-            id=node["NodeID"],
-            host=node["NodeManagerHostname"],
-            address=node["NodeManagerAddress"],
-            port=node["NodeManagerPort"],
-            gpus=node["Resources"].get("GPU", 0),
-        )
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
-
-
 @contextlib.contextmanager
 def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
-    """Check the nodes of the Ray that this run has joined; nothing of the run outlives it on any of them.
+    """Check the nodes of the Ray that this run has joined, and clean them up when the run ends.
 
     Yields:
         The nodes.
 
     Raises:
-        ClusterError: there are too few, or one does not answer.
-        ConfigError: as `nodes.check_nodes`, or one has too little memory.
-        StorageError: as `nodes.check_nodes`.
+        ClusterError: there are too few nodes, or one does not answer.
+        ConfigError: as `node_checks.check_nodes`, or a node has too little memory.
+        StorageError: as `node_checks.check_nodes`.
     """
-    nodes = alive()
+    nodes = alive_nodes()
     _check_number(config, nodes)
     check_nodes(config)
     actor: Any = ray.remote(num_cpus=0)(_Guard)
     token, folder = processes.own_temporary_files()
-    own = ray.get_runtime_context().get_node_id()
+    own = own_node_id()
     guards = {
-        node: actor.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
-        ).remote(token, folder)
+        node: actor.options(**pinned(node.id)).remote(token, folder)
         for node in nodes
         if node.id != own
     }
     for node, guard in guards.items():
         _check_memory(config, node, _answer(node, guard.available_gb.remote()))
-    yield nodes  # guards live as long as this frame refers to them
+    yield nodes  # this frame keeps the guards alive
 
 
 def lost(nodes: Sequence[Node], config: DictConfig) -> str:
-    """Return a remark for the error that ended a run: which of its nodes are gone, and the way out."""
+    """Return a remark for a run's error that names its lost nodes and the fix; empty if none is lost."""
     try:
-        there = {node.id for node in alive() if _listens(node)} if nodes else set()
+        reached = {node.id for node in alive_nodes() if _listens(node)} if nodes else set()
     except (RayError, RuntimeError, ConnectionError):
-        return "; Ray's head does not answer any more"
-    gone = [node for node in nodes if node.id not in there]
+        return "; Ray's head no longer answers"
+    gone = [node for node in nodes if node.id not in reached]
     if not gone:
         return ""
     return (
-        f"; Ray has lost {', '.join(map(str, gone))}: run `ray start --address={joined_ray(config)}` "
-        "there again, then the same command, which resumes"
+        f"; Ray has lost {', '.join(map(str, gone))}; run `ray start --address={joined_ray(config)}` "
+        "there again, then the same command, which resumes the run"
     )
 
 
 def _listens(node: Node) -> bool:
-    """Whether a node can be reached: Ray itself misses one only after about a minute."""
+    """Return whether a node accepts connections. Ray itself notices a lost node after about a minute."""
     try:
         socket.create_connection((node.address, node.port), timeout=_REACHED_S).close()
     except OSError:
@@ -114,7 +81,7 @@ def _listens(node: Node) -> bool:
 
 
 class _Guard:
-    """A process on another node that ends, when it ends itself, all that the run has there."""
+    """A process on another node that, when it ends, ends all processes of the run there."""
 
     def __init__(self, token: str, folder: str) -> None:
         if token:
@@ -144,7 +111,7 @@ def _check_memory(config: DictConfig, node: Node, available_gb: float) -> None:
     if available_gb < needed:
         raise ConfigError(
             f"node {node}: coding.min_memory_gb={needed:g}: {available_gb:.1f} GB of memory are free "
-            "there; free some, or lower the batch and set coding.min_memory_gb"
+            "there; free some, or lower the batch size and coding.min_memory_gb"
         )
 
 
@@ -152,13 +119,12 @@ def _answer(node: Node, answer: Any) -> Any:
     """Return a node's answer.
 
     Raises:
-        ClusterError: it gives none.
+        ClusterError: the node does not answer.
     """
     try:
         return ray.get(answer, timeout=_ANSWER_S)
     except (RayError, TimeoutError) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
         raise ClusterError(
-            f"node {node}: no process starts there ({said[-1].strip()}); see its Ray's logs "
+            f"node {node}: no process starts there ({last_line(error)}); see its Ray's logs "
             "(/tmp/ray/session_latest/logs), or run `ray stop` there to go without it"
         ) from error

@@ -6,11 +6,11 @@ import ray
 
 
 def job_of_cluster() -> str:
-    """Name this Ray job among those of all clusters on this host.
+    """Return a name of this Ray job that is unique among all clusters on this host.
 
-    Ray numbers the jobs of each cluster from 1. verl names the socket in /tmp through which weights go
-    to vLLM after that number alone, so two runs that start a Ray of their own would share it: one waits
-    for ever, or takes the weights of the other.
+    Ray numbers the jobs of each cluster from 1. verl sends weights to vLLM through a socket in /tmp that
+    it names after that number alone. Two runs that each start a Ray would share the socket: one waits for
+    ever, or loads the weights of the other.
     """
     context = ray.get_runtime_context()
     return f"{context.get_job_id()}-{context.gcs_address.replace(':', '-')}"

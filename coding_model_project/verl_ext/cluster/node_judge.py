@@ -1,4 +1,4 @@
-"""A node's judge, in a Ray actor: its sandbox, its graders and the problems that were sent to it."""
+"""The Ray actor that judges on a node, with its sandbox, its graders and the problems sent to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROBE_CODE = "print(int(input()) + 1)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgePlan:
-    """How nodes judge: the arguments of `grading.judge.open_judge`."""
+    """Arguments of `grading.judge.open_judge` for all nodes."""
 
     sandbox: SandboxConfig
     bare: bool
@@ -42,25 +42,25 @@ class JudgePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """A node's judge, once it has shown that it judges."""
+    """Facts about a node's judge that has passed its probe."""
 
     identity: str
     """Grader version, sandbox, tier, interpreter and mode (`CodeGrader.identity`)."""
     sandbox: str
     """`Sandbox.identity`."""
     versions: str
-    """Of this package, and the Python that it runs in."""
+    """Versions of this package and of its Python."""
     at_once: int
-    """Programs that it runs together."""
+    """Number of programs that it runs at once."""
 
 
 class NodeJudge:
-    """The actor's side; `node_judges.RayNode` is the driver's.
+    """The actor of a node; `node_judges.RayNode` is its client in the driver.
 
-    Methods return an `UngradableError` that is a result, where Ray would wrap one that is raised.
+    Methods return an `UngradableError` as a result, since Ray would wrap a raised one.
 
     Args:
-        cpus: most programs at once, as many CPUs as Ray counts on this node.
+        cpus: CPUs that Ray counts on this node: most programs at once.
     """
 
     def __init__(self, plan: JudgePlan, cpus: int) -> None:
@@ -72,7 +72,7 @@ class NodeJudge:
         self._graders: Graders | None = None
 
     async def open(self) -> NodeFacts | Exception:
-        """Start the judge, or start it anew, and judge a program as a proof."""
+        """Start or restart the judge, and judge a probe program."""
         try:
             return await self._open()
         except (UngradableError, OSError) as error:
@@ -93,7 +93,7 @@ class NodeJudge:
         )
         verdict = await graders.hidden.grade_code(_PROBE, _PROBE_CODE)
         if not verdict.passed:
-            raise SandboxError(f"a right program is not accepted: {verdict.results[0].detail}")
+            raise SandboxError(f"the judge rejects a correct program: {verdict.results[0].detail}")
         self._sandbox, self._graders = sandbox, graders
         return NodeFacts(
             identity=graders.hidden.identity,
@@ -103,11 +103,11 @@ class NodeJudge:
         )
 
     async def ping(self) -> int:
-        """Answer, as a process that is alive does."""
+        """Return the process id, which shows that the process is alive."""
         return os.getpid()
 
     async def take(self, number: int, problem: Problem) -> None:
-        """Keep a problem, which work then names by its number."""
+        """Store a problem under the number by which later calls name it."""
         self._problems[number] = problem
 
     async def grade(self, number: int, completion: str, public: bool) -> Outcome:

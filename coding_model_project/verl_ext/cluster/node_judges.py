@@ -1,4 +1,4 @@
-"""A judge on every node of a Ray cluster, as one judge."""
+"""A judge that spreads work over judges on every node of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.concurrency import each
 from coding_model_project.data.quality.faults import Fault
@@ -31,21 +30,22 @@ from coding_model_project.grading.spread import SpreadGrader
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem
 from coding_model_project.verl_ext.cluster.node_judge import JudgePlan, NodeFacts, NodeJudge
+from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, first_line, pinned
 
 Join = Callable[[], AbstractContextManager[None]]
-"""Joins the cluster (`joining.joined`); called when the judge is opened."""
+"""A function that joins the cluster (`ray_driver.joined`); opening the judge calls it."""
 
 _PING_EVERY_S, _PING_WITHIN_S = 20.0, 60.0
-"""A judge that hangs is as good as dead, and Ray does not know it."""
+"""Interval and time-out of pings. Ray does not notice a judge that hangs."""
 
 
 class RayNode:
-    """One node's judge, as the driver calls it: `grading.node_pool.Node`.
+    """The driver's client of one node's judge, as `grading.node_pool.Node`.
 
     Args:
-        cpus: that Ray counts there.
-        at_once: as of `Node`; None is twice the programs that its judge runs together: one half runs, the
-            other is there when those end.
+        cpus: CPUs that Ray counts on the node.
+        at_once: as in `Node`; None is twice the number of programs that the judge runs at once, so that
+            the next ones are already there when those end.
     """
 
     def __init__(
@@ -54,25 +54,24 @@ class RayNode:
         self.name = name
         self.at_once = at_once or 1
         self.facts: NodeFacts | None = None
-        """What it judges by; set for all nodes alike before any work."""
+        """Facts that all nodes share; set before any work."""
         self._node_id, self._cpus, self._plan, self._fixed = node_id, cpus, plan, at_once
         self._actor: Any = None
         self._numbers = itertools.count()
         self._sent: dict[str, tuple[Problem, int, asyncio.Future[None]]] = {}
 
     async def open(self) -> NodeFacts:
-        """Start the judge, or start it anew.
+        """Start or restart the judge.
 
         Raises:
-            SandboxError: it does not judge, or the node is gone.
+            SandboxError: the judge does not work, or the node is gone.
         """
         if self._actor is None:
             self._sent = {}
-            where = NodeAffinitySchedulingStrategy(self._node_id, soft=False)
             options = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": 1000}
             self._actor = (
                 ray.remote(NodeJudge)
-                .options(scheduling_strategy=where, **options)
+                .options(**pinned(self._node_id), **options)
                 .remote(self._plan, self._cpus)
             )
         facts: NodeFacts = await self._call("open")
@@ -83,7 +82,7 @@ class RayNode:
         """See `grading.node_pool.Node`."""
         facts = await self.open()
         if self.facts is not None and (difference := _difference(facts, self.facts)):
-            raise SandboxError(f"it would judge differently: it has {difference}")
+            raise SandboxError(f"the node would judge differently: it has {difference}")
 
     async def grade(self, problem: Problem, completion: str, *, public: bool) -> Outcome:
         """See `grading.spread.JudgingNode`."""
@@ -109,7 +108,7 @@ class RayNode:
         return outcome
 
     async def watch(self) -> None:
-        """End the judge's process when it does not answer, so that what waits for it goes elsewhere."""
+        """End the judge's process if it stops answering, so that its work goes to other nodes."""
         while True:
             await asyncio.sleep(_PING_EVERY_S)
             if (actor := self._actor) is None:
@@ -120,16 +119,16 @@ class RayNode:
             except TimeoutError:
                 ray.kill(actor)
             except RayError:
-                pass  # whoever calls it next, or waits for it, gets this too
+                pass  # callers of the actor get this error too
 
     def close(self) -> None:
-        """End the judge's process, and with it all that it runs."""
+        """End the judge's process and the programs that it runs."""
         if self._actor is not None:
             with suppress(RayError):
                 ray.kill(self._actor)
 
     async def _number(self, problem: Problem) -> int:
-        """The number by which the node knows a problem, which is sent there once."""
+        """Return the node's number of a problem, and send the problem on first use."""
         known = self._sent.get(problem.id)
         if known is None or known[0] is not problem:
             number = next(self._numbers)
@@ -142,11 +141,11 @@ class RayNode:
         """Call a method of the actor.
 
         Raises:
-            SandboxError: its answer is one, or its process or node is gone.
+            SandboxError: the call returns one, or the actor's process or node is gone.
         """
         actor = self._actor
         if actor is None:
-            raise SandboxError("its judge is gone")
+            raise SandboxError("its judge has ended")
         try:
             outcome = await getattr(actor, method).remote(*arguments)
         except RayTaskError as error:
@@ -155,9 +154,9 @@ class RayNode:
             raise
         except RayError as error:
             if self._actor is actor:
-                self.close()  # it may be alive, and only out of reach for a moment
+                self.close()  # it may be alive and only out of reach for a moment
                 self._actor = None
-            raise SandboxError(f"its judge died: {_first_line(error)}") from None
+            raise SandboxError(f"its judge died: {first_line(error)}") from None
         if isinstance(outcome, SandboxError):
             raise outcome
         if isinstance(outcome, OSError):
@@ -169,21 +168,21 @@ class RayNode:
 async def open_pool(
     plan: JudgePlan, *, join: Join, say: Callable[[str], None], at_once: int | None = None
 ) -> AsyncIterator[NodePool[RayNode]]:
-    """Start a judge on every node, and make sure that all judge alike; end them on leaving.
+    """Start a judge on every node, make sure that all judge alike, and end them on exit.
 
     Args:
-        at_once: as of `RayNode`.
+        at_once: as in `RayNode`.
 
     Raises:
         ClusterError: the cluster cannot be joined, or its nodes would judge differently.
         SandboxError: no node judges.
-        ConfigError: the sandbox is not known.
+        ConfigError: the sandbox is unknown, or a node lacks a path that the configuration names.
     """
     with ExitStack() as stack:
         stack.enter_context(join())
-        alive = [one for one in ray.nodes() if one["Alive"] and _cpus(one)]
+        alive = [one for one in alive_nodes() if int(one.cpus)]
         nodes = [
-            RayNode(one["NodeID"], name, _cpus(one), plan, at_once)
+            RayNode(one.id, name, int(one.cpus), plan, at_once)
             for one, name in zip(alive, _names(alive), strict=True)
         ]
         if not nodes:
@@ -221,7 +220,7 @@ async def open_node_judges(
     join: Join,
     say: Callable[[str], None],
 ) -> AsyncIterator[Graders]:
-    """Open the graders of a configuration on every node: `grading.judge.OpenJudge`, but for `join`.
+    """Open the graders of a configuration on every node: `grading.judge.OpenJudge` with `join`.
 
     Raises:
         ClusterError, SandboxError, ConfigError: as `open_pool`.
@@ -245,10 +244,10 @@ async def open_node_judges(
 
 
 async def _opened(node: RayNode) -> NodeFacts | SandboxError:
-    """Open a node's judge; the error of one that does not judge.
+    """Open a node's judge, and return its facts, or its error if it does not judge.
 
     Raises:
-        ConfigError: the node lacks what the configuration names; names the node.
+        ConfigError: the node lacks a path that the configuration names; names the node.
     """
     try:
         return await node.open()
@@ -259,7 +258,9 @@ async def _opened(node: RayNode) -> NodeFacts | SandboxError:
 
 
 def _agree(nodes: Sequence[RayNode], opened: Sequence[NodeFacts | SandboxError]) -> None:
-    """Make sure that all nodes judge alike, those too that are to be had back later.
+    """Make sure that all nodes judge alike, and record the shared facts on each.
+
+    Nodes that do not judge yet are compared when they come back.
 
     Raises:
         ClusterError: verdicts would depend on the node.
@@ -274,32 +275,21 @@ def _agree(nodes: Sequence[RayNode], opened: Sequence[NodeFacts | SandboxError])
         if difference := _difference(facts, agreed):
             raise ClusterError(
                 f"nodes would judge differently: {node.name} has {difference}, as {first.name} has; "
-                f"install the same on both, or take one out of the cluster (`ray stop`)"
+                "install the same version on both, or take one out of the cluster (`ray stop`)"
             )
     for node in nodes:
         node.facts = agreed
 
 
-def _difference(here: NodeFacts, there: NodeFacts) -> str | None:
-    """What two nodes' verdicts would differ by."""
-    pairs = ((here.identity, there.identity), (here.versions, there.versions))
-    return next((f"{one}, not {other}" for one, other in pairs if one != other), None)
+def _difference(facts: NodeFacts, other: NodeFacts) -> str | None:
+    """Return the first difference that could make two nodes' verdicts differ; None if there is none."""
+    pairs = ((facts.identity, other.identity), (facts.versions, other.versions))
+    return next((f"{mine}, not {theirs}" for mine, theirs in pairs if mine != theirs), None)
 
 
-def _cpus(node: dict[str, Any]) -> int:
-    """CPUs that Ray counts on a node: none on a head that is to do nothing else."""
-    return int(node["Resources"].get("CPU", 0))
-
-
-def _names(nodes: Sequence[dict[str, Any]]) -> list[str]:
-    """Hosts, with ports where several nodes are on one."""
-    hosts = [node["NodeManagerHostname"] for node in nodes]
+def _names(nodes: Sequence[Node]) -> list[str]:
+    """Return the nodes' hosts, with ports where a host has several nodes."""
+    hosts = [node.host for node in nodes]
     return [
-        host if hosts.count(host) == 1 else f"{host}:{node['NodeManagerPort']}"
-        for host, node in zip(hosts, nodes, strict=True)
+        node.host if hosts.count(node.host) == 1 else f"{node.host}:{node.port}" for node in nodes
     ]
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

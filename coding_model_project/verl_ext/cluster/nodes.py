@@ -1,117 +1,73 @@
-"""What a training needs of every node of its Ray session, asked by a task on each before it starts."""
+"""The nodes of the Ray cluster that this process is in.
+
+Importing this module does not import Ray: what starts Ray first sets its environment.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from omegaconf import DictConfig
 
-from coding_model_project.runs.shared_folder import (
-    Unanswered,
-    answer,
-    conclude,
-    full_temporary_disk,
-    question,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of the cluster."""
 
-_ANSWER_S = 300.0
-"""How long a node may take: to start a process, and to see what a network file system shows late."""
-_REMARK_S = 20.0
+    id: str
+    host: str
+    address: str
+    port: int
+    """Port of Ray's process there."""
+    cpus: float
+    """CPUs that Ray counts; 0 on a head that runs no work."""
+    gpus: float
+    """GPUs that Ray counts; under the CPU profile logical ones, one per rank."""
 
-
-def check_nodes(config: DictConfig) -> None:
-    """Make sure that all nodes see the run's folder and files. One node alone need not be asked.
-
-    Args:
-        config: of GRPO, with absolute paths.
-
-    Raises:
-        ConfigError: some do not; names each with key and way out.
-        StorageError: a node's disk is full.
-    """
-    nodes = _nodes()
-    if len(nodes) < 2:
-        return
-    with question(Path(config.coding.run_dir), _files(config)) as asked:
-        first = time.time()
-        answers = _on_each(nodes, _ANSWER_S, lambda node: (answer, asked, node))
-        for warning in conclude(asked, answers, (first, time.time())):
-            print(f"warning: {warning}", flush=True)  # noqa: T201
+    def __str__(self) -> str:
+        return f"{self.host} ({self.address})"
 
 
-def full_disks() -> str:
-    """Return a remark for each node whose disk for temporary files is full; empty where none can be had.
-
-    For the error that ended a training: the rank that could not write does not say where it ran.
-    """
-    with contextlib.suppress(Exception):  # the session may be what is broken
-        nodes = _nodes()
-        if len(nodes) < 2:
-            return full_temporary_disk()
-        found = _on_each(nodes, _REMARK_S, lambda _: (full_temporary_disk,))
-        return "".join(
-            f"; node {nodes[node]}{remark}"
-            for node, remark in found.items()
-            if remark and isinstance(remark, str)
-        )
-    return ""
-
-
-def _on_each(
-    nodes: Mapping[str, str], timeout_s: float, call: Callable[[str], tuple[Any, ...]]
-) -> dict[str, Any]:
-    """Call a function on every node.
-
-    Args:
-        nodes: host names by Ray's id of the node.
-        call: gives the function and its arguments, for a node's id.
-
-    Returns:
-        What came back by the node's id; an `Unanswered` in place of what did not.
-    """
+def alive_nodes() -> list[Node]:
+    """Return the nodes that Ray takes for alive."""
     import ray
-    from ray.exceptions import RayError
+
+    return [
+        Node(
+            id=node["NodeID"],
+            host=node["NodeManagerHostname"],
+            address=node["NodeManagerAddress"],
+            port=node["NodeManagerPort"],
+            cpus=node["Resources"].get("CPU", 0),
+            gpus=node["Resources"].get("GPU", 0),
+        )
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+def own_node_id() -> str:
+    """Return Ray's id of the node of this process."""
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
+def pinned(node_id: str) -> dict[str, Any]:
+    """Return the options that place a task or an actor on a node and nowhere else."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    refs: dict[Any, str] = {}
-    for node in nodes:
-        function, *arguments = call(node)
-        task: Any = ray.remote(num_cpus=0, max_retries=0)(function)
-        here = NodeAffinitySchedulingStrategy(node, soft=False)
-        refs[task.options(scheduling_strategy=here).remote(*arguments)] = node
-    ready, late = ray.wait(list(refs), num_returns=len(refs), timeout=timeout_s)
-    found: dict[str, Any] = {
-        refs[ref]: Unanswered(f"node {nodes[refs[ref]]} did not answer within {timeout_s:.0f} s")
-        for ref in late
-    }
-    for ref in ready:
-        try:
-            found[refs[ref]] = ray.get(ref)
-        except RayError as error:
-            last = str(error).strip().splitlines()[-1].strip()
-            found[refs[ref]] = Unanswered(f"node {nodes[refs[ref]]} could not answer ({last})")
-    return found
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
 
 
-def _nodes() -> dict[str, str]:
-    """Return the host names, by Ray's id, of all nodes that work may be placed on."""
-    import ray
-
-    return {
-        node["NodeID"]: node["NodeManagerHostname"]
-        for node in ray.nodes()
-        if node["Alive"] and node["Resources"].get("CPU", 0) > 0
-    }
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, in which Ray says what died; its type if it has no text."""
+    return _lines(error)[0].strip()
 
 
-def _files(config: DictConfig) -> dict[str, Path]:
-    """Return what every node reads beside the run's folder, by key and path."""
-    found = {f"coding.problems={path}": Path(path) for path in config.coding.problems}
-    model = Path(config.actor_rollout_ref.model.path).expanduser()
-    if model.is_dir():  # else a name on the hub, which each node looks up itself
-        found[f"actor_rollout_ref.model.path={model}"] = model
-    return found
+def last_line(error: BaseException) -> str:
+    """Return the last line of an error, in which Ray gives the cause; its type if it has no text."""
+    return _lines(error)[-1].strip()
+
+
+def _lines(error: BaseException) -> list[str]:
+    return str(error).strip().splitlines() or [type(error).__name__]

@@ -1,34 +1,33 @@
-"""Joins a Ray cluster that is there already, and says in a line why it cannot."""
+"""Driver of an existing Ray cluster, for judging and evaluation."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
-from coding_model_project.errors import ClusterError, ConfigError
+from coding_model_project.errors import ConfigError
 from coding_model_project.launch.joining import check_address, check_answers
+from coding_model_project.verl_ext.cluster.session import init_ray
 
 ADDRESS = "RAY_ADDRESS"
-"""The environment variable that names the head where no option does; Ray's own."""
+"""Ray's environment variable with the head's address; an option overrides it."""
 
 
 def head_address(given: str | None) -> str:
-    """Return the head's HOST:PORT, as given or from the environment.
+    """Return the head's HOST:PORT, as given or from `RAY_ADDRESS`.
 
     Raises:
-        ConfigError: there is none, or it is of another form.
+        ConfigError: there is no address, or it is malformed.
     """
     name, address = ("--ray-address", given) if given else (ADDRESS, os.environ.get(ADDRESS, ""))
     if not address:
         raise ConfigError(
-            "--cluster=ray: the cluster's address is missing; give --ray-address HOST:PORT "
+            "--cluster=ray: the cluster's address is missing; pass --ray-address HOST:PORT "
             f"(coding.evaluation.ray_address) or set {ADDRESS}; `ray start --head` prints it"
         )
     check_address(address, f"{name}={address}")
@@ -37,14 +36,14 @@ def head_address(given: str | None) -> str:
 
 @contextlib.contextmanager
 def joined(given: str | None, environment: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Be a driver of the cluster; a session that this process is in already is used and left as it is.
+    """Join the cluster as a driver. An existing session of this process is used and left running.
 
     Args:
         given: the head's HOST:PORT; None for `RAY_ADDRESS`.
-        environment: Ray's runtime environment of what is started.
+        environment: Ray's runtime environment of tasks and actors.
 
     Raises:
-        ConfigError: there is no such address.
+        ConfigError: the address is missing or malformed.
         ClusterError: nothing answers there, this machine is not one of its nodes, or versions differ.
     """
     if ray.is_initialized():
@@ -52,35 +51,14 @@ def joined(given: str | None, environment: Mapping[str, Any] | None = None) -> I
         return
     address = head_address(given)
     check_answers(address, f"--ray-address={address}")
-    handler = signal.getsignal(signal.SIGTERM)  # Ray sets its own
-    try:
-        ray.init(
-            address=address,
-            runtime_env=dict(environment or {}),
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-        )
-    except (RayError, RuntimeError, ValueError, OSError) as error:
-        ray.shutdown()
-        raise ClusterError(_why(address, error)) from error
-    finally:
-        signal.signal(signal.SIGTERM, handler)
+    options = {
+        "address": address,
+        "runtime_env": dict(environment or {}),
+        "log_to_driver": False,
+        "logging_level": logging.WARNING,
+    }
+    init_ray(options, joins=address, name=f"--ray-address={address}")
     try:
         yield
     finally:
         ray.shutdown()
-
-
-def _why(address: str, error: Exception) -> str:
-    text = " ".join(str(error).split())
-    if "ersion mismatch" in text:
-        return f"--ray-address={address}: this node's versions differ from the head's: {text}"
-    if "oken" in text and "uth" in text:
-        return (
-            f"--ray-address={address}: the head refuses this process's token; set RAY_AUTH_MODE=token "
-            "and RAY_AUTH_TOKEN to the head's (`ray get-auth-token` there)"
-        )
-    return (
-        f"--ray-address={address}: this machine cannot join ({text[:300]}); run "
-        f"`ray start --address={address}` on it first"
-    )

@@ -1,4 +1,4 @@
-"""The Ray session of a run: started here, or joined, with the environment that its workers need."""
+"""The Ray session of a run, started or joined, with the environment that its workers need."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from coding_model_project.launch.device import environment_of
 from coding_model_project.launch.joining import joined_ray
 
 _SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources", "labels", "include_dashboard")
-"""Options of `ray.init` for a session that it starts. With one that is joined it refuses them."""
+"""Options of `ray.init` for a session that it starts; it rejects them for one that it joins."""
 _OF_A_RUN = (TOKEN, "TORCHINDUCTOR_CACHE_DIR", "HF_HUB_OFFLINE", "WANDB_MODE")
-"""Variables of this process that its workers need on other nodes too; none holds a secret."""
+"""Environment variables of this process that workers on other nodes need; none holds a secret."""
 
 
 def start_ray(config: DictConfig, python: str | None = None) -> None:
     """Start or join Ray as verl would.
 
     Args:
-        config: as `grpo.plain` gives it.
-        python: what workers are run with (`forkserver.running`); None for this interpreter.
+        config: result of `grpo.plain`.
+        python: command that runs workers (`forkserver.running`); None for this interpreter.
 
     Raises:
-        ClusterError: the session that is joined refuses.
+        ClusterError: the session to join refuses this process.
     """
     _init_ray(config, _with_python(environment(config), python))
 
 
 def start_for_forks(config: DictConfig, python: str) -> None:
-    """Start Ray before verl is imported: the workers' environment follows with the first of them."""
+    """Start Ray before verl is imported. The first worker sets the other workers' environment."""
     _set_determinism(config)
-    _init_ray(config, _with_python(_asked_environment(config), python))
+    _init_ray(config, _with_python(_user_environment(config), python))
 
 
 def environment(config: DictConfig) -> dict[str, Any]:
-    """Return the runtime environment that verl has Ray's workers in, with what the user asks for."""
+    """Return verl's runtime environment of Ray's workers, with the user's overrides."""
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
     _set_determinism(config)  # which verl passes on
@@ -49,30 +49,30 @@ def environment(config: DictConfig) -> dict[str, Any]:
     variables["TRANSFER_QUEUE_ENABLE"] = "1"
     if joined_ray(config):
         variables.update(_variables_of_this_process(config.trainer.device))
-    merged = OmegaConf.merge(theirs, _asked_environment(config))
+    merged = OmegaConf.merge(theirs, _user_environment(config))
     return cast("dict[str, Any]", OmegaConf.to_container(merged))
 
 
 def _variables_of_this_process(device: str) -> dict[str, str]:
-    """Return what this process's own workers would inherit: a joined node's have those of `ray start`."""
+    """Return the variables for workers of a joined Ray, which inherit those of `ray start` instead."""
     names = (*environment_of(device), *_OF_A_RUN)
     found = {name: os.environ[name] for name in names if name in os.environ}
-    _, folder = own_temporary_files()  # `membership` makes it on each node
+    _, folder = own_temporary_files()  # `membership` creates it on each node
     return found | ({"TMPDIR": folder} if folder else {})
 
 
 def _with_python(environment: Mapping[str, Any], python: str | None) -> dict[str, Any]:
-    """Return an environment whose workers are run with `python`, if it does not say with what."""
+    """Return the environment with `python` as its `py_executable`, unless it has one."""
     return {**environment, "py_executable": environment.get("py_executable") or python}
 
 
-def _asked_environment(config: DictConfig) -> dict[str, Any]:
+def _user_environment(config: DictConfig) -> dict[str, Any]:
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     return options.get("runtime_env") or {}
 
 
 def _set_determinism(config: DictConfig) -> None:
-    """Set what a run with `full_determinism` has in its environment before Ray starts its workers."""
+    """Set the variables of `full_determinism`, which Ray's workers inherit."""
     rollout = config.actor_rollout_ref.rollout
     if rollout.full_determinism:
         os.environ["VERL_FULL_DETERMINISM"] = "1"
@@ -80,45 +80,60 @@ def _set_determinism(config: DictConfig) -> None:
 
 
 def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
-    """Start or join Ray, but keep this process's own answer to SIGTERM: Ray sets its own.
-
-    Raises:
-        ClusterError: the session that is joined refuses.
-    """
-    import ray
-    from ray.exceptions import RayError
-
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     options["runtime_env"] = dict(environment)
     address = joined_ray(config)
     if address is not None:
-        # In a job of Ray's, the job's own variables stay beside these.
+        # Inside a Ray job, the job's own variables are kept beside these.
         os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
         options = {name: value for name, value in options.items() if name not in _SIZES}
+    init_ray(options, joins=address, name=f"Ray at {address}")
+
+
+def init_ray(options: Mapping[str, Any], *, joins: str | None, name: str) -> None:
+    """Call `ray.init`, and restore this process's SIGTERM handler, which Ray replaces.
+
+    Args:
+        joins: HOST:PORT of the head that `options` join; None if they start a Ray.
+        name: name of the Ray in errors.
+
+    Raises:
+        ClusterError: the head refuses this process, or this machine is not one of its nodes.
+    """
+    import ray
+    from ray.exceptions import RayError
+
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options)
-    except (RayError, ConnectionError, RuntimeError) as error:
-        if address is None:
+    except (RayError, RuntimeError, ValueError, OSError) as error:
+        if joins is None:
             raise
-        raise ClusterError(_refusal(address, error)) from error
+        ray.shutdown()
+        raise ClusterError(f"{name}: {_refusal(joins, error)}") from error
     finally:
         signal.signal(signal.SIGTERM, handler)
 
 
 def _refusal(address: str, error: Exception) -> str:
-    """Say in one line why Ray cannot be joined."""
-    if any("AuthenticationError" in f"{type(one).__name__} {one}" for one in _chain(error)):
+    """Return one line with the reason why Ray cannot be joined, and the fix."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if "ersion mismatch" in text:
+        return f"this node's versions differ from the head's: {text}"
+    if any("AuthenticationError" in f"{type(one).__name__} {one}" for one in _chain(error)) or (
+        "oken" in text and "uth" in text
+    ):
         return (
-            f"Ray at {address} refuses this process's token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
-            "(or ~/.ray/auth_token) to those of its head (`ray get-auth-token` there)"
+            "the head refuses this process's token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or "
+            "~/.ray/auth_token) to the head's (`ray get-auth-token` there)"
         )
-    said = str(error).strip() or type(error).__name__
-    return f"Ray at {address} cannot be joined: {said.splitlines()[-1].strip()}"
+    return (
+        f"this machine cannot join ({text[:300]}); run `ray start --address={address}` on it first"
+    )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Give an error and what led to it: Ray's last one does not say why."""
+    """Yield an error and its causes: Ray's last error does not name the reason."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

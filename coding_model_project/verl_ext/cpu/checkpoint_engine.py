@@ -1,9 +1,9 @@
-"""Weights from the trainer to a rollout in other processes, without an accelerator.
+"""Checkpoint engine that sends the trainer's weights to rollout processes without an accelerator.
 
-verl's own engines need CUDA, RDMA or an NPU. This one broadcasts by gloo in a process group of its
-own, beside the trainer's. The keys `backend` and `custom_backend_module` of
+verl's own engines need CUDA, RDMA or an NPU. This one broadcasts by gloo in its own process group, beside
+the trainer's, and builds the group anew for each sync. The keys `backend` and `custom_backend_module` of
 `actor_rollout_ref.rollout.checkpoint_engine` select it (verl.checkpoint_engine.CheckpointEngineRegistry,
-a public seam). Each sync builds the group anew.
+a public extension point).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verl.checkpoint_engine import CheckpointEngine, CheckpointEngineRegistry
 
 NAME = "cpu"
 _TIMEOUT = timedelta(minutes=30)
-"""`coding.weight_sync_timeout_s` ends the run before."""
+"""Time-out of gloo; `coding.weight_sync_timeout_s` ends the run earlier."""
 
 Weights = Iterator[tuple[str, torch.Tensor]]
 
@@ -33,10 +33,10 @@ _registry: Any = CheckpointEngineRegistry  # its `register` lacks @staticmethod
 
 @_registry.register(NAME)
 class CPUCheckpointEngine(CheckpointEngine):
-    """The first training rank sends, all rollout ranks receive; other training ranks take no part.
+    """An engine in which the first training rank sends and all rollout ranks receive.
 
     Args:
-        bucket_size: bytes that are broadcast at once; a larger tensor goes alone.
+        bucket_size: bytes per broadcast; a larger tensor is sent alone.
         is_master: true in the process of the first training rank.
     """
 
@@ -47,7 +47,7 @@ class CPUCheckpointEngine(CheckpointEngine):
         self._group: Any = None
 
     def prepare(self) -> dict[str, Any]:
-        """Open the sender's store, and return its address."""
+        """Open the sender's store and return its address."""
         if not self._is_master:
             return {}
         host = ray.util.get_node_ip_address().strip("[]")
@@ -71,7 +71,7 @@ class CPUCheckpointEngine(CheckpointEngine):
     def init_process_group(  # type: ignore[override]
         self, rank: int, size: int, sender: dict[str, Any]
     ) -> None:
-        """Join the group of this sync; a rank below 0 stays out of it."""
+        """Join the group of this sync, unless the rank is below 0."""
         if rank < 0:
             return
         if self._store is None:
@@ -85,9 +85,9 @@ class CPUCheckpointEngine(CheckpointEngine):
         self._group = self._store = None
 
     async def send_weights(self, weights: Weights, global_steps: int | None = None) -> None:
-        """Broadcast all weights, some at a time."""
+        """Broadcast all weights in buckets."""
         if self._group is None:
-            for _ in weights:  # to gather a sharded weight takes all training ranks
+            for _ in weights:  # all training ranks must take part in gathering a sharded weight
                 pass
             return
         bucket: list[tuple[str, torch.Tensor]] = []
@@ -96,7 +96,7 @@ class CPUCheckpointEngine(CheckpointEngine):
             if bucket and size + weight.nbytes > self._bucket_size:
                 await asyncio.to_thread(self._send, bucket)
                 bucket, size = [], 0
-            # A copy: the trainer may reuse what it gathers into.
+            # A copy, since the trainer may reuse its buffer.
             bucket.append((name, weight.detach().cpu().clone()))
             size += weight.nbytes
         if bucket:
@@ -106,13 +106,13 @@ class CPUCheckpointEngine(CheckpointEngine):
     async def receive_weights(  # type: ignore[override]
         self, global_steps: int | None = None
     ) -> AsyncIterator[tuple[str, torch.Tensor]]:
-        """Give the weights as they arrive."""
+        """Yield the weights as they arrive."""
         while bucket := await asyncio.to_thread(self._receive):
             for named in bucket:
                 yield named
 
     def _send(self, bucket: list[tuple[str, torch.Tensor]]) -> None:
-        """Broadcast tensors after what they are; none at all is the end."""
+        """Broadcast names, shapes and dtypes, then the tensors; an empty bucket marks the end."""
         shapes = [(name, weight.shape, weight.dtype) for name, weight in bucket]
         header = torch.frombuffer(bytearray(pickle.dumps(shapes)), dtype=torch.uint8)
         self._broadcast(torch.tensor([len(header)]))
@@ -131,11 +131,11 @@ class CPUCheckpointEngine(CheckpointEngine):
         return bucket
 
     def _broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Send from the first rank, receive in place on all others."""
+        """Send from the first rank; receive in place on all others."""
         self._group.broadcast(tensor, root=0).wait()
         return tensor
 
 
 def _bytes_of(weight: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's memory, flat: gloo does not know every dtype."""
+    """Return a tensor's memory as flat bytes, since gloo does not support every dtype."""
     return weight.contiguous().view(-1).view(torch.uint8)

@@ -1,4 +1,4 @@
-"""verl's FSDP2 engines on a CPU (verl.workers.engine.EngineRegistry, a public seam)."""
+"""verl's FSDP2 engines on a CPU (verl.workers.engine.EngineRegistry, a public extension point)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from verl.workers.engine.fsdp.transformer_impl import (
 
 
 class _WithoutPinnedOffload:
-    """The reference model would be built with CPUOffloadPolicy(pin_memory=True).
+    """A mixin that builds the reference model without CPUOffloadPolicy(pin_memory=True).
 
-    Pinning needs an accelerator, and offload to where the weights already are means nothing.
+    Pinning needs an accelerator, and the weights are already in CPU memory.
     """
 
     engine_config: Any

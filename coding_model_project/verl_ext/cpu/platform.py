@@ -1,4 +1,4 @@
-"""verl's idea of a device, on a CPU (verl.plugin.platform.PlatformRegistry, a public seam)."""
+"""verl's device platform for a CPU (verl.plugin.platform.PlatformRegistry, a public extension point)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verl.plugin.platform import PlatformBase, PlatformRegistry
 
 
 def _device_module() -> types.ModuleType:
-    """`torch.cpu` plus the torch.cuda-shaped calls that verl makes through get_torch_device()."""
+    """Return `torch.cpu` plus the functions of torch.cuda that verl calls through get_torch_device()."""
     module = types.ModuleType("torch_cpu_for_verl")
     for name in dir(torch.cpu):
         if not name.startswith("__"):
@@ -59,7 +59,7 @@ def _device_module() -> types.ModuleType:
 
 
 class PlatformCPU(PlatformBase):
-    """A host without an accelerator. Never wins verl's auto-detection; VERL_PLATFORM selects it."""
+    """A host without an accelerator. VERL_PLATFORM selects it; verl's auto-detection never does."""
 
     _module = _device_module()
 
@@ -82,7 +82,7 @@ class PlatformCPU(PlatformBase):
         return False
 
     def current_device(self) -> torch.device:  # type: ignore[override]
-        # verl does tensor.to(get_device_id()); an int there would mean "accelerator 0".
+        # verl calls tensor.to(get_device_id()), where an int means "accelerator 0".
         return torch.device("cpu")
 
     def device_count(self) -> int:

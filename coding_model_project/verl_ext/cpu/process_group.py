@@ -1,8 +1,8 @@
-"""The process group verl asks for on a CPU.
+"""The process group that verl requests on a CPU.
 
-verl passes backend=f"cpu:gloo,{device}:{backend}", here "cpu:gloo,cpu:gloo", which torch refuses as a
-duplicate device type. torch looks registered backend names up before it parses the string, so
-registering that very name needs no patch of either.
+verl passes backend=f"cpu:gloo,{device}:{backend}", here "cpu:gloo,cpu:gloo", which torch rejects as a
+duplicate device type. torch looks up registered backend names before it parses the string. Registering
+this name therefore needs no patch of verl or torch.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def _group(store: Any, rank: int, size: int, timeout: Any) -> Any:
 
 
 def _choose_interface() -> None:
-    """Have gloo connect by the address that Ray knows this node by.
+    """Make gloo use the interface of this node's address in Ray.
 
-    gloo would look its host's name up, which on many clusters gives the loopback's address.
+    By default gloo resolves the host name, which on many clusters is the loopback address.
     """
     import ray
 

@@ -1,4 +1,4 @@
-"""verl's vLLM rollout on a CPU (verl.workers.rollout.replica.RolloutReplicaRegistry, a public seam)."""
+"""verl's vLLM rollout on a CPU, registered in verl.workers.rollout.replica.RolloutReplicaRegistry."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from coding_model_project.verl_ext.cluster.names import job_of_cluster
 
 
 def load_replica() -> type:
-    """verl's vLLM replica, whose engine takes new weights the way vLLM's CPU build can."""
+    """Return verl's vLLM replica with an engine that loads new weights as vLLM's CPU build can."""
     import ray
     from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
     class CPUvLLMHttpServer(vLLMHttpServer):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            # The processes forked next name the socket that they take new weights from after it.
+            # The processes forked next derive the name of their weight socket from it.
             os.environ["VERL_RAY_JOB_ID"] = job_of_cluster()
             spawn_from_here()  # vLLM's own two processes
 

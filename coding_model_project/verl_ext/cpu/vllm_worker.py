@@ -1,4 +1,4 @@
-"""What verl's weight sync calls inside vLLM's engine process."""
+"""Worker extension that verl's weight sync calls in vLLM's engine process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
 
 class CPUWorkerExtension(vLLMColocateWorkerExtension):
-    """Loads new weights with vLLM's own `reload_weights`.
+    """An extension that loads new weights with vLLM's own `reload_weights`.
 
-    On a CPU vLLM repacks every linear weight for oneDNN and drops the original parameter, so verl's
-    in-place load would find parameters without a loader.
+    On a CPU vLLM repacks every linear weight for oneDNN and drops the original parameter. verl's in-place
+    load would find parameters without a loader.
     """
 
     model_runner: Any  # of the vLLM worker that this class is mixed into
@@ -33,7 +33,7 @@ class CPUWorkerExtension(vLLMColocateWorkerExtension):
         receiver = BucketedWeightReceiver(
             zmq_handle=self._get_zmq_handle(), device=torch.device("cpu"), use_shm=use_shm
         )
-        # The receiver reuses its buffer, so each tensor is kept as a copy.
+        # Copies, since the receiver reuses its buffer.
         receiver.receive_weights(
             lambda bucket, is_last: weights.extend((name, w.clone()) for name, w in bucket)
         )

@@ -1,4 +1,4 @@
-"""The trainer's end of verl's weight sync to vLLM."""
+"""The trainer's side of verl's weight sync to vLLM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coding_model_project.verl_ext.cluster.names import job_of_cluster
 
 
 class CPUServerAdapter(ServerAdapter):
-    """Sends weights through a socket of this run's own; see `job_of_cluster`."""
+    """An adapter that sends weights through a socket of this run alone; see `job_of_cluster`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

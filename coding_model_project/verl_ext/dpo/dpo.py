@@ -1,10 +1,10 @@
-"""DPO on verl's engines: its SFT trainer with pairs for rows and a loss on pairs.
+"""DPO on verl's engines: verl's SFT trainer with rows that are pairs and a loss on pairs.
 
-torchrun -m coding_model_project.verl_ext.dpo.dpo CONFIG.yaml      (what `train` starts for several ranks)
+torchrun -m coding_model_project.verl_ext.dpo.dpo CONFIG.yaml  (command of `train` for several ranks)
 
     dpo_data.py       pairs as verl's data set: two tokenised conversations each
-    dpo_reference.py  what the starting model thinks of them, computed once and kept
-    dpo_loss.py       the losses; torch alone
+    dpo_reference.py  log-probabilities under the starting model, computed once and cached
+    dpo_loss.py       the losses, in torch alone
     dpo_trainer.py    the trainer
 """
 
@@ -19,10 +19,10 @@ from coding_model_project.verl_ext.trainers import ranks
 
 
 def train(config: DictConfig) -> None:
-    """Train, resuming if there is something to resume from.
+    """Train, resuming from the last checkpoint if there is one.
 
     Raises:
-        ConfigError: keys, pairs or a checkpoint that do not work out; see `ranks.train`.
+        ConfigError: keys, pairs or a checkpoint are invalid; see `ranks.train`.
         TrainingError: a training process failed.
     """
     check_dpo(config)

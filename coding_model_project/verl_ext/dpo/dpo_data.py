@@ -1,4 +1,4 @@
-"""Pairs as verl's SFT trainer takes rows: each item is two tokenised conversations."""
+"""Data set of pairs for verl's SFT trainer, with two tokenised conversations per item."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from coding_model_project.configs.schema import TooLong
 from coding_model_project.errors import ConfigError
 
 Row = dict[str, torch.Tensor]
-"""verl's tokens of a conversation: input_ids, position_ids, loss_mask (1 at the answer); each (j,)."""
+"""verl's tensors of a conversation: input_ids, position_ids, loss_mask (1 at the answer); each (j,)."""
 
 COLUMNS = ("prompt", "chosen", "rejected")
 
 
 class PairDataset(MultiTurnSFTDataset):
-    """Pairs of a file; verl tokenises and masks them, as it does for SFT.
+    """Pairs of files, which verl tokenises and masks as for SFT.
 
-    `digest` is a hash of all tokens and masks; `reference` their log-probabilities under the
+    `digest` is a hash of all tokens and masks. `reference` holds the answers' log-probabilities under the
     reference, of shape (2 * len(self),), once they are known.
     """
 
@@ -39,7 +39,7 @@ class PairDataset(MultiTurnSFTDataset):
         Raises:
             ConfigError: a pair is too long and `coding.dpo.too_long=error`, or none is left.
         """
-        # Whether a pair is too long is decided here: verl would cut it, or stop at its turn.
+        # Checked below, since verl would truncate a pair that is too long, or stop when it reaches it.
         data = config.data.copy()
         data.max_length = sys.maxsize
         super().__init__(list(files), tokenizer, data)
@@ -61,7 +61,7 @@ class PairDataset(MultiTurnSFTDataset):
             elif config.coding.dpo.too_long == TooLong.error.name:
                 raise ConfigError(
                     f"data.max_length={config.data.max_length}: a pair has {longest} tokens (pair "
-                    f"{pair} of {', '.join(files)}): raise it, or set coding.dpo.too_long=set_aside"
+                    f"{pair} of {', '.join(files)}); raise it, or set coding.dpo.too_long=set_aside"
                 )
             else:
                 n_long += 1
@@ -73,7 +73,7 @@ class PairDataset(MultiTurnSFTDataset):
             raise ConfigError(f"{', '.join(files)}: no pair to train on ({why or 'it is empty'})")
 
     def _read_files_and_process(self) -> None:
-        """Overrides verl's: a row of the file is two conversations."""
+        """Read each row of the files as two conversations, in place of verl's one."""
         tables = (pq.read_table(file, columns=list(COLUMNS)) for file in self.parquet_files)
         self.messages = [
             [*row["prompt"], {"role": "assistant", "content": row[side]}]
@@ -91,7 +91,7 @@ class PairDataset(MultiTurnSFTDataset):
         return len(self._kept)
 
     def __getitem__(self, item: int) -> list[Row]:  # type: ignore[override]
-        """The chosen row, then the rejected one, with `reference` if that is known."""
+        """Return the chosen row and the rejected one, with `reference` if it is known."""
         rows = self._pair(self._kept[item])
         if self.reference is not None:
             for row, value in zip(rows, self.reference[2 * item : 2 * item + 2], strict=True):
@@ -103,7 +103,7 @@ class PairDataset(MultiTurnSFTDataset):
 
 
 class PairCollator:
-    """Pairs to a batch of rows, which are chosen, rejected, chosen, ..."""
+    """A collator from pairs to a batch of rows: chosen, rejected, chosen, ..."""
 
     def __init__(self, pad_mode: Any) -> None:
         self._collate = SFTTensorCollator(pad_mode)

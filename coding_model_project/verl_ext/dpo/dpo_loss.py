@@ -1,7 +1,7 @@
-"""DPO's losses on log-probabilities of pairs. Torch alone: nothing here knows verl.
+"""DPO losses on log-probabilities of pairs, in torch alone, without verl.
 
-Shapes: B pairs; R = 2B rows, which are chosen, rejected, chosen, ... A score is
-log π(y|x) - log π_ref(y|x), summed over the tokens of an answer.
+Shapes: B pairs; R = 2B rows: chosen, rejected, chosen, ... A score is log π(y|x) - log π_ref(y|x), summed
+over the tokens of an answer.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from coding_model_project.configs.schema import DPOLoss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairScores:
-    """Both answers of B pairs under the policy and the reference; each of shape (B,)."""
+    """Scores and lengths of both answers of B pairs; each of shape (B,)."""
 
     chosen: Tensor
-    """Score of the chosen answers: the policy's log-probability minus the reference's."""
+    """Scores of the chosen answers: the policy's log-probability minus the reference's."""
     rejected: Tensor
     chosen_tokens: Tensor
-    """Tokens of the answers."""
+    """Number of tokens of the chosen answers."""
     rejected_tokens: Tensor
 
 
 def answer_log_probs(log_probs: Tensor, answer_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probability and length of each row's answer.
+    """Compute the log-probability and the length of each row's answer.
 
     Args:
-        log_probs: jagged, (R, j): at a position, that of the *next* token of its row.
-        answer_mask: jagged, (R, j): 1 at the tokens of the answer. A row begins with its prompt.
+        log_probs: jagged, (R, j); each position has the log-probability of the *next* token of its row.
+        answer_mask: jagged, (R, j); 1 at the tokens of the answer. A row begins with its prompt.
 
     Returns:
-        Sums over the answers' tokens, and counts of these; each of shape (R,).
+        Sums over the answers' tokens, and their counts; each of shape (R,).
     """
-    # One to the left, as log_probs are; what wraps around is the first token of a prompt.
+    # Shifted by one like log_probs; only the first token of a prompt wraps around.
     mask = torch.roll(answer_mask.values(), shifts=-1).to(log_probs.dtype)
     lengths = log_probs.offsets().diff()  # type: ignore[attr-defined]  # of jagged tensors
     rows = torch.repeat_interleave(lengths)
@@ -47,11 +47,11 @@ def answer_log_probs(log_probs: Tensor, answer_mask: Tensor) -> tuple[Tensor, Te
 
 
 def pair_scores(log_probs: Tensor, answer_mask: Tensor, reference: Tensor) -> PairScores:
-    """Scores of the pairs in a batch.
+    """Compute the scores of the pairs in a batch.
 
     Args:
         log_probs, answer_mask: as for `answer_log_probs`.
-        reference: (R,): the answers' log-probabilities under the reference.
+        reference: (R,); the answers' log-probabilities under the reference.
     """
     sums, tokens = answer_log_probs(log_probs, answer_mask)
     scores = sums - reference.to(sums)
@@ -66,7 +66,7 @@ def pair_scores(log_probs: Tensor, answer_mask: Tensor, reference: Tensor) -> Pa
 def pair_losses(
     scores: PairScores, *, kind: DPOLoss, beta: float, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Each pair's loss, of shape (B,). With s⁺ and s⁻ the scores and Δ = s⁺ - s⁻:
+    """Compute each pair's loss, of shape (B,), from the scores s⁺ and s⁻ with Δ = s⁺ - s⁻.
 
     sigmoid: -log σ(βΔ)
         Rafailov et al. 2023, "Direct Preference Optimization", equation 7.
@@ -74,12 +74,12 @@ def pair_losses(
         Mitchell 2023, "A note on DPO with noisy preferences & relationship to IPO", equation 3.
     ipo: (s⁺/|y⁺| - s⁻/|y⁻| - 1/(2β))²
         Azar et al. 2023, "A General Theoretical Paradigm to Understand Learning from Human
-        Preferences", equation 17 with τ = β; means over tokens, as TRL has it from its authors,
-        since sums would weigh a pair by its length.
+        Preferences", equation 17 with τ = β. Scores are means over tokens, as in TRL, which has this
+        from IPO's authors: sums would weigh a pair by its length.
 
     Args:
-        beta: strength of the hold on the reference.
-        label_smoothing: ε in [0, 0.5), of cdpo alone.
+        beta: strength of the regularization towards the reference.
+        label_smoothing: ε in [0, 0.5), for cdpo only.
     """
     if kind is DPOLoss.ipo:
         margins = scores.chosen / scores.chosen_tokens - scores.rejected / scores.rejected_tokens
@@ -92,8 +92,11 @@ def pair_losses(
 
 
 def pair_metrics(scores: PairScores, *, beta: float) -> dict[str, Tensor]:
-    """Of each pair, without gradient: rewards βs of either side (Rafailov et al. 2023, equation 5, up
-    to a constant), their difference, and whether it is above zero. Each of shape (B,)."""
+    """Compute the metrics of each pair, without gradient; each of shape (B,).
+
+    The reward of each side is βs (Rafailov et al. 2023, equation 5, up to a constant). `margin` is their
+    difference, and `accuracy` is 1 if it is above zero.
+    """
     chosen = beta * scores.chosen.detach()
     rejected = beta * scores.rejected.detach()
     return {

@@ -1,7 +1,7 @@
-"""Log-probabilities of all answers under the reference: computed once, before training, and kept.
+"""Log-probabilities of all answers under the reference, computed once before training and cached.
 
-The reference is the starting model, so it needs no memory beside the policy. It is asked before a
-checkpoint is loaded, also in a resumed run.
+The reference is the starting model, so it needs no memory beside the policy. The log-probabilities are
+computed before a checkpoint is loaded, also in a resumed run.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from coding_model_project.verl_ext.dpo.dpo_loss import answer_log_probs
 
 
 def reference_path(config: DictConfig, dataset: PairDataset) -> Path:
-    """Where the log-probabilities of these tokens under this model are kept: named by a hash of all
-    that they depend on, so that what was computed of something else is never read."""
+    """Return the cache file of these tokens' log-probabilities under this model.
+
+    Its name is a hash of all that they depend on, so a change of any part is a cache miss.
+    """
     adapter = config.model.lora_adapter_path
     content = {
         "tokens": dataset.digest,
@@ -43,16 +45,16 @@ def reference_path(config: DictConfig, dataset: PairDataset) -> Path:
 def reference_log_probs(
     client: Any, dataset: PairDataset, meta: Mapping[str, Any], path: Path, *, pairs_per_call: int
 ) -> tuple[torch.Tensor, bool]:
-    """All answers' log-probabilities under the model that is loaded; every rank calls it.
+    """Return all answers' log-probabilities under the loaded model; every rank must call it.
 
     Args:
         client: verl's `TrainingWorker`.
-        meta: what its engine is told with a batch.
-        pairs_per_call: at most, of each rank.
+        meta: settings that its engine gets with a batch.
+        pairs_per_call: most pairs per call and rank.
 
     Returns:
-        Of shape (2 * len(dataset),) in float32, chosen and rejected in turn, and whether they were
-        read from `path`.
+        The log-probabilities, of shape (2 * len(dataset),) in float32, chosen and rejected in turn; and
+        whether they were read from `path`.
     """
     first = distributed.get_rank() == 0
     found: list[Any] = [np.load(path) if first and path.exists() else None]
@@ -72,7 +74,10 @@ def reference_log_probs(
 def _computed(
     client: Any, dataset: PairDataset, meta: Mapping[str, Any], step: int
 ) -> torch.Tensor:
-    """Every rank asks about each `world`-th pair; the last ones twice, so that all make as many calls."""
+    """Compute log-probabilities, each rank every `world`-th pair.
+
+    The last pair is repeated so that all ranks make the same number of calls.
+    """
     rank, world = distributed.get_rank(), distributed.get_world_size()
     n = -(-len(dataset) // world)
     mine = [min(turn * world + rank, len(dataset) - 1) for turn in range(n)]

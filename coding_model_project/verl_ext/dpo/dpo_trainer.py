@@ -1,4 +1,4 @@
-"""verl's SFT trainer, on pairs: their data set, their loss, and the reference before the first step."""
+"""DPO trainer: verl's SFT trainer with pairs, a loss on pairs, and the reference's log-probabilities."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from coding_model_project.verl_ext.dpo.dpo_reference import reference_log_probs,
 PREFIX = "dpo/"
 
 Validation = dict[str, list[tuple[int, float]]]
-"""Of each metric, the batches so far: their pairs (of each rank), and the mean over these."""
+"""Batches so far by metric: the number of pairs per rank, and the mean over these."""
 
 
 def engine_loss(
     model_output: dict[str, Any], data: Any, dp_group: Any = None, *, settings: DictConfig
 ) -> tuple[torch.Tensor, dict[str, float]]:
-    """A micro-batch's part of the loss and of the metrics, as verl's engines call it.
+    """Compute a micro-batch's share of the loss and the metrics; verl's engines call it.
 
     Args:
-        data: `global_batch_size` counts pairs, of all micro-batches and ranks together.
+        data: batch whose `global_batch_size` counts the pairs of all micro-batches and ranks.
         settings: as `schema.DPOConfig`.
 
     Returns:
-        What adds up, over micro-batches and ranks, to means over the pairs of the batch. The loss
-        is multiplied by the number of ranks, because gradients are averaged over these.
+        Values that add up, over micro-batches and ranks, to means over the pairs of the batch. The loss
+        is multiplied by the number of ranks, because gradients are averaged over them.
     """
     scores = pair_scores(model_output["log_probs"], data["loss_mask"], data["reference"])
     losses = pair_losses(
@@ -55,7 +55,7 @@ def engine_loss(
 
 
 class DPOTrainer(sft_trainer.SFTTrainer):
-    """Batches and micro-batches are counted in pairs, and a pair is never parted."""
+    """A trainer that counts batches and micro-batches in pairs, and never splits a pair."""
 
     def _build_engine(self) -> None:
         super()._build_engine()
@@ -75,13 +75,13 @@ class DPOTrainer(sft_trainer.SFTTrainer):
         batch, known = self.config.data.train_batch_size, self.model_config.hf_config.vocab_size
         if len(dataset) < batch and key == "data.train_files":
             raise ConfigError(
-                f"{key}: {len(dataset)} pairs that can be used do not fill one batch of "
-                f"data.train_batch_size={batch}: lower it, or add pairs"
+                f"{key}: {len(dataset)} usable pairs do not fill one batch of "
+                f"data.train_batch_size={batch}; lower it, or add pairs"
             )
         if dataset.max_token >= known:
             raise ConfigError(
-                f"model.path={self.config.model.path}: its tokenizer gives token {dataset.max_token}, "
-                f"and the model knows {known}: model and tokenizer do not belong together"
+                f"model.path={self.config.model.path}: its tokenizer returns token {dataset.max_token}, "
+                f"but the model has only {known}; use the tokenizer of this model"
             )
         return dataset
 
@@ -89,7 +89,7 @@ class DPOTrainer(sft_trainer.SFTTrainer):
         super()._build_dataloader()
         collate = PairCollator(self.config.data.pad_mode)
         self.train_dataloader.collate_fn = collate
-        if self.val_dataset is not None:  # verl's would drop what does not fill a batch
+        if self.val_dataset is not None:  # verl's loader would drop the last, partial batch
             self.val_dataloader = DataLoader(
                 self.val_dataset,
                 batch_size=self.train_batch_size_per_dp,
@@ -112,7 +112,7 @@ class DPOTrainer(sft_trainer.SFTTrainer):
                 self.training_client, dataset, self._meta(), path, pairs_per_call=step
             )
             if self.rank == 0:
-                what = "read from" if known else "computed, kept in"
+                what = "read from" if known else "computed, cached in"
                 print(f"reference log-probabilities of {len(dataset)} pairs: {what} {path}")  # noqa: T201
         self.validation: Validation = defaultdict(list)
         client = self.training_client
@@ -120,7 +120,7 @@ class DPOTrainer(sft_trainer.SFTTrainer):
         client.infer_batch = self._noted(client.infer_batch)
 
     def _meta(self) -> dict[str, Any]:
-        """What the engine is told with a batch; `fit` tells the same in training."""
+        """Return the settings that the engine gets with a batch; `fit` passes the same in training."""
         data = self.config.data
         return {
             "use_remove_padding": self.config.model.use_remove_padding,
@@ -133,9 +133,9 @@ class DPOTrainer(sft_trainer.SFTTrainer):
         }
 
     def _noted(self, infer_batch: Callable[..., Any]) -> Callable[..., Any]:
-        """`fit` takes only the loss of a validation batch; the other metrics are logged beside it.
+        """Wrap `infer_batch` to record all metrics of validation batches; `fit` reads only the loss.
 
-        The last batch has fewer pairs than `fit` tells the engine.
+        The wrapper also corrects the number of pairs, which `fit` sets too high for the last batch.
         """
         micro, ranks = (
             self.config.data.micro_batch_size_per_gpu,
@@ -159,7 +159,7 @@ class DPOTrainer(sft_trainer.SFTTrainer):
         return infer_and_note
 
     def fit(self) -> None:
-        # `fit` makes its logger itself, by this name; SFT in the same process needs verl's own again.
+        # `fit` creates its logger by this name. SFT in the same process needs verl's own one again.
         module: Any = sft_trainer
         plain = module.Tracking
         module.Tracking = functools.partial(_PairTracking, self.validation)
@@ -170,7 +170,7 @@ class DPOTrainer(sft_trainer.SFTTrainer):
 
 
 class _PairTracking(Tracking):
-    """verl's loggers, given means over a batch's pairs instead of the parts they are made of."""
+    """verl's loggers, which get means over a batch's pairs instead of the parts."""
 
     def __init__(self, validation: Validation, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -187,12 +187,12 @@ class _PairTracking(Tracking):
 
 
 def total(parts: Any) -> float:
-    """The sum of nested lists: a list of micro-batches for each rank."""
+    """Return the sum of nested lists, with a list of micro-batches for each rank."""
     return sum(map(total, parts)) if isinstance(parts, list) else float(parts)
 
 
 def _together(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Tell the engine to keep the rows of a pair in one micro-batch."""
+    """Wrap a call so that the engine keeps the rows of a pair in one micro-batch."""
 
     def with_pairs(data: Any) -> Any:
         tu.assign_non_tensor(data, force_group_size=2)

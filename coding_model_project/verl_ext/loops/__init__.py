@@ -1,1 +1,1 @@
-"""Episodes as verl's agent loops."""
+"""verl agent loops that generate episodes."""

@@ -1,14 +1,14 @@
-"""An episode of the bash agent on a Harbor task as verl's agent loop; `episodes.bash` has its rules.
+"""verl agent loop for an episode of the bash agent on a Harbor task; `episodes.bash` has the rules.
 
-    prompt | reply with a command | what came of it | reply … | last reply
+    prompt | reply with a command | observation     | reply … | last reply
     mask     1 1 1 1 1 1 1 1 1 1    0 0 0 0 0 0 0 0   1 1 1     1 1 1 1 1
 
-In form `tools` a command is a call of the tool `bash`, and what came of it a message of role `tool`.
+With `coding.bash.calls=tools` a command is a call of the tool `bash`, its observation a `tool` message.
 
-The trial is Harbor's: the room is made, the model works in it, and the verifier judges there. An episode
-ends as an `Ending` says, and is rewarded for what was done by then; where no observation with another
-whole reply fits into `data.max_response_length`, that is `context`. What the infrastructure did is no
-ending: the sample is left out.
+Harbor runs the trial: it makes the room, the model works in it, and the verifier judges there. `Ending`
+lists how an episode ends; the reward is for the work done by then. The ending is `context` if an
+observation and another whole reply do not fit into `data.max_response_length`. An infrastructure failure
+is not an ending: the sample is dropped.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from coding_model_project.verl_ext.rewards.judging import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """One reply of an episode: where its tokens lie in the response, and what came of it."""
+class ReplyRecord:
+    """A reply of an episode, the span of its tokens in the response, and its observation."""
 
     start: int
     end: int
@@ -58,11 +58,11 @@ class Told:
     observation: str | None
     command_s: float
     reply_s: float | None
-    """Wall seconds until the reply was there, its wait for the rollout included."""
+    """Wall seconds until the reply was complete, with its wait for the rollout."""
 
 
 class _Place:
-    """What the episodes of a worker share: problems, and rooms on this machine."""
+    """The problems, and the rooms on this machine, that the episodes of a worker share."""
 
     def __init__(self, config: DictConfig) -> None:
         coding = coding_of(config)
@@ -83,18 +83,17 @@ class _Place:
 
 
 _places: dict[str, _Place] = {}
-"""This process's one, by its run's folder. Its rooms end with the process, however that ends."""
+"""The place of this process by run folder. Its rooms end with the process, however that ends."""
 
 
 class BashLoop(AgentLoopBase):
-    """verl makes one for each sample."""
+    """An episode of the bash agent. verl creates one per sample."""
 
     async def run(self, sampling_params: Sampling, **kwargs: Any) -> AgentLoopOutput:
-        """One episode.
+        """Run one episode.
 
         Raises:
-            UngradableError: the room failed, or no truthful verdict can be given: verl leaves the sample
-                out.
+            UngradableError: the room failed, or there is no truthful verdict. verl drops the sample.
         """
         run_dir = self.config.coding.run_dir
         if run_dir not in _places:
@@ -118,13 +117,13 @@ class BashLoop(AgentLoopBase):
         episode = _only(agent, problem.id)
         if not model.spans:
             raise HarborError(
-                f"{problem.id}: no reply came within the episode's time (coding.bash.total_s, or the "
-                "task's [agent] timeout_sec), so that there is nothing to train on"
+                f"{problem.id}: no reply arrived within the episode's time limit (coding.bash.total_s or "
+                "the task's [agent] timeout_sec), so there is nothing to train on"
             )
-        # A command that the task's own time-out interrupted has a reply's tokens and no turn.
+        # A command that the task's own time-out interrupted has reply tokens but no turn.
         replies = [
             asdict(
-                Told(
+                ReplyRecord(
                     start=start,
                     end=end,
                     command=turn.command,
@@ -136,31 +135,34 @@ class BashLoop(AgentLoopBase):
             )
             for (start, end), turn in zip(model.spans, episode.turns, strict=False)
         ]
-        told = {
+        record = {
             "ending": str(episode.ending),
             "replies": replies,
             "verdict": plain_verdict(verdict),
         }
-        return model.output(num_turns=len(episode.messages) - 1, told=told)
+        return model.output(num_turns=len(episode.messages) - 1, record=record)
 
 
 def _only(agent: BashAgent, problem_id: str) -> Episode:
-    """Raises:
-    DataError: the task has several steps.
+    """Return the only episode of a trial.
+
+    Raises:
+        DataError: the task has several steps.
     """
     if len(agent.episodes) != 1:
-        raise DataError(f"{problem_id}: its task has several steps, and an episode is of one")
+        raise DataError(
+            f"{problem_id}: the task has {len(agent.episodes)} steps; training needs tasks of one step"
+        )
     return agent.episodes[0]
 
 
-def _told(messages: Sequence[Message]) -> list[Message]:
-    """The messages after the last reply."""
-    told = list(takewhile(lambda message: message["role"] != "assistant", reversed(messages)))
-    return told[::-1]
+def _after_last_reply(messages: Sequence[Message]) -> list[Message]:
+    latest = list(takewhile(lambda message: message["role"] != "assistant", reversed(messages)))
+    return latest[::-1]
 
 
 class _Policy:
-    """The model that is trained, as the bash agent asks it. See `episodes.bash.Model`."""
+    """The model in training, as the bash agent's `episodes.bash.Model`."""
 
     def __init__(
         self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any], calls: Calls
@@ -170,18 +172,18 @@ class _Policy:
         self._max_response: int = loop.rollout_config.response_length
         self._talk: Conversation | None = None
         self.spans: list[tuple[int, int]] = []
-        """Of each reply's tokens."""
+        """Token span of each reply in the response."""
 
     async def reply(self, messages: Sequence[Message], max_tokens: int | None) -> Reply:
         """See `episodes.bash.Model.reply`.
 
         Raises:
-            GenerationError: the rollout could not be asked. An OSError would pass for one of the room's.
+            GenerationError: the rollout could not be reached. An OSError would look like the room's.
         """
         try:
             answer = await self._answer(messages, max_tokens)
         except OSError as error:
-            raise GenerationError(f"the rollout gave no answer: {error}") from error
+            raise GenerationError(f"the rollout returned no answer: {error}") from error
         self.spans.append((answer.start, answer.end))
         if self._calls is Calls.block:
             return Reply(text=answer.text, tokens=answer.tokens, cut=answer.truncated)
@@ -200,10 +202,10 @@ class _Policy:
             )
         else:
             most = self._max_response - self._reply_tokens
-            if not await self._talk.tell(*_told(messages), max_response=most):
+            if not await self._talk.tell(*_after_last_reply(messages), max_response=most):
                 raise ContextOverflow(f"data.max_response_length={self._max_response} is used up")
         return await self._talk.answer(min(self._reply_tokens, max_tokens or self._reply_tokens))
 
-    def output(self, num_turns: int, told: dict[str, Any]) -> AgentLoopOutput:
+    def output(self, num_turns: int, record: dict[str, Any]) -> AgentLoopOutput:
         assert self._talk is not None
-        return self._talk.output(num_turns, **{EPISODE: told})
+        return self._talk.output(num_turns, **{EPISODE: record})

@@ -1,9 +1,9 @@
-"""A conversation with verl's rollout, token by token: what an episode of several answers trains on.
+"""A conversation with verl's rollout as tokens, to train on episodes of several answers.
 
-    prompt | answer | what it was told | answer | …
+    prompt | answer | observation      | answer | …
     mask     1 1 1    0 0 0 0 0 0 0 0    1 1 1
 
-Tokens are never made from text twice: what a model was asked last is what it is trained on.
+No text is tokenized twice: the model trains on exactly the tokens of its last request.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from coding_model_project.verl_ext.loops.rollout import Rollout, Sampling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the model answered, and where its tokens lie in the response."""
+    """An answer of the model, and the span of its tokens in the response."""
 
     text: str
     start: int
     end: int
     truncated: bool
-    """Ended by its limit and not by the model."""
+    """Cut off by the token limit."""
 
     @property
     def tokens(self) -> int:
@@ -38,10 +38,7 @@ class Answer:
 
 
 class Conversation:
-    """A prompt and the response to it so far. Made by `begin`.
-
-    `metrics` are verl's timings.
-    """
+    """A prompt and the response so far, created by `begin`; `metrics` are verl's timings."""
 
     def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
         self._loop: Any = loop
@@ -63,14 +60,14 @@ class Conversation:
         *,
         tools: list[dict[str, Any]] | None = None,
     ) -> Self:
-        """Ask for a first answer to these messages.
+        """Start a conversation with these messages as its prompt.
 
         Args:
-            sampling, row: as verl gives them to `AgentLoopBase.run`.
+            sampling, row: the arguments of `AgentLoopBase.run`.
             tools: schemas of the tools that the chat template shows the model.
 
         Raises:
-            ConfigError: messages and tools have more tokens than a prompt may have: verl would cut it.
+            ConfigError: messages and tools exceed the prompt's token limit, where verl would truncate.
         """
         made = cls(loop, sampling, row)
         made._messages, made._tools = list(messages), tools
@@ -81,18 +78,18 @@ class Conversation:
             whole = builder.build_initial_tokens(made._messages, tools=tools)
             if len(whole) > most:
                 raise ConfigError(
-                    f"data.max_prompt_length={most}: an episode's opening has {len(whole)} tokens, of "
-                    "which verl would cut the first; set it higher"
+                    f"data.max_prompt_length={most}: an episode's opening has {len(whole)} tokens, and "
+                    "verl would drop the first ones; raise the key"
                 )
         return made
 
     @property
     def n_response(self) -> int:
-        """Tokens since the prompt: answers, and what was told."""
+        """Number of tokens since the prompt, of answers and observations."""
         return len(self._mask)
 
     async def answer(self, max_tokens: int) -> Answer:
-        """Let the model answer."""
+        """Generate the model's next answer."""
         output = await self._rollout.generate(self._ids, max_tokens=max_tokens)
         start = len(self._mask)
         merged, self._mask, self._logprobs = await self._loop.ct_merge_assistant_token(
@@ -110,19 +107,23 @@ class Conversation:
         return Answer(text=text, start=start, end=len(self._mask), truncated=truncated)
 
     async def tell(self, *messages: Message, max_response: int) -> bool:
-        """Add messages after the last answer, if the response stays within that many tokens."""
-        told = [*self._messages, *messages]
+        """Append messages after the last answer, and return whether the response has room for them.
+
+        Args:
+            max_response: most tokens of the response with the messages; with more, nothing is appended.
+        """
+        longer = [*self._messages, *messages]
         merged, mask, logprobs = await self._loop.ct_merge_context_msg(
-            self._messages, told, self._ids, self._mask, self._logprobs, tools=self._tools
+            self._messages, longer, self._ids, self._mask, self._logprobs, tools=self._tools
         )
         if len(mask) > max_response:
             return False
-        self._messages, self._ids = told, merged.token_ids
+        self._messages, self._ids = longer, merged.token_ids
         self._mask, self._logprobs = mask, logprobs
         return True
 
     def output(self, num_turns: int, **extra: Any) -> AgentLoopOutput:
-        """What verl trains on; `extra` reaches the reward manager as `tool_extra_fields`."""
+        """Return the output to train on; the reward manager gets `extra` as `tool_extra_fields`."""
         n_prompt = len(self._ids) - len(self._mask)
         return self._rollout.output(
             prompt=self._ids[:n_prompt],

@@ -1,8 +1,8 @@
-"""An agent of yours as verl's agent loop: it talks to the gateway, and its tokens are trained on.
+"""verl agent loop for any agent: it calls the gateway, which records the tokens to train on.
 
-The trial is Harbor's: the room is made, the agent works, and the verifier judges there. verl takes
-several outputs for one sample, and gives all of them the advantage of the last: each conversation of
-the agent is one, the longest last. What the infrastructure did is no ending: the sample is left out.
+Harbor runs the trial: it makes the room, the agent works, and the verifier judges there. verl accepts
+several outputs per sample, and gives all of them the advantage of the last. Each conversation of the
+agent is one output, the longest last. An infrastructure failure is not an ending: the sample is dropped.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from coding_model_project.verl_ext.rewards.judging import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The tokens of a sample: what was generated is what is trained on, and what is not."""
+    """Token counts of a sample: generated tokens are either trained on or not."""
 
     generated: int
     trained: int
     conversations: int
-    """The number of conversations that are trained on."""
+    """Number of conversations that are trained on."""
 
     @property
     def untrained(self) -> int:
@@ -92,7 +92,7 @@ class _Place:
         self._starting: asyncio.Task[Gateway] | None = None
 
     async def gateway(self) -> Gateway:
-        """The gateway, started when it is first needed. It ends with the process."""
+        """Return the gateway; the first call starts it. It ends with the process."""
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._gateway.__aenter__())
         return await asyncio.shield(self._starting)
@@ -105,20 +105,20 @@ class _Place:
 
 
 _places: dict[str, _Place] = {}
-"""This process's one, by its run's folder. Its rooms end with the process, however that ends."""
+"""The place of this process by run folder. Its rooms end with the process, however that ends."""
 
 
 class GatewayLoop(AgentLoopBase):
-    """verl makes one for each sample."""
+    """An agent's work on one task. verl creates one per sample."""
 
     async def run(  # type: ignore[override]
         self, sampling_params: Sampling, **kwargs: Any
     ) -> list[AgentLoopOutput]:
-        """Let an agent work on one task.
+        """Run an agent on one task.
 
         Raises:
-            UngradableError: the room or the engine failed, the agent never asked for a reply, or no
-                truthful verdict can be given: verl leaves the sample out.
+            UngradableError: the room or the engine failed, the agent never requested a reply, or there is
+                no truthful verdict. verl drops the sample.
         """
         run_dir = self.config.coding.run_dir
         if run_dir not in _places:
@@ -143,31 +143,35 @@ class GatewayLoop(AgentLoopBase):
         found = work.session.recorder.trajectories(1 if only_main else place.agent.conversations)
         if not found:
             raise HarborError(
-                f"{problem.id}: the agent ended ({work.ending}) before it had a reply of the model, so "
-                f"that there is nothing to train on: {work.said[-300:] or 'it printed nothing'!r}"
+                f"{problem.id}: the agent ended ({work.ending}) before the model replied, so there is "
+                f"nothing to train on: {work.said[-300:] or 'it printed nothing'!r}"
             )
         accounts = Accounts(
             generated=work.session.recorder.n_generated + work.session.n_undelivered,
             trained=sum(one.trained for one in found),
             conversations=len(found),
         )
-        told = _told(work, accounts, found[-1]) | {"verdict": plain_verdict(verdict)}
+        record = _record(work, accounts, found[-1]) | {"verdict": plain_verdict(verdict)}
         return [
-            policy.output(one, extra={AGENT: told} if one is found[-1] else {AGENT: None})
+            policy.output(one, extra={AGENT: record} if one is found[-1] else {AGENT: None})
             for one in found
         ]
 
 
 def _only(agent: GatewayAgent, problem_id: str) -> Work:
-    """Raises:
-    DataError: the task has several steps.
+    """Return the only work of a trial.
+
+    Raises:
+        DataError: the task has several steps.
     """
     if len(agent.works) != 1:
-        raise DataError(f"{problem_id}: its task has several steps, and an episode is of one")
+        raise DataError(
+            f"{problem_id}: the task has {len(agent.works)} steps; training needs tasks of one step"
+        )
     return agent.works[0]
 
 
-def _told(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:
+def _record(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:
     """Return an agent's work as plain data, for the reward manager and rollouts.jsonl."""
     return {
         "ending": str(work.ending),
@@ -185,7 +189,7 @@ def _told(work: Work, accounts: Accounts, main: Trajectory) -> dict[str, Any]:
 
 
 class _Policy:
-    """The model that is trained. See `gateway.session.Policy`. One for each sample."""
+    """The model in training, as `gateway.session.Policy`; one per sample."""
 
     def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
         tokenizer: Any = loop.tokenizer
@@ -198,19 +202,17 @@ class _Policy:
         """See `gateway.session.Policy.generate`.
 
         Raises:
-            GenerationError: the rollout gave no answer.
+            GenerationError: the rollout returned no answer.
         """
         params = {"max_tokens": max_tokens} | ({"stop": list(stop)} if stop else {})
         try:
             output = await self._rollout.generate(prompt, **params)
         except Exception as error:
-            said = " ".join(str(error).split())[-300:]
-            raise GenerationError(
-                f"the rollout gave no answer: {said or type(error).__name__}"
-            ) from error
+            reason = " ".join(str(error).split())[-300:] or type(error).__name__
+            raise GenerationError(f"the rollout returned no answer: {reason}") from error
         ids = tuple(output.token_ids)
         if not ids:
-            raise GenerationError("the rollout gave an answer without a token: it was aborted")
+            raise GenerationError("the rollout returned an answer without tokens: it was aborted")
         return Generated(
             ids=ids,
             log_probs=tuple(output.log_probs) if self._rollout.gives_log_probs else None,
@@ -237,7 +239,7 @@ class _Policy:
 
 
 class _Codec:
-    """The model's chat template, by verl's builder of continuous tokens. See `gateway.session.Codec`."""
+    """The model's chat template as `gateway.session.Codec`, with verl's continuous-token builder."""
 
     def __init__(self, loop: AgentLoopBase) -> None:
         self._builder: Any = loop.continuous_token_builder
@@ -264,7 +266,7 @@ class _Codec:
         """See `gateway.session.Codec.following`."""
         end = self._tokenizer.eos_token_id
         is_open = ended is not Ended.model and end is not None
-        before = [*ids, end] if is_open else list(ids)  # a reply that was cut off is closed
+        before = [*ids, end] if is_open else list(ids)  # close a reply that was cut off
         try:
             merged = self._builder.merge_context_tokens(
                 list(messages[:known]), list(messages), before, tools=list(tools) or None
@@ -280,5 +282,5 @@ class _Codec:
 
 
 def _refused(error: Exception) -> TemplateRefused:
-    said = " ".join(str(error).split())[:300]
-    return TemplateRefused(f"the model's chat template refuses these messages: {said}")
+    reason = " ".join(str(error).split())[:300]
+    return TemplateRefused(f"the model's chat template refuses these messages: {reason}")

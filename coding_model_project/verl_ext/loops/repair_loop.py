@@ -1,10 +1,10 @@
-"""An episode of attempts and repairs as verl's agent loop; `episodes.repair` has its rules.
+"""verl agent loop for an episode of attempts and repairs; `episodes.repair` has the rules.
 
     prompt | attempt 0 | observation | attempt 1 | observation | attempt 2
     mask     1 1 1 1 1   0 0 0 0 0 0   1 1 1 1 1   0 0 0 0 0 0   1 1 1 1 1
 
-The model has room for another attempt if `data.max_response_length` holds what it is told and a whole
-attempt more.
+The model gets another attempt if `data.max_response_length` has room for the observation and a whole
+attempt.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from coding_model_project.verl_ext.rewards.judging import ATTEMPTS, leaving_out
 from coding_model_project.verl_ext.rewards.public_judge import PublicJudge
 
 _judges: dict[str, PublicJudge] = {}
-"""This process's one, by its run's folder."""
+"""The judge of this process by run folder."""
 
 
 class RepairLoop(AgentLoopBase):
-    """verl makes one for each sample."""
+    """An episode of attempts and repairs. verl creates one per sample."""
 
     async def run(self, sampling_params: Sampling, **kwargs: Any) -> AgentLoopOutput:
-        """One episode.
+        """Run one episode.
 
         Raises:
-            UngradableError: its public tests cannot be judged: verl leaves the sample out.
+            UngradableError: the public tests cannot be judged. verl drops the sample.
         """
         problem_id = str(kwargs["reward_model"]["ground_truth"])
         with leaving_out(Path(self.config.coding.run_dir), kwargs):
@@ -74,7 +74,7 @@ class RepairLoop(AgentLoopBase):
 
 
 class _Policy:
-    """The model that is trained, as an episode asks it; see `episodes.repair.Model`."""
+    """The model in training, as the episode's `episodes.repair.Model`."""
 
     def __init__(self, loop: AgentLoopBase, talk: Conversation) -> None:
         self.talk = talk
@@ -85,5 +85,5 @@ class _Policy:
         return await self.talk.answer(self._most)
 
     async def tell(self, message: Message) -> bool:
-        # Only if another whole attempt fits after it.
+        # Another whole attempt must fit after the message.
         return await self.talk.tell(message, max_response=self._max_response - self._most)

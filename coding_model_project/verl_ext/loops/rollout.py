@@ -1,4 +1,4 @@
-"""verl's rollout as one sample asks it, with the timings and notes that its output needs."""
+"""Client of verl's rollout for one sample, with the timings and fields that the sample's output needs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from verl.experimental.agent_loop.agent_loop import (
 from verl.utils.profiler import simple_timer
 
 Sampling = dict[str, Any]
-"""As verl gives it to `AgentLoopBase.run`."""
+"""Sampling parameters of `AgentLoopBase.run`."""
 
 
 class Rollout:
-    """One sample's requests; the server that has the sample's tokens in its cache answers again.
+    """The requests of one sample. They share a request id, so the server that cached the sample answers.
 
-    `metrics` are verl's timings. Args as verl gives them to `AgentLoopBase.run`.
+    `metrics` are verl's timings. The arguments are those of `AgentLoopBase.run`.
     """
 
     def __init__(self, loop: AgentLoopBase, sampling: Sampling, row: Mapping[str, Any]) -> None:
         self._loop: Any = loop
         self._sampling = sampling
         self._priority = int(row.get("priority", 0))
-        # As in verl's single turn: there the order of requests is part of what is drawn.
+        # As in verl's single-turn loop, where the random draws depend on the order of requests.
         deterministic = loop.rollout_config.full_determinism
         self._request = f"det-{self._priority}" if deterministic else uuid4().hex
         self.metrics: dict[str, Any] = {"num_preempted": -1}
@@ -35,14 +35,14 @@ class Rollout:
 
     @property
     def gives_log_probs(self) -> bool:
-        """True if answers have log-probabilities."""
+        """Return whether answers have log-probabilities."""
         return bool(self._sampling.get("logprobs"))
 
     async def generate(self, prompt: Sequence[int], **params: Any) -> Any:
         """Return verl's TokenOutput for a prompt.
 
         Args:
-            params: over the sample's sampling parameters.
+            params: overrides of the sample's sampling parameters.
         """
         with simple_timer("generate_sequences", self.metrics):
             output = await self._loop.server_manager.generate(
@@ -56,7 +56,7 @@ class Rollout:
             self.metrics["num_preempted"] = before + output.num_preempted
         began_at = self._extra.get("min_global_steps")
         self._extra |= output.extra_fields
-        if began_at is not None:  # the weights that the first answer was made with
+        if began_at is not None:  # keep the version of the weights that generated the first answer
             self._extra["min_global_steps"] = began_at
         return output
 
@@ -70,10 +70,10 @@ class Rollout:
         num_turns: int,
         extra: Mapping[str, Any],
     ) -> AgentLoopOutput:
-        """Return what verl trains on.
+        """Return the output that verl trains on.
 
         Args:
-            extra: for the reward manager, as `tool_extra_fields`.
+            extra: fields that the reward manager gets as `tool_extra_fields`.
         """
         return AgentLoopOutput(
             prompt_ids=prompt,

@@ -1,9 +1,8 @@
-"""verl's agent-loop worker, which makes a sample's loop without composing a configuration for it.
+"""Agent-loop worker that calls a loop's constructor and counts tokens that miss the training batch.
 
-verl's calls `hydra.utils.instantiate` once per sample, which merges the loop's arguments into a
-configuration that nothing reads: 4 ms, a second for a step of 256 samples, before the first requests are
-sent. The loop is made by its constructor here. `rollout.agent.agent_loop_manager_class` is verl's own key
-for this. The worker also counts the tokens that do not end up in a training batch.
+verl's worker calls `hydra.utils.instantiate` once per sample, which merges the loop's arguments into a
+configuration that nothing reads. That takes 4 ms, or a second for a step of 256 samples, before the first
+request. verl's key `rollout.agent.agent_loop_manager_class` selects this worker.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _OWN_KEYS = frozenset({"name", "_target_"})
 
 
 class _Counting:
-    """A session's client of the rollout servers, which counts the tokens that it gets."""
+    """A session's client of the rollout servers that counts generated tokens."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -39,18 +38,18 @@ class _Counting:
 
 
 class CodingAgentLoopWorker(_Worker):
-    """Runs the loops of a share of a step's prompts."""
+    """A worker that runs the loops of its share of a step's prompts."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._tokens = {"validated": 0, "left_out": 0}
 
     async def tokens(self) -> dict[str, int]:
-        """Return the tokens so far that were not generated to be trained on, or got lost on the way.
+        """Return the number of tokens so far that are in no training batch.
 
         Returns:
-            "validated": of validation samples; "left_out": of sessions that failed, and of answers that
-            are not part of what a loop handed over.
+            "validated": tokens of validation samples; "left_out": tokens of failed sessions, and of
+            answers that a loop did not hand over.
         """
         return self._tokens
 
@@ -93,11 +92,11 @@ class CodingAgentLoopWorker(_Worker):
         }
         if set(registered) <= _OWN_KEYS:
             return get_class(registered["_target_"])(**arguments)
-        return instantiate(registered, **arguments)  # a user's loop with arguments of its own
+        return instantiate(registered, **arguments)  # a user's loop with its own arguments
 
 
 class CodingAgentLoopManager(AgentLoopManagerTQ):
-    """Gives the rows of a step to `CodingAgentLoopWorker`s."""
+    """A manager that spreads the rows of a step over `CodingAgentLoopWorker`s."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,1 +1,1 @@
-"""verl's reward manager, and the judges its processes share."""
+"""The reward manager for verl, and the judges that its processes share."""

@@ -1,4 +1,4 @@
-"""What verl's processes that judge share: problems, a judge, and a note of what it cannot judge."""
+"""Shared parts of verl's judging processes: problems, a judge, and notes of ungradable samples."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from coding_model_project.runs.ungradable import Ungradable, note, reason_of
 from coding_model_project.types import Problem
 
 ATTEMPTS = "attempts"
-"""The key of an agent loop's extra fields that holds an episode's attempts (as `repair_loop` gives them),
-for the reward manager. verl's own loop has none: there the response is the one attempt."""
+"""Key in an agent loop's extra fields of the attempts from `repair_loop`, for the reward manager.
+
+verl's own loop has no such key: its response is the only attempt."""
 
 EPISODE = "bash_episode"
-"""The same for an episode of the bash agent, which is judged where it took place: its ending, replies
-(`bash_loop.Told`) and verdict, as plain data."""
+"""Key of a bash agent's episode, which its agent loop has judged: ending, replies
+(`bash_loop.ReplyRecord`) and verdict, as plain data."""
 
 AGENT = "agent_work"
-"""The same for the work of an agent at the gateway (as `gateway_loop` gives it)."""
+"""Key of an agent's work at the gateway, from `gateway_loop`."""
 
 
 class JudgePool:
-    """The problems of `coding.problems` by id, and the judge, started when it is first needed."""
+    """The problems of `coding.problems` by id, and a judge that starts on first use."""
 
     def __init__(self, coding: CodingConfig) -> None:
         """Read the problems.
@@ -48,17 +49,22 @@ class JudgePool:
         self._starting: asyncio.Task[Graders] | None = None
 
     def problem(self, problem_id: str) -> Problem:
-        """Raises:
-        DataError: no file has it.
+        """Return a problem by its id.
+
+        Raises:
+            DataError: no file of coding.problems has it.
         """
         if problem_id not in self._problems:
             raise DataError(
-                f"{problem_id}: a row of data.* names it, no file of coding.problems has it"
+                f"{problem_id}: a row of data.* uses this problem, but no file of coding.problems has it"
             )
         return self._problems[problem_id]
 
     async def judge(self) -> Graders:
-        """The judge; all who wait for a start that fails get its error, and the next tries anew."""
+        """Return the judge, starting it if necessary.
+
+        If a start fails, all callers that wait for it get its error, and the next call starts it again.
+        """
         if self._starting is None:
             coding = self._coding
             opened = open_judge(
@@ -94,28 +100,28 @@ def _read_here(path: str) -> tuple[Problem, ...]:
 
 @contextmanager
 def leaving_out(run_dir: Path, row: Mapping[str, Any]) -> Iterator[None]:
-    """Note in the run's ungradable.jsonl why a sample is in no batch, if what is done here fails.
+    """Note in the run's ungradable.jsonl why a sample is dropped, if the body fails.
 
     Args:
-        row: of verl's batch, as an agent loop and a reward manager get it.
+        row: row of verl's batch, as agent loops and reward managers get it.
 
     Raises:
-        CodingModelError: what failed, for which verl leaves the sample out. It has no traceback: verl
-            prints one for each sample, and where it came from is in the message.
+        CodingModelError: the failure, after which verl drops the sample. It has no traceback, since verl
+            would print one per sample and the message names the origin.
     """
     try:
         yield
     except CodingModelError as error:
         _note(run_dir, row, error)
         raise error.with_traceback(None) from None
-    except OSError as error:  # such as a full disk of this node, below the judge
+    except OSError as error:  # such as a full disk on this node
         failed = SandboxError(f"node {socket.gethostname()}: {error}")
         _note(run_dir, row, failed)
         raise failed from error
 
 
 def _note(run_dir: Path, row: Mapping[str, Any], error: CodingModelError) -> None:
-    """Note a sample that is left out; where that fails the reason is at least in the log."""
+    """Note a dropped sample in ungradable.jsonl, or print it if the file cannot be written."""
     host = socket.gethostname()
     lost = Ungradable(
         step=int(row["global_steps"]),

@@ -1,8 +1,8 @@
-"""What an attempt's public tests say, for all agent-loop workers of a node: one process with one judge.
+"""A judge of public tests for all agent-loop workers of a node, in one process.
 
-Each worker could judge by itself, but verl starts several of them on a node, and each judge's limit on
-programs at once would be for itself. The hidden tests stay out of the workers, too: they send a
-completion and get back what the model may be told.
+verl starts several workers per node; a judge in each would multiply the limit on programs at once. The
+process also keeps the hidden tests out of the workers, which send a completion and get back what the
+model may see.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from coding_model_project.configs.schema import CodingConfig
 from coding_model_project.episodes.repair import Seen, look_at
 from coding_model_project.errors import CodingModelError, SandboxError
+from coding_model_project.verl_ext.cluster.nodes import first_line, own_node_id, pinned
 from coding_model_project.verl_ext.rewards.judging import JudgePool
 
 
 class _PublicJudge:
-    """The process's side."""
+    """The Ray actor of the judge."""
 
     def __init__(self, coding: CodingConfig) -> None:
         self._pool = JudgePool(coding)
@@ -36,7 +36,7 @@ class _PublicJudge:
 
 
 class PublicJudge:
-    """A node's judge of public tests, as an agent-loop worker calls it; started by whoever is first."""
+    """An agent-loop worker's client of the node's judge; the first client starts the judge."""
 
     def __init__(self, coding: CodingConfig) -> None:
         self._coding = coding
@@ -46,7 +46,7 @@ class PublicJudge:
         """Judge an attempt.
 
         Raises:
-            UngradableError: no truthful verdict can be given; nothing is told to the model then.
+            UngradableError: there is no truthful verdict; the model then sees nothing.
         """
         if self._actor is None:
             self._actor = self._joined()
@@ -61,18 +61,18 @@ class PublicJudge:
             if self._actor is actor:
                 self._actor = None  # the next attempt starts another
             raise SandboxError(
-                f"the process that judges public tests died: {str(error).splitlines()[0]}"
+                f"the process that judges public tests died: {first_line(error)}"
             ) from None
 
     def _joined(self) -> Any:
-        node = ray.get_runtime_context().get_node_id()
+        node = own_node_id()
         return (
             ray.remote(_PublicJudge)
             .options(
                 name=f"public judge of {self._coding.run_dir} on {node}",
                 get_if_exists=True,
                 num_cpus=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                **pinned(node),
             )
             .remote(self._coding)
         )

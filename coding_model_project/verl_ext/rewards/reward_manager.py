@@ -1,7 +1,7 @@
-"""completion → verdict → reward, inside verl's reward workers.
+"""Reward manager for verl's reward workers: completion → verdict → reward.
 
-verl starts `reward.num_workers` of these as Ray actors and calls `run_single` for each trajectory as
-soon as it is generated, while others still generate.
+verl starts `reward.num_workers` Ray actors with it, and calls `run_single` for each trajectory once it is
+generated, while others are still being generated.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ from coding_model_project.verl_ext.rewards.judging import (
 )
 
 SAMPLE_KEY = "sample"
-"""The one key of `reward_extra_info` that is text: JSON for rollouts.jsonl, no metric."""
+"""The only text in `reward_extra_info`: JSON for rollouts.jsonl, not a metric."""
 
 
 class CodeRewardManager(RewardManagerBase):
-    """Rewards a completion by running it on its problem's hidden tests.
+    """A reward manager that runs completions on their problems' hidden tests.
 
-    Of an episode with repairs each attempt is a completion; what the model was told is none of them.
-    `coding.repair.reward` says which is rewarded.
+    Each attempt of an episode with repairs is a completion; observations are not.
+    `coding.repair.reward` selects the attempts that are rewarded.
 
-    A row's `reward_model.ground_truth` is a problem's id; the problem, with its tests, comes from
-    the files `coding.problems`, read once per worker. What cannot be judged raises: verl then leaves
-    that session out of the batch, and its group trains on the samples that were judged. It is noted in
-    the run's ungradable.jsonl.
+    A row's `reward_model.ground_truth` is a problem's id. The problem and its tests come from the files
+    of `coding.problems`, which each worker reads once. A sample that cannot be judged raises. verl then
+    drops its session, and the group trains on the judged samples. The run's ungradable.jsonl notes it.
     """
 
     def __init__(
@@ -79,10 +78,10 @@ class CodeRewardManager(RewardManagerBase):
         """Judge one trajectory.
 
         Returns:
-            `reward_score`, and `reward_extra_info`: the same flat keys every time.
+            `reward_score`, and `reward_extra_info` with the same flat keys for every sample.
 
         Raises:
-            UngradableError: no truthful verdict can be given.
+            UngradableError: there is no truthful verdict.
         """
         generated_at = time.time()
         item = cast(Any, data[-1:])[0]  # the last of several outputs
@@ -92,18 +91,18 @@ class CodeRewardManager(RewardManagerBase):
     async def _judged(self, item: Any, generated_at: float) -> dict[str, Any]:
         about = item.non_tensor_batch
         problem = self._pool.problem(about["reward_model"]["ground_truth"])
-        told = about.get("tool_extra_fields", {})
-        if AGENT in told:
-            return self._of_agent(problem, told[AGENT], item.batch["responses"], generated_at)
+        extra = about.get("tool_extra_fields", {})
+        if AGENT in extra:
+            return self._of_agent(problem, extra[AGENT], item.batch["responses"], generated_at)
         tokens = self._response(item)
-        if EPISODE in told:
-            return self._of_bash(problem, told[EPISODE], tokens, generated_at)
-        return await self._of_attempts(problem, told.get(ATTEMPTS, []), tokens, generated_at)
+        if EPISODE in extra:
+            return self._of_bash(problem, extra[EPISODE], tokens, generated_at)
+        return await self._of_attempts(problem, extra.get(ATTEMPTS, []), tokens, generated_at)
 
     async def _of_attempts(
         self, problem: Problem, attempts: list[dict[str, Any]], tokens: Any, generated_at: float
     ) -> dict[str, Any]:
-        """Judge a response of one answer, or of several attempts."""
+        """Judge a response with one answer or several attempts."""
         spans = [(attempt["start"], attempt["end"]) for attempt in attempts] or [(0, len(tokens))]
         answers = [self._decode(tokens[a:b], skip_special_tokens=True) for a, b in spans]
         judge = await self._pool.judge()
@@ -118,7 +117,7 @@ class CodeRewardManager(RewardManagerBase):
             self._worth(problem, verdict, answers[number], len(tokens), number)
             for number, verdict in zip(graded, verdicts, strict=True)
         ]
-        reward = max(reversed(rewards), key=lambda one: one.total)  # of equals the last
+        reward = max(reversed(rewards), key=lambda one: one.total)  # the last of equals
         verdict = verdicts[-1]
         public = await judge.passes_public(problem, verdict) if self._check_public else None
         info = sample_info(verdict, reward, public, generated_at, time.time())
@@ -131,7 +130,7 @@ class CodeRewardManager(RewardManagerBase):
     def _of_bash(
         self, problem: Problem, episode: Mapping[str, Any], tokens: Any, generated_at: float
     ) -> dict[str, Any]:
-        """Reward an episode of the bash agent by the verdict that it came with."""
+        """Reward an episode of the bash agent by its recorded verdict."""
         replies = episode["replies"]
         spans = [(reply["start"], reply["end"]) for reply in replies]
         last = self._decode(tokens[slice(*spans[-1])], skip_special_tokens=True) if spans else ""
@@ -145,10 +144,10 @@ class CodeRewardManager(RewardManagerBase):
     def _of_agent(
         self, problem: Problem, work: Mapping[str, Any], tokens: Any, generated_at: float
     ) -> dict[str, Any]:
-        """Reward an agent's work by the verdict that it came with.
+        """Reward an agent's work by its recorded verdict.
 
         Args:
-            tokens: of its longest conversation, padded as the others are.
+            tokens: tokens of its longest conversation, padded like the others.
         """
         spans = [(reply["start"], reply["end"]) for reply in work["replies"]]
         last = self._decode(tokens[slice(*spans[-1])], skip_special_tokens=True)
@@ -159,13 +158,13 @@ class CodeRewardManager(RewardManagerBase):
         return _found(problem, verdict, reward, info, spans, agent=shown)
 
     def _graded(self, n_attempts: int) -> range:
-        """Which attempts the hidden tests judge; always the last, which is what a run reports."""
+        """Return the attempts that the hidden tests judge, always with the last, which a run reports."""
         return range(0 if self._rewards_best else n_attempts - 1, n_attempts)
 
     def _worth(
         self, problem: Problem, verdict: Verdict, answer: str, n_tokens: int, repairs: int
     ) -> Reward:
-        """What an attempt is worth after so many repairs."""
+        """Return the reward of an attempt after `repairs` repairs."""
         reward = self._reward(problem, verdict)
         if self._shapes:
             given = Answer(completion=answer, tokens=n_tokens)
@@ -173,7 +172,7 @@ class CodeRewardManager(RewardManagerBase):
         return discounted(reward, self._discount**repairs) if self._rewards_best else reward
 
     def _response(self, item: Any) -> Any:
-        """The response's token ids, observations included, without padding."""
+        """Return the response's token ids with observations and without padding."""
         responses = item.batch["responses"]
         n_valid = int(item.batch["attention_mask"][-responses.shape[-1] :].sum())
         return responses[:n_valid]
@@ -189,11 +188,11 @@ def _found(
     public: bool | None = None,
     **extra: Any,
 ) -> dict[str, Any]:
-    """What verl takes, with the sample for rollouts.jsonl.
+    """Return verl's result of `run_single`, with the sample for rollouts.jsonl.
 
     Args:
-        spans: of the model's own tokens.
-        extra: of an episode.
+        spans: spans of the model's own tokens.
+        extra: data of an episode.
     """
     sample = {
         "problem": problem.id,
@@ -209,7 +208,7 @@ def _found(
 
 
 def bash_info(ending: str, replies: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What `sample_info` does not know of a bash agent's episode, for `step_metrics.bash_metrics`."""
+    """Return the figures of a bash agent's episode for `step_metrics.bash_metrics`."""
     commands = [reply for reply in replies if reply["command"] is not None]
     return {
         "bash_commands": float(len(commands)),
@@ -229,10 +228,10 @@ def agent_info(work: Mapping[str, Any]) -> dict[str, float]:
 
 
 def episode_info(verdict: Verdict, attempts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What `sample_info` does not know: an episode's repairs, as flat numbers.
+    """Return the figures of an episode's repairs for `step_metrics.repair_metrics`.
 
     Args:
-        verdict: of the last attempt.
+        verdict: verdict of the last attempt.
     """
     repairs = len(attempts) - 1
     return {
@@ -249,9 +248,9 @@ def sample_info(
     generated_at: float,
     graded_at: float,
 ) -> dict[str, float]:
-    """What travels with a sample, as flat numbers; `ppo_trainer` makes each step's metrics of it.
+    """Return a sample's figures, from which `step_metrics` computes each step's metrics.
 
-    Times are seconds since the epoch, so that they compare across processes of a node.
+    Times are seconds since the epoch, so that processes of a node can compare them.
     """
     error = verdict.error
     return {

@@ -1,1 +1,1 @@
-"""verl's trainers, started, logged and checkpointed."""
+"""Starting, logging and checkpointing of verl's trainers."""

@@ -1,10 +1,10 @@
-"""LoRA's weights merged into the model's, so that an export is a model like any other.
+"""Merge of LoRA weights into the model's, so that any loader can load an export.
 
-verl's `hf_model` export of a model with adapters has PEFT's names for its weights. Loaders pass such
-names over: what they load then is a model with random weights. `verl.model_merger` leaves the
-adapter in a folder of its own, `lora_adapter`.
+verl's `hf_model` export of a model with adapters uses PEFT's weight names. Loaders ignore such names and
+load a model with random weights. `verl.model_merger` leaves the adapter in a separate folder,
+`lora_adapter`.
 
-python -m coding_model_project.verl_ext.trainers.adapters FOLDER  (what `export` starts last)
+python -m coding_model_project.verl_ext.trainers.adapters FOLDER  (the last step of `export`)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def merge_exports(checkpoint: Path) -> None:
     """Merge the adapters in all exports of a checkpoint (its own, or its `actor`'s).
 
     Raises:
-        CheckpointError: an adapter that is not of linear layers.
+        CheckpointError: an adapter belongs to a layer that is not linear.
     """
     for folder in (checkpoint, checkpoint / "actor"):
         if (folder / _META).exists():
@@ -35,13 +35,13 @@ def merge_exports(checkpoint: Path) -> None:
 
 
 def merge(export: Path, *, scale: float, adapter: Path | None = None) -> None:
-    """Merge adapters in a folder's weights: W + scale · B · A, in the precision of W.
+    """Merge adapters into a folder's weights: W + scale · B · A, in the precision of W.
 
     Args:
-        adapter: its file, if it is not among the weights. Without one anywhere nothing is done.
+        adapter: file of the adapter, if it is not among the weights. Without any adapter nothing happens.
 
     Raises:
-        CheckpointError: an adapter that is not of linear layers.
+        CheckpointError: an adapter belongs to a layer that is not linear.
     """
     from safetensors.torch import load_file, save_file
 
@@ -65,7 +65,9 @@ def merge(export: Path, *, scale: float, adapter: Path | None = None) -> None:
             state[name] = (weight.float() + update).to(weight.dtype)
             used |= {a, b}
     if unused := sorted(adapters - used):
-        raise CheckpointError(f"{export}: {unused[0]} is no adapter of a linear layer's weights")
+        raise CheckpointError(
+            f"{export}: {unused[0]} does not belong to a linear layer; only those can be merged"
+        )
     kept = {name: file for name, file in of_file.items() if name not in adapters}
     for file in files:
         own = {name: state[name].contiguous() for name, of in kept.items() if of == file}
@@ -79,13 +81,13 @@ def merge(export: Path, *, scale: float, adapter: Path | None = None) -> None:
 
 
 def _plain(name: str) -> str:
-    """A weight's name without PEFT's additions."""
+    """Return a weight's name without PEFT's additions."""
     name = name.removeprefix("base_model.model.")
     return name.replace(".base_layer.", ".").replace(".default.weight", ".weight")
 
 
 def merge_folder(export: Path) -> None:
-    """Merge the adapter that `verl.model_merger` has left in its target; nothing without one.
+    """Merge the adapter that `verl.model_merger` has left in its target, if there is one.
 
     Raises:
         CheckpointError: as `merge`.

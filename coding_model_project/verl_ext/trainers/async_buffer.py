@@ -1,4 +1,4 @@
-"""verl's asynchronous replay buffer, which trains on what was judged of a group and ends in an outage."""
+"""Asynchronous replay buffer that keeps the judged samples of a group and ends the run in an outage."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from coding_model_project.verl_ext.trainers.outages import Outages
 
 _TRAIN = "train"
 Reasons = tuple[set[str], set[str], set[str], Any]
-"""verl's: groups that are too old, agree in their rewards or failed, and a count of the second."""
+"""verl's reasons to evict: groups that are too old, have equal rewards or failed; count of the second."""
 
 
 class CodingBuffer(ReplayBufferAsync):
-    """Changes two of verl's rules about a group of which a session failed.
+    """A buffer that changes two of verl's rules for a group with a failed session.
 
-    verl evicts the whole group. Here its judged samples are trained on, as in synchronous training; only
-    a group without any is evicted. And verl asks for another group at once, without end: with an open
-    breaker each fails within milliseconds. Here the run ends when more than
+    verl evicts the whole group. This buffer keeps its judged samples, as in synchronous training, and
+    evicts only a group without any. verl also requests another group at once, without end; with an open
+    circuit breaker each fails within milliseconds. This buffer ends the run when more than
     `coding.sandbox.max_failure_rate` of a step's samples could not be judged.
     """
 
@@ -39,10 +39,10 @@ class CodingBuffer(ReplayBufferAsync):
         samples_per_group: int,
         on_evicted: Callable[[int], None],
     ) -> Self:
-        """Take over a buffer that verl made.
+        """Return a buffer with the state of one that verl created.
 
         Args:
-            on_evicted: takes the tokens of samples that are thrown away.
+            on_evicted: called with the number of tokens of evicted samples.
         """
         own = cls.__new__(cls)
         own.__dict__.update(vars(buffer))
@@ -61,7 +61,7 @@ class CodingBuffer(ReplayBufferAsync):
         judged = {group_of(key) for key in self.partitions[partition_id]}
         submitted = self.prompt_global_steps[partition_id]
         oldest = global_steps + 1 - (self.max_off_policy_threshold or global_steps + 1)
-        # verl asks only of groups without a failure how old they are.
+        # verl checks the age only of groups without a failure.
         stale |= {group for group in failed & judged if submitted[group] < oldest}
         return stale, agreed, failed - judged, counts
 
@@ -84,7 +84,8 @@ class CodingBuffer(ReplayBufferAsync):
         return evicted
 
     def _end_an_outage(self) -> None:
-        """
+        """End the run if too many groups of this step failed.
+
         Raises:
             SandboxError: too many groups of this step failed.
         """
@@ -99,16 +100,15 @@ class CodingBuffer(ReplayBufferAsync):
             )
 
     def queued_tokens(self) -> int:
-        """Return the tokens of all samples that wait to be trained on."""
+        """Return the number of tokens of all samples in the queue."""
         self._sync_metadata_from_transfer_queue()
         waiting = set(self.prompt_global_steps[_TRAIN])
         return sum(model_tokens(self._samples_of(_TRAIN, waiting), _TRAIN))
 
     def restored_tokens(self) -> int:
-        """Return the tokens of finished groups in a queue just restored, and clear what was trained on.
+        """Clear the trained samples of a restored queue, and return the tokens of its finished groups.
 
-        A checkpoint is written while the samples of its last step are still there. Groups that were not
-        finished are generated anew.
+        A checkpoint still contains the samples of its last step. Unfinished groups are generated again.
         """
         self._sync_metadata_from_transfer_queue()
         trained = {group_of(key) for key in self.partitions[_TRAIN]}

@@ -1,4 +1,4 @@
-"""Our additions to verl's asynchronous PPO trainers: bounds, accounts and ends."""
+"""Additions to verl's asynchronous PPO trainers: a bound on staleness, a token account, ends of hangs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from coding_model_project.verl_ext.trainers.token_account import TokenAccount
 
 _POLL_S = 0.05
 _WORST = "training/off_policy/trajectory_staleness_worst/max"
-"""verl's: the versions by which the oldest weights of any of a step's samples lag behind."""
+"""verl's metric: the most versions by which the weights of any of a step's samples lag behind."""
 
 
 class AsyncCodingTrainer(CodingTrainer):
-    """A mixin as `CodingTrainer`, before one of verl's asynchronous trainers."""
+    """A mixin like `CodingTrainer`, to put before one of verl's asynchronous trainers."""
 
     replay_buffer: CodingBuffer
 
@@ -37,7 +37,7 @@ class AsyncCodingTrainer(CodingTrainer):
         self._waits_from = 0.0
 
     def _adapt(self, buffer: ReplayBuffer) -> ReplayBuffer:
-        assert type(buffer) is ReplayBufferAsync  # `async_checks` refuses a user's own
+        assert type(buffer) is ReplayBufferAsync  # `async_checks` rejects a user's own
 
         def evicted(tokens: int) -> None:
             self._account.evicted += tokens
@@ -61,7 +61,7 @@ class AsyncCodingTrainer(CodingTrainer):
         self._waits_from = time.time()
 
     def on_sample_end(self) -> None:
-        with self._sync_deadline():  # it waits for the rollout servers to be idle
+        with self._sync_deadline():  # verl waits here for idle rollout servers
             super().on_sample_end()
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -70,11 +70,11 @@ class AsyncCodingTrainer(CodingTrainer):
         return super()._balance_batch(batch, metrics, *args, **kwargs)
 
     def _belongs(self, row: Ungradable) -> bool:
-        # By its group: a row's step is the one in which it was asked for.
+        # By its group, since a row's step is the one that requested it.
         return group_of(row.sample) in self._groups | self.replay_buffer.failed
 
     @property
-    def _asked_samples(self) -> int:
+    def _requested_samples(self) -> int:
         n = self.config.actor_rollout_ref.rollout.n
         return self._expected_samples + len(self.replay_buffer.failed) * n
 
@@ -82,7 +82,7 @@ class AsyncCodingTrainer(CodingTrainer):
         return self._waits_from
 
     def _token_metrics(self) -> dict[str, float]:
-        # Tokens go from generated to queued to trained: counted against that direction, none is missed.
+        # Tokens go from generated to queued to trained; counting in reverse order misses none.
         workers = self.agent_loop_manager.agent_loop_workers
         counted: list[dict[str, int]] = ray.get([one.tokens.remote() for one in workers])
         queued = self.replay_buffer.queued_tokens()
@@ -103,6 +103,6 @@ class AsyncCodingTrainer(CodingTrainer):
         if metrics[_WORST] > self._max_staleness:
             raise TrainingError(
                 f"step {self.global_steps}: {_WORST} is {metrics[_WORST]:g}, above coding.max_staleness="
-                f"{self._max_staleness}: the samples of this step are older than allowed; this is a bug, "
+                f"{self._max_staleness}: the step's samples are older than allowed; this is a bug, "
                 "please report it"
             )

@@ -21,7 +21,7 @@ def trained_keys(batch: Any) -> list[str]:
 
 
 def model_tokens(keys: Sequence[str], partition: str) -> list[int]:
-    """Return how many tokens of each sample the model generated."""
+    """Return the number of generated tokens of each sample."""
     if not keys:
         return []
     place = {"keys": list(keys), "partition_id": partition}
@@ -51,7 +51,7 @@ def sampled_entropy(batch: Any) -> float:
 
 
 def clear_advantages(batch: Any, keys: list[str]) -> None:
-    """Have these samples of a batch teach nothing."""
+    """Zero the advantages of these samples of a batch."""
     place = {"keys": keys, "partition_id": batch.partition_id}
     fields = tq.kv_batch_get(**place, select_fields=["advantages", "returns"])
     tq.kv_batch_put(**place, fields=fields.apply(torch.zeros_like))

@@ -1,4 +1,4 @@
-"""Our additions to each of verl's PPO trainers: the judgement's metrics, and ends instead of hangs."""
+"""Additions to each of verl's PPO trainers: metrics of judging, and errors instead of hangs."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ _GROUP_RELATIVE = frozenset(
 
 
 class CodingTrainer(ValidatingTrainer):
-    """A mixin that stands before one of verl's trainers in the bases of a class (`ppo_trainer`)."""
+    """A mixin to put before one of verl's trainers in the bases of a class (`ppo_trainer`)."""
 
     MODE: ClassVar[str]
-    """verl's name of the trainer behind it."""
+    """verl's name of the mode of the trainer behind it."""
 
     def __init__(self, config: Any) -> None:
-        # verl compares the mode with its own names where it chooses a behaviour. `coding_<mode>` only
-        # selects this class; from here on the mode is verl's own.
+        # verl compares the mode with its own names. `coding_<mode>` only selects this class, so from here
+        # on the mode is verl's own.
         with open_dict(config):
             config.trainer.v1.trainer_mode = self.MODE
         self._run = RunFolder(Path(config.coding.run_dir))
@@ -86,15 +86,15 @@ class CodingTrainer(ValidatingTrainer):
         buffer = self._adapt(super()._build_replay_buffer())
         sample = buffer.sample
 
-        def some(*args: Any, **kwargs: Any) -> Any:
+        def sample_some(*args: Any, **kwargs: Any) -> Any:
             batch, metrics = sample(*args, **kwargs)
-            if not batch.keys:  # a validation: verl would stumble over it later
+            if not batch.keys:  # of a validation; verl would fail on it later
                 raise SandboxError(
-                    f"not one sample of the validation could be judged{self._outages.why()}"
+                    f"no sample of the validation could be judged{self._outages.why()}"
                 )
             return batch, metrics
 
-        buffer.sample = some
+        buffer.sample = sample_some
         return buffer
 
     def _adapt(self, buffer: ReplayBuffer) -> ReplayBuffer:
@@ -119,13 +119,15 @@ class CodingTrainer(ValidatingTrainer):
             super().on_init_end()
 
     def on_step_begin(self) -> None:
-        if stop_requested(self._log_dir):  # asked before the first step: there is nothing to save
-            self._fatal("asked to stop before the first step")
+        if stop_requested(self._log_dir):  # there is nothing to save yet
+            self._fatal("stopped on request before the first step")
         super().on_step_begin()
 
     def on_step_end(self) -> None:
         if stop_requested(self._log_dir):
-            if "save_checkpoint" not in self.timing_raw:  # before samples are generated again
+            if (
+                "save_checkpoint" not in self.timing_raw
+            ):  # before samples of the next step are generated
                 self._save_checkpoint()
             # verl logs this step's metrics and finds that it was the last.
             self.total_training_steps = self.global_steps
@@ -139,13 +141,13 @@ class CodingTrainer(ValidatingTrainer):
             if "no materializable trajectories" not in str(error):
                 raise
             raise SandboxError(
-                f"step {self.global_steps}: not one sample could be generated and judged"
+                f"step {self.global_steps}: no sample could be generated and judged"
                 f"{self._outages.why()}"
             ) from error
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        # The first thing verl does with a step's samples, so that nothing is trained on an outage.
-        # A key is prompt_session_turn; a session that failed has none.
+        # verl's first call with a step's samples, so an outage ends the run before it trains.
+        # A key is prompt_session_turn; a failed session has none.
         n_judged = len({key.rpartition("_")[0] for key in batch.keys})
         expected = self._expected_samples // self.parameter_sync_step
         missing = expected - n_judged
@@ -157,17 +159,21 @@ class CodingTrainer(ValidatingTrainer):
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_old_log_prob(batch, metrics)
-        if "actor/entropy" not in metrics:  # bypass mode: verl's comes from what it did not compute
+        if (
+            "actor/entropy" not in metrics
+        ):  # bypass mode: verl computes no log-probabilities for its own
             metrics["actor/entropy"] = sampled_entropy(batch)
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """verl's, but a sample that is left alone of its group by an outage teaches nothing.
+        """Compute verl's advantages, but mask the only sample that an outage has left of a group.
 
-        verl compares it with zero: its whole reward would be its advantage.
+        verl would compare it with zero, so that its whole reward would be its advantage.
         """
         batch = super()._compute_advantage(batch, metrics)
-        if self._sampler is not None:  # here, since the checkpoint is written before the metrics
+        if (
+            self._sampler is not None
+        ):  # here, since the checkpoint is written before the metrics are computed
             self._sampler.update(reward_infos(batch, final_keys(trained_keys(batch))))
         if self.config.algorithm.adv_estimator not in _GROUP_RELATIVE:
             return batch
@@ -188,16 +194,16 @@ class CodingTrainer(ValidatingTrainer):
         return self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
 
     @property
-    def _asked_samples(self) -> int:
-        """The samples that a step asked for, those included that it replaced by others."""
+    def _requested_samples(self) -> int:
+        """Number of samples that a step requested, with those that it replaced."""
         return self._expected_samples
 
     def _belongs(self, row: Ungradable) -> bool:
-        """Return true for a sample that this step would have trained on."""
+        """Return whether this step would have trained on a sample."""
         return row.step == self.global_steps
 
     def _not_isolated(self, missing: int) -> int:
-        """Of this step's missing samples, those that `coding.harbor.integrity` left out: no outage."""
+        """Return how many of this step's missing samples `coding.harbor.integrity` dropped: no outage."""
         return min(missing, self._outages.not_isolated(self._belongs)) if missing else 0
 
     def _servers(self) -> list[str]:
@@ -206,11 +212,11 @@ class CodingTrainer(ValidatingTrainer):
         return [address for manager in managers for address in manager.get_addresses()]
 
     def _token_metrics(self) -> dict[str, float]:
-        """Return what the rollout servers themselves say they generated."""
+        """Return metrics of the tokens that the rollout servers count."""
         return {}
 
     def _waits_since(self) -> float:
-        """Return when this step could first wait for a verdict, in seconds since the epoch."""
+        """Return the earliest time at which this step waits for a verdict, in seconds since the epoch."""
         return 0.0
 
     def _compute_metrics(
@@ -230,13 +236,13 @@ class CodingTrainer(ValidatingTrainer):
         infos = infos_of(fields)
         samples = trained_samples(self.tokenizer, keys, fields, infos)
         rewards = [sample.reward for sample in samples]
-        asked = self._asked_samples
-        refused = self._not_isolated(asked - len(infos))
-        expected = asked - refused
+        requested = self._requested_samples
+        refused = self._not_isolated(requested - len(infos))
+        expected = requested - refused
         metrics.update(step_metrics(infos, rewards, expected, since=self._waits_since()))
         lost = self._outages.lost_problems(self._belongs)
         metrics.update(source_metrics([judged(sample) for sample in samples], lost))
-        metrics["judge/not_isolated"] = refused / asked
+        metrics["judge/not_isolated"] = refused / requested
         if has_episodes(self.config):
             metrics.update(repair_metrics(infos, self.config.coding.repair.rounds))
         if has_bash(self.config):
@@ -255,22 +261,22 @@ class CodingTrainer(ValidatingTrainer):
             raise
 
     def _check_step(self, metrics: dict[str, Any]) -> None:
-        """End the run if a step's metrics say that it must not go on.
+        """End the run if a step's metrics are out of bounds.
 
         Raises:
-            TrainingError: names the metric, the bound and the way out.
+            TrainingError: names the metric, the bound and the fix.
         """
         self._guards.end(metrics, self.global_steps)
 
     def _sync_deadline(self) -> contextlib.AbstractContextManager[None]:
-        """A failed weight sync leaves both sides waiting for each other for ever: end the run."""
+        """End the run if a weight sync takes too long: after a failure both sides wait for ever."""
         timeout_s = self.config.coding.weight_sync_timeout_s
         reason = (
             f"weight sync to the rollout did not finish within {timeout_s:.0f} s "
-            "(coding.weight_sync_timeout_s): the rollout server's log above says why"
+            "(coding.weight_sync_timeout_s); see the rollout server's log above"
         )
         return deadline(timeout_s, self._fatal, reason)
 
     def _fatal(self, reason: str) -> None:
-        """End this process from any thread; the driver reports the reason and cleans up."""
+        """End this process, from any thread; the driver reports the reason and cleans up."""
         end_process(self._log_dir / FATAL, reason)

@@ -1,4 +1,4 @@
-"""What the rollout servers themselves say they generated: the check on what is trained on."""
+"""Token counts of the rollout servers, to check against the tokens that are trained on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _TIMEOUT_S = 10.0
 
 
 def generated_tokens(addresses: Sequence[str]) -> int | None:
-    """Tokens generated so far by all servers, by vLLM's own counters.
+    """Return the number of tokens that all servers have generated, by vLLM's own counters.
 
     Args:
         addresses: "host:port" of each server.
 
     Returns:
-        None where the servers do not count (another engine, or `rollout.disable_log_stats=true`).
+        None if the servers do not count (another engine, or `rollout.disable_log_stats=true`).
 
     Raises:
         TrainingError: a server does not answer; names it.
@@ -32,8 +32,8 @@ def generated_tokens(addresses: Sequence[str]) -> int | None:
             page = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).text
         except httpx.HTTPError as error:
             raise TrainingError(
-                f"rollout server {address} does not answer ({reason(error)}): it, its node or the link "
-                "to it is gone; the same command resumes once it is back"
+                f"rollout server {address} does not answer ({reason(error)}): the server, its node or "
+                "the link is down; run the same command once they are up to resume"
             ) from error
         counts = [
             float(line.rpartition(" ")[2])

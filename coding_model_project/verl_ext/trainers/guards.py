@@ -1,4 +1,4 @@
-"""Bounds of a training's metrics: an alarm for each step outside of one, and an end after several."""
+"""Bounds on a training's metrics, with a count of steps outside of each; several in a row end the run."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _GUARDED = {
     "max_entropy": "actor/entropy",
     "max_mismatch": "rollout_corr/k3_kl",
 }
-"""Metrics by the key of `coding.training.guards` that bounds them."""
+"""Metrics by their key in `coding.training.guards`."""
 
 
 class Guards:
-    """Counts, for each bound, the steps in a row that were outside of it."""
+    """A count, for each bound, of the latest steps in a row outside of it."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Take `coding.training.guards`."""
+        """Read `coding.training.guards`."""
         self._bounds = {name: float(config[name]) for name in _GUARDED if config[name] is not None}
         self._patience = int(config["patience"])
         self._in_a_row = dict.fromkeys(self._bounds, 0)
 
     def check(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Return `guard/<key>` for each bound: steps in a row outside of it, this one included.
+        """Return `guard/<key>` for each bound: the number of steps in a row outside of it, with this one.
 
-        A bound whose metric is missing stays as it is. What is not a number is outside of every bound.
+        A missing metric leaves its count unchanged. NaN is outside of every bound.
         """
         for name, bound in self._bounds.items():
             value = metrics.get(_GUARDED[name])
@@ -39,10 +39,10 @@ class Guards:
         return {f"guard/{name}": float(n) for name, n in self._in_a_row.items()}
 
     def end(self, metrics: Mapping[str, float], step: int) -> None:
-        """End a run that has been outside of a bound for too long.
+        """End the run if a metric has been outside of its bound for too many steps.
 
         Raises:
-            TrainingError: names the metric, the bound and the way out.
+            TrainingError: names the metric, the bound and the fix.
         """
         for name, n in self._in_a_row.items():
             if n < self._patience:
@@ -52,6 +52,6 @@ class Guards:
             value = metrics.get(metric, math.nan)
             raise TrainingError(
                 f"step {step}: {metric} is {value:.4g}, {side} coding.training.guards.{name}="
-                f"{self._bounds[name]:g} for {n} steps in a row: the training is unstable; go on from an "
-                "earlier checkpoint with a lower actor_rollout_ref.actor.optim.lr, or move the bound"
+                f"{self._bounds[name]:g} for {n} steps in a row: the training is unstable; resume from "
+                "an earlier checkpoint with a lower actor_rollout_ref.actor.optim.lr, or change the bound"
             )

@@ -1,4 +1,4 @@
-"""verl's SFT data set, but of a conversation only the last answer is trained on."""
+"""SFT data set that trains only on the last answer of a conversation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 
 
 class LastAnswerDataset(MultiTurnSFTDataset):
-    """verl trains on every answer: of a demonstration of repair (`repair_traces`) on the wrong one.
+    """verl's data set with all answers but the last masked.
 
-    The same as verl's for a conversation with one answer.
+    verl trains on every answer, also on the wrong ones of a demonstration of repair (`repair_traces`).
+    For a conversation with one answer both data sets are the same.
     """
 
     def _process_single_message(

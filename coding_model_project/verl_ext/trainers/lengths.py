@@ -1,7 +1,7 @@
-"""Samples of like length side by side, so that micro-batches hold little padding.
+"""Sorting of samples by length, so that micro-batches hold little padding.
 
-Where sequences are not packed (`model.use_remove_padding=false`), a micro-batch is as wide as its longest
-sequence. The loss of a mini-batch is a sum over its samples, so their order within it changes nothing.
+Without packing (`model.use_remove_padding=false`) a micro-batch is as wide as its longest sequence. The
+loss of a mini-batch is a sum over its samples, so their order within it does not matter.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any
 
 
 def order_by_length(lengths: Sequence[int], within: int) -> list[int]:
-    """Return the positions of samples, sorted by length within each run of `within` of them."""
+    """Return the positions of samples, sorted by length within each block of `within` samples."""
     runs = [range(len(lengths))[start : start + within] for start in range(0, len(lengths), within)]
     return [place for run in runs for place in sorted(run, key=lengths.__getitem__)]
 
 
 def sort_by_length(batch: Any, config: Any) -> None:
-    """Sort a step's samples, each staying in its mini-batch and on its rank; not where they are packed.
+    """Sort a step's samples by length within each mini-batch and rank, unless they are packed.
 
     Args:
-        batch: verl's, balanced over the ranks.
-        config: the run's.
+        batch: verl's batch, balanced over the ranks.
+        config: configuration of the run.
     """
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     if config.actor_rollout_ref.model.use_remove_padding or actor.use_dynamic_bsz:

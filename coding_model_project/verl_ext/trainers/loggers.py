@@ -1,4 +1,4 @@
-"""The loggers of a run that may be resumed, and whose W&B may be out of reach or die."""
+"""Loggers that survive a resume, and a W&B that is unreachable or dies."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CELL_CHARACTERS = 4_000
 
 
 class _AppendingFileLogger(tracking.FileLogger):
-    """verl's file logger, but a resumed run adds to the file instead of emptying it.
+    """verl's file logger, but a resumed run appends to the file instead of truncating it.
 
-    The steps between the last checkpoint and a kill are there twice; the later row counts.
+    Steps between the last checkpoint and a kill appear twice; the later row counts.
     """
 
     def __init__(self, project_name: str, experiment_name: str) -> None:
@@ -32,17 +32,20 @@ class _AppendingFileLogger(tracking.FileLogger):
 
 
 def prepare_loggers(config: DictConfig) -> None:
-    """Before verl makes its loggers, in the same process: append to metrics.jsonl, reach W&B."""
+    """Make verl's loggers append to metrics.jsonl, and start W&B.
+
+    Call it before verl creates its loggers, in the same process.
+    """
     tracking.FileLogger = _AppendingFileLogger
     if "wandb" in config.trainer.logger:
         _start_wandb(config)
 
 
 def _start_wandb(config: DictConfig) -> None:
-    """W&B's run, which verl then takes over; offline if the service cannot be had.
+    """Start W&B's run, which verl then reuses; offline if the service is unreachable.
 
-    A tracker that is down must not keep a cluster from training: the files in `wandb/` hold all of
-    it, and `wandb sync` uploads them later.
+    A tracker that is down must not stop a training. The files in `wandb/` hold everything, and
+    `wandb sync` uploads them later.
     """
     import wandb
 
@@ -73,7 +76,7 @@ def _start_wandb(config: DictConfig) -> None:
 
 
 def _outlive_wandb(run_dir: str) -> None:
-    """W&B's service is a process that may die: say so once, and train on without it."""
+    """Keep training if W&B's service process dies, and print that once."""
     import wandb
     from wandb.sdk.mailbox import HandleAbandonedError, MailboxClosedError
 
@@ -89,17 +92,17 @@ def _outlive_wandb(run_dir: str) -> None:
             except (OSError, wandb.Error, HandleAbandonedError, MailboxClosedError) as error:
                 lost = True
                 print(  # noqa: T201
-                    f"W&B's service has died ({error}): training goes on without it, "
-                    f"{run_dir}/metrics.jsonl has all there is",
+                    f"W&B's service has died ({error}): training continues without it; "
+                    f"{run_dir}/metrics.jsonl has all metrics",
                     file=sys.stderr,
                     flush=True,
                 )
                 with contextlib.suppress(OSError, MailboxClosedError):
-                    wandb.teardown()  # or it would be tried, with a traceback, at this process's end
+                    wandb.teardown()  # otherwise W&B retries at exit and prints a traceback
 
         return guarded
 
-    # verl, which finds the run that is there already, and `log_samples` call these.
+    # verl, which finds the existing run, and `log_samples` call these.
     wandb.log, wandb.finish = while_it_lives(wandb.log), while_it_lives(wandb.finish)
 
 
@@ -107,7 +110,7 @@ _COLUMNS = ("problem", "verdict", "reward", "completion", "detail")
 
 
 def log_samples(backends: dict[str, Any], samples: Sequence[Rollout], step: int) -> None:
-    """A table of samples in W&B and TensorBoard, where they are among verl's tracking backends."""
+    """Log a table of samples to W&B and TensorBoard, if they are among verl's tracking backends."""
     rows = [
         (
             sample.problem,
@@ -128,7 +131,7 @@ def log_samples(backends: dict[str, Any], samples: Sequence[Rollout], step: int)
 
 
 def _markdown(rows: Sequence[tuple[Any, ...]]) -> str:
-    """A sample per section: TensorBoard's tables would swallow the line breaks of code."""
+    """Return one section per sample, since TensorBoard's tables drop the line breaks of code."""
     return "\n\n".join(
         f"**{problem}**: {verdict}, reward {reward:g} {detail}\n\n{_indented(completion)}"
         for problem, verdict, reward, completion, detail in rows

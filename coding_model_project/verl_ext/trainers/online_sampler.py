@@ -1,4 +1,4 @@
-"""The sampler of `coding.training.sampler=online`, in the place of verl's, kept in its checkpoints."""
+"""The sampler of `coding.training.sampler=online`, which replaces verl's and is saved in checkpoints."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY
 
 
 class OnlineSampler(Sampler[int]):
-    """Rows by `DrawByWorth`; an epoch has as many draws as there are rows.
+    """A sampler that draws rows by `DrawByWorth`, as many per epoch as there are rows.
 
-    torchdata's loader keeps `state_dict` with its own state, which verl writes into each checkpoint.
+    torchdata's loader saves `state_dict` with its own state, which verl writes into each checkpoint.
     """
 
     def __init__(self, draws: DrawByWorth, n_rows: int) -> None:
@@ -36,7 +36,11 @@ class OnlineSampler(Sampler[int]):
         return self._n_rows
 
     def update(self, infos: Iterable[Mapping[str, Any]]) -> None:
-        """Take note of a step's samples, by their reward_extra_info."""
+        """Update the rates with a step's samples.
+
+        Args:
+            infos: reward_extra_info of each sample.
+        """
         groups: dict[str, list[float]] = defaultdict(list)
         for info in infos:
             groups[json.loads(info[SAMPLE_KEY])["problem"]].append(info["acc"])
@@ -54,7 +58,7 @@ class OnlineSampler(Sampler[int]):
 
 
 def with_sampler(loader: StatefulDataLoader, config: DictConfig) -> tuple[Any, OnlineSampler]:
-    """Return verl's loader of training rows again, with an online sampler, and the sampler."""
+    """Return a copy of verl's loader of training rows with an online sampler, and the sampler."""
     dataset: Any = loader.dataset
     ids = [str(row["ground_truth"]) for row in dataset.dataframe["reward_model"]]
     given = config.coding.training.rates

@@ -1,4 +1,4 @@
-"""The bound on samples that could not be judged, and the reason that ends a run beyond it."""
+"""The bound on ungradable samples, and the error that ends a run above it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Belongs = Callable[[Ungradable], bool]
 
 
 class Outages:
-    """The samples of a run that no verdict could be given for."""
+    """The ungradable samples of a run."""
 
     def __init__(self, run_dir: Path, allowed: float) -> None:
         """
@@ -24,7 +24,7 @@ class Outages:
         self._allowed = allowed
 
     def not_isolated(self, belongs: Belongs) -> int:
-        """Count the samples that `coding.harbor.integrity` left out: no outage."""
+        """Return the number of samples that `coding.harbor.integrity` dropped, which are no outage."""
         rows = filter(belongs, read_current(self._run_dir))
         return len({row.sample for row in rows if row.error == NotIsolatedError.__name__})
 
@@ -37,18 +37,18 @@ class Outages:
         """End the run if more samples than allowed could not be judged.
 
         Raises:
-            SandboxError: with the last reason.
+            SandboxError: too many samples are ungradable; has the last reason.
         """
         if infra_rate > self._allowed:
             raise SandboxError(
                 f"{infra_rate:.0%} of {whose} samples could not be judged, more than "
-                f"coding.sandbox.max_failure_rate={self._allowed}: stopped rather than go on with what "
-                f"is left{self.why()}"
+                f"coding.sandbox.max_failure_rate={self._allowed}: stopped instead of continuing with "
+                f"the rest{self.why()}"
             )
 
     def why(self) -> str:
-        """Return the end of a message that says why samples were lost."""
+        """Return the end of a message with the reason why samples were lost."""
         reason = last_reason(self._run_dir)
-        if not reason:  # nothing came as far as the judge
-            return "; the rollout server's errors above say why"
-        return f"; the last reason, all are in ungradable.jsonl: {reason}"
+        if not reason:  # no sample reached the judge
+            return "; see the rollout server's errors above"
+        return f"; last reason (all are in ungradable.jsonl): {reason}"

@@ -1,8 +1,8 @@
-"""verl's PPO trainers with what `CodingTrainer` adds, by the names that `trainer.v1.trainer_mode` has.
+"""verl's PPO trainers with the additions of `CodingTrainer`, by their names in `trainer.v1.trainer_mode`.
 
-coding_sync            generate, then train, on the same devices
-coding_colocate_async  the same devices; programs are judged and episodes go on while it trains
-coding_separate_async  devices of their own, so that it generates while it trains
+coding_sync            generates, then trains, on the same devices
+coding_colocate_async  same devices; judging and episodes continue while it trains
+coding_separate_async  separate devices, so that it generates while it trains
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from coding_model_project.verl_ext.trainers.coding_trainer import CodingTrainer
 from coding_model_project.verl_ext.trainers.generated import generated_tokens
 
 POLL_S = 0.05
-"""verl looks for finished trajectories every 2 s; a tiny model's step is shorter."""
+"""Seconds between polls for finished trajectories; verl's 2 s are longer than a tiny model's step."""
 
 
 @register_trainer("coding_sync")
 class SyncTrainer(CodingTrainer, PPOTrainerSync):
-    """Trains on what was generated with the newest weights, and on nothing else."""
+    """A trainer that trains only on samples generated with the newest weights."""
 
     MODE = "sync"
 
@@ -38,7 +38,7 @@ class SyncTrainer(CodingTrainer, PPOTrainerSync):
         self._generated: int | None = None
 
     def _adapt(self, buffer: ReplayBuffer) -> ReplayBuffer:
-        if type(buffer) is ReplayBuffer:  # a user's own sampler keeps its own rhythm
+        if type(buffer) is ReplayBuffer:  # a user's own sampler keeps its interval
             buffer.poll_interval = min(buffer.poll_interval, POLL_S)
             allowed = self.config.coding.training.max_resampling
             if allowed and buffer.filter_groups_metric is not None:
@@ -61,14 +61,14 @@ class SyncTrainer(CodingTrainer, PPOTrainerSync):
 
 @register_trainer("coding_colocate_async")
 class ColocateAsyncTrainer(AsyncCodingTrainer, PPOTrainerColocateAsync):
-    """Interrupts generation while it trains, on the same devices; all else goes on."""
+    """A trainer that interrupts only generation while it trains, on the same devices."""
 
     MODE = "colocate_async"
 
 
 @register_trainer("coding_separate_async")
 class SeparateAsyncTrainer(AsyncCodingTrainer, PPOTrainerSeparateAsync):
-    """Generates on devices of its own, and interrupts that only to load new weights."""
+    """A trainer that generates on separate devices, interrupted only to load new weights."""
 
     MODE = "separate_async"
 

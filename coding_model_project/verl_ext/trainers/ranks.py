@@ -1,4 +1,4 @@
-"""Runs a trainer of verl's SFT family from a composed configuration: here, or on ranks by torchrun."""
+"""Runner of verl's SFT trainers from a composed configuration, in this process or under torchrun."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 MakeTrainer = Callable[[DictConfig], Any]
-"""A `verl.trainer.sft_trainer.SFTTrainer`, or one that is derived from it."""
+"""A function that returns a `verl.trainer.sft_trainer.SFTTrainer` or a subclass."""
 
 
 def train(config: DictConfig, module: str, make_trainer: MakeTrainer, what: str) -> None:
@@ -30,11 +30,11 @@ def train(config: DictConfig, module: str, make_trainer: MakeTrainer, what: str)
     One rank trains in this process, several under torchrun.
 
     Args:
-        module: which torchrun starts as a program; it calls `main`.
-        what: is trained, for messages.
+        module: module that torchrun runs, which calls `main`.
+        what: name of the training in messages.
 
     Raises:
-        ConfigError: verl's CPU platform does not load, or what is found out with the model at hand.
+        ConfigError: verl's CPU platform does not load, or the rows are invalid for the model.
         TrainingError: a training process failed.
     """
     ranks = config.trainer.n_gpus_per_node
@@ -56,8 +56,11 @@ def train(config: DictConfig, module: str, make_trainer: MakeTrainer, what: str)
 
 @contextmanager
 def the_only_rank() -> Iterator[None]:
-    """What torchrun sets for a single rank, until leaving: what is started afterwards is no rank."""
-    as_set = {
+    """Set torchrun's environment variables for a single rank, and remove them on exit.
+
+    Processes that start later must not inherit a rank.
+    """
+    variables = {
         "RANK": "0",
         "LOCAL_RANK": "0",
         "WORLD_SIZE": "1",
@@ -65,16 +68,16 @@ def the_only_rank() -> Iterator[None]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
     }
-    os.environ.update(as_set)
+    os.environ.update(variables)
     try:
         yield
     finally:
-        for name in as_set:
+        for name in variables:
             os.environ.pop(name, None)
 
 
 def main(make_trainer: MakeTrainer) -> None:
-    """What torchrun starts: one rank's work, by the configuration that the command line names."""
+    """Run one rank under torchrun, by the configuration file on the command line."""
     try:
         recorded = cast(DictConfig, OmegaConf.load(sys.argv[1]))
         run_rank(with_local_inputs(recorded, "model.path"), make_trainer)
@@ -84,7 +87,7 @@ def main(make_trainer: MakeTrainer) -> None:
 
 
 def run_rank(config: DictConfig, make_trainer: MakeTrainer) -> None:
-    """One rank's work; torchrun's environment variables say which."""
+    """Run one rank, which torchrun's environment variables identify."""
     check_cpu_plugin()
     import torch
     from torch import distributed
@@ -103,7 +106,7 @@ def run_rank(config: DictConfig, make_trainer: MakeTrainer) -> None:
     torch.manual_seed(config.trainer.seed)  # LoRA's first weights
     trainer = make_trainer(config)
     begin_epoch_anew(trainer)
-    trainer.train_sampler.seed = config.trainer.seed  # which verl's trainer does not read
+    trainer.train_sampler.seed = config.trainer.seed  # verl's trainer does not set it
     _stop_when_asked(trainer, config)
     saved = SavedCheckpoints(config, print) if distributed.get_rank() == 0 else None
     if saved is not None:
@@ -115,10 +118,10 @@ def run_rank(config: DictConfig, make_trainer: MakeTrainer) -> None:
 
 
 def begin_epoch_anew(trainer: Any) -> None:
-    """Give a trainer that resumes at an epoch's end a loader that has an epoch before it.
+    """Give a trainer that resumes at an epoch's end a fresh loader.
 
-    The state saved with such a checkpoint is that of a loader at its end: restored, it has nothing
-    for the next epoch, which verl would count as done. Call it once the checkpoint is loaded.
+    Such a checkpoint holds the state of an exhausted loader. It would yield nothing for the next epoch,
+    which verl would then count as done. Call this after the checkpoint is loaded.
     """
     step = trainer.resume_global_step
     if step and step % trainer.steps_per_epoch == 0:
@@ -127,7 +130,7 @@ def begin_epoch_anew(trainer: Any) -> None:
 
 
 def _stop_when_asked(trainer: Any, config: DictConfig) -> None:
-    """Make the trainer's current step its last, once the run is asked to stop: verl then saves."""
+    """Make the current step the last one after a stop request; verl then saves a checkpoint."""
     import torch
     from torch import distributed
 
@@ -135,13 +138,13 @@ def _stop_when_asked(trainer: Any, config: DictConfig) -> None:
     log_dir = run.log_dir(run.last_number)
     train_batch = trainer.training_client.train_batch
 
-    def train_batch_then_look(*args: Any, **kwargs: Any) -> Any:
+    def train_batch_then_check(*args: Any, **kwargs: Any) -> Any:
         output = train_batch(*args, **kwargs)
-        # All ranks must agree, or some would wait for a step that the others do not take.
-        asked = torch.tensor(int(stop_requested(log_dir)), device=trainer.device_name)
-        distributed.all_reduce(asked, distributed.ReduceOp.MAX)
-        if asked.item():
+        # All ranks must agree, or some would wait for a step that the others skip.
+        requested = torch.tensor(int(stop_requested(log_dir)), device=trainer.device_name)
+        distributed.all_reduce(requested, distributed.ReduceOp.MAX)
+        if requested.item():
             trainer.total_training_steps = 0
         return output
 
-    trainer.training_client.train_batch = train_batch_then_look
+    trainer.training_client.train_batch = train_batch_then_check

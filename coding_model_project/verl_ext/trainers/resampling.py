@@ -1,4 +1,4 @@
-"""A cap on the groups that are sampled in the place of others (`coding.training.max_resampling`)."""
+"""A cap on groups that replace filtered ones (`coding.training.max_resampling`)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 
 def cap(buffer: Any, most: float) -> None:
-    """Have a replay buffer take groups as they come, once it has replaced enough of them in a step.
+    """Make a replay buffer stop filtering groups once it has replaced enough of them in a step.
 
-    verl's own has no cap in the V1 trainer: a policy that solves all or nothing makes it sample for ever.
+    verl has no cap in the V1 trainer: with a policy that solves all or nothing it samples for ever.
 
     Args:
         buffer: verl's ReplayBuffer, with `algorithm.filter_groups` on.
-        most: prompts that are sampled in the place of others, in a step.
+        most: most replacement prompts per step.
     """
     metric, refill, sample = buffer.filter_groups_metric, buffer.refill_fn, buffer.sample
     n_sampled = 0

@@ -1,6 +1,6 @@
-"""SFT by verl's own trainer.
+"""SFT with verl's own trainer.
 
-torchrun -m coding_model_project.verl_ext.trainers.sft CONFIG.yaml  (what `train` starts for ranks)
+torchrun -m coding_model_project.verl_ext.trainers.sft CONFIG.yaml  (command of `train` for several ranks)
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from coding_model_project.verl_ext.trainers import ranks
 
 
 def train(config: DictConfig) -> None:
-    """Train, resuming if there is something to resume from.
+    """Train, resuming from the last checkpoint if there is one.
 
     Raises:
-        ConfigError: batches that do not work out; see `ranks.train`.
+        ConfigError: batch sizes do not divide; see `ranks.train`.
         TrainingError: a training process failed.
     """
     check_sft(config)

@@ -1,4 +1,4 @@
-"""A training step's judgement, as metrics: what verl's trainer does not read by itself."""
+"""Metrics of a training step's judged samples, which verl's trainer does not compute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coding_model_project.data.training.rows import source_of
 from coding_model_project.types import ERROR_GROUPS
 
 CLOCK_KEYS = ("generated_at", "graded_at")
-"""Keys of `reward_manager.sample_info` that are clock times, of no meaning as averages."""
+"""Keys of `reward_manager.sample_info` that are clock times, whose averages mean nothing."""
 
 
 def step_metrics(
@@ -21,23 +21,23 @@ def step_metrics(
     *,
     since: float = 0.0,
 ) -> dict[str, float]:
-    """Metrics of one step from its judged samples.
+    """Compute the metrics of one step from its judged samples.
 
     Args:
-        samples: `reward_manager.sample_info` of every sample that was judged.
-        rewards: of the same samples.
-        expected: samples that were asked for; the missing ones are infrastructure failures.
+        samples: `reward_manager.sample_info` of every judged sample.
+        rewards: rewards of the same samples.
+        expected: number of requested samples; missing ones are infrastructure failures.
         since: when the step first needed its samples, in seconds since the epoch.
 
     Returns:
         judge/accepted and judge/<error group>: shares of the judged samples, summing to 1.
-        judge/public_pass_hidden_fail: share of them that passes the tests the prompt may show and
-        fails the others: a rise says that the policy learns the examples.
+        judge/public_pass_hidden_fail: share of them that passes the tests that the prompt may show and
+        fails the others; a rise means that the policy learns the examples.
         judge/infra_rate: share of the expected samples that could not be judged.
         judge/reward_<part>: mean of each of the reward's parts (`rewards`).
-        judge/reward: mean of the judged samples' rewards, which are all that is trained on;
-        judge/reward_if_infra_were_zero: what it would be, had the others been scored 0.
-        judge/seconds: sandbox wall seconds spent; judge/cache_hits: share answered from the cache.
+        judge/reward: mean reward of the judged samples, the only ones that are trained on;
+        judge/reward_if_infra_were_zero: the mean if the others had scored 0.
+        judge/seconds: wall seconds in the sandbox; judge/cache_hits: share of cache hits.
         judge/wait_s: wall seconds by which waiting for rewards lengthens the step, from the end of
         the last generation (not before `since`) to the last verdict.
     """
@@ -69,21 +69,21 @@ def step_metrics(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A judged sample, as its source's metrics need it."""
+    """Fields of a judged sample for the metrics of its source."""
 
     problem: str
     reward: float
     accepted: float
     tokens: int
-    """Of the response."""
+    """Number of tokens of the response."""
 
 
 def source_metrics(samples: Sequence[Judged], lost: Sequence[str]) -> dict[str, float]:
-    """Metrics of one step by data source; none where the step has one source.
+    """Compute the metrics of one step by data source; none if the step has one source.
 
     Args:
-        samples: all that were judged.
-        lost: the problem of each sample that could not be judged.
+        samples: all judged samples.
+        lost: problem of each sample that could not be judged.
 
     Returns:
         source/<name>/reward, /accepted and /tokens: means over the source's judged samples;
@@ -107,17 +107,17 @@ def source_metrics(samples: Sequence[Judged], lost: Sequence[str]) -> dict[str, 
 
 
 def repair_metrics(samples: Sequence[Mapping[str, float]], rounds: int) -> dict[str, float]:
-    """Metrics of one step's episodes.
+    """Compute the metrics of one step's episodes with repairs.
 
     Args:
-        samples: `reward_manager.sample_info` and `episode_info` of every sample that was judged.
+        samples: `reward_manager.sample_info` and `episode_info` of every judged sample.
         rounds: `coding.repair.rounds`.
 
     Returns:
-        repair/rounds: mean repairs of an episode; repair/tried: share with any; repair/repaired: share
-        accepted after one; repair/accepted_by_round_<r>: share whose last attempt came after at most r
-        repairs and is accepted, which rises to judge/accepted; repair/judge_s: sandbox wall seconds
-        spent on public tests between attempts.
+        repair/rounds: mean repairs per episode; repair/tried: share with any; repair/repaired: share
+        accepted after one; repair/accepted_by_round_<r>: share accepted with at most r repairs, which
+        rises to judge/accepted; repair/judge_s: wall seconds in the sandbox for public tests between
+        attempts.
     """
     if not samples:
         return {}
@@ -136,15 +136,15 @@ def repair_metrics(samples: Sequence[Mapping[str, float]], rounds: int) -> dict[
 
 
 def bash_metrics(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Metrics of one step's episodes of the bash agent.
+    """Compute the metrics of one step's episodes of the bash agent.
 
     Args:
-        samples: `reward_manager.sample_info` and `bash_info` of every sample that was judged.
+        samples: `reward_manager.sample_info` and `bash_info` of every judged sample.
 
     Returns:
-        bash/commands: mean commands of an episode; bash/command_s: mean seconds of them;
-        bash/failed_commands: mean commands with another exit code than 0;
-        bash/ended_<ending>: share of the episodes that ended so, summing to 1.
+        bash/commands: mean commands per episode; bash/command_s: mean seconds of its commands;
+        bash/failed_commands: mean commands with an exit code other than 0;
+        bash/ended_<ending>: share of the episodes with this ending, summing to 1.
     """
     names = [key for key in samples[0] if key.startswith("bash_")] if samples else []
     return {
@@ -154,16 +154,16 @@ def bash_metrics(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def agent_metrics(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Metrics of one step's samples that are an agent's work.
+    """Compute the metrics of one step's samples that are an agent's work.
 
     Args:
-        samples: `reward_manager.sample_info` and `agent_info` of every sample that was judged.
+        samples: `reward_manager.sample_info` and `agent_info` of every judged sample.
 
     Returns:
         agent/turns, /commands, /conversations: mean replies, commands by /v1/shell and trained
-        conversations of a sample; agent/s: mean seconds of its work; agent/untrained_tokens: the step's
-        generated tokens that are not trained on; agent/ended_<ending>: share of the samples that ended
-        so, summing to 1.
+        conversations per sample; agent/s: mean seconds of its work; agent/untrained_tokens: the step's
+        generated tokens that are not trained on; agent/ended_<ending>: share of the samples with this
+        ending, summing to 1.
     """
     names = [key for key in samples[0] if key.startswith("agent_")] if samples else []
     means = {

@@ -21,7 +21,7 @@ from coding_model_project.verl_ext.trainers.step_metrics import Judged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """A sample as it comes from verl: texts as functions, since decoding costs time."""
+    """A sample from verl, with texts as functions since decoding takes time."""
 
     key: str
     prompt: Callable[[], str]
@@ -30,18 +30,18 @@ class Sampled:
     """`reward_manager.CodeRewardManager.run_single`'s reward_extra_info."""
     reward: float
     advantage: float | None = None
-    """Mean over its tokens."""
+    """Mean over the sample's tokens."""
 
 
 def trained_samples(
     tokenizer: Any, keys: Sequence[str], fields: Any, infos: Sequence[Mapping[str, Any]]
 ) -> list[Sampled]:
-    """Samples of a training step.
+    """Return the samples of a training step.
 
     Args:
-        fields: TransferQueue's prompts, responses (token ids), rm_scores and advantages (per token),
-            one row a key.
-        infos: each sample's reward_extra_info.
+        fields: TransferQueue's prompts, responses (token ids), rm_scores and advantages (per token), one
+            row per key.
+        infos: reward_extra_info of each sample.
     """
     decode = partial(tokenizer.decode, skip_special_tokens=True)
     names = ("prompts", "responses", "rm_scores", "advantages", "response_mask")
@@ -60,13 +60,13 @@ def trained_samples(
 
 
 def judged(sample: Sampled) -> Judged:
-    """A sample as the metrics of its source need it."""
+    """Return the fields of a sample for the metrics of its source."""
     about = json.loads(sample.info[SAMPLE_KEY])
     return Judged(about["problem"], sample.reward, sample.info["acc"], about["tokens"])
 
 
 def final_keys(keys: Sequence[str]) -> list[str]:
-    """Keys (prompt_session_turn) of the last output of each session, which has its verdict."""
+    """Return the keys (prompt_session_turn) of each session's last output, which has the verdict."""
     last: dict[str, tuple[int, str]] = {}
     for key in keys:
         session, _, turn = key.rpartition("_")
@@ -75,7 +75,7 @@ def final_keys(keys: Sequence[str]) -> list[str]:
 
 
 def lone_samples(keys: Sequence[str]) -> list[str]:
-    """Keys (prompt_session_turn) of the prompts of which only one session is there."""
+    """Return the keys (prompt_session_turn) of the prompts with only one session."""
     sessions: dict[str, set[str]] = {}
     for key in keys:
         prompt, session, _ = key.rsplit("_", 2)
@@ -90,7 +90,7 @@ def validated_samples(
     scores: Sequence[float],
     infos: Mapping[str, Sequence[Any]],
 ) -> list[Sampled]:
-    """Samples of a validation; `infos` holds a list per key of reward_extra_info."""
+    """Return the samples of a validation; `infos` holds a list per key of reward_extra_info."""
     rows = zip(uids, prompts, completions, scores, zip(*infos.values(), strict=True), strict=True)
     return [
         Sampled(
@@ -105,7 +105,7 @@ def validated_samples(
 
 
 class SampleLog:
-    """Keeps the samples of steps as `coding.rollouts` asks, without making the steps wait."""
+    """A log of steps' samples, configured by `coding.rollouts`, that does not block the steps."""
 
     def __init__(self, config: DictConfig) -> None:
         run = RunFolder(Path(config.coding.run_dir))
@@ -117,7 +117,7 @@ class SampleLog:
     def step(
         self, step: int, split: str, samples: Sequence[Sampled], backends: dict[str, Any]
     ) -> None:
-        """Note one step's samples.
+        """Log one step's samples.
 
         Args:
             split: "train" or "validation".
@@ -156,10 +156,10 @@ class SampleLog:
             )
 
     def close(self) -> None:
-        """Wait until all is written.
+        """Wait until all rows are written.
 
         Raises:
-            OSError: it could not be.
+            OSError: rows could not be written.
         """
         self._writer.close()
 
@@ -169,13 +169,13 @@ def _due(step: int, every: int) -> bool:
 
 
 def _spread(samples: Sequence[Sampled], n: int) -> list[Sampled]:
-    """n samples, evenly spaced, so that they belong to different problems."""
+    """Return n evenly spaced samples, which belong to different problems."""
     stride = max(1, len(samples) // n)
     return list(samples[::stride])[:n]
 
 
 def _spans(samples: Sequence[Sampled]) -> Iterator[Span]:
-    """Generation, from the step's first sample on, and judging, of each sample."""
+    """Yield spans of each sample's generation, from the step's first sample on, and of its judging."""
     began = min(sample.info["generated_at"] for sample in samples)
     for sample in samples:
         about = json.loads(sample.info[SAMPLE_KEY])

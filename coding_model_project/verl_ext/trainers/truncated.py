@@ -1,4 +1,4 @@
-"""Responses that ran into the length limit, left out of the loss (`coding.training.mask_truncated`)."""
+"""Masking of truncated responses in the loss (`coding.training.mask_truncated`)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import torch
 import transfer_queue as tq
 
 _MASKS = ("response_mask", "loss_mask")
-"""verl's loss sums over the first, and divides by the sum of the second."""
+"""Fields that hold masks: verl's loss sums over the first and divides by the sum of the second."""
 
 
 def is_truncated(response: Sequence[int], max_tokens: int, ends: Collection[int]) -> bool:
-    """Return true if a response has all the tokens it may have, and no end of text last."""
+    """Return whether a response reaches the token limit without ending in an end token."""
     return len(response) >= max_tokens and response[-1] not in ends
 
 
 @contextlib.contextmanager
 def left_out(batch: Any, max_tokens: int, ends: Collection[int]) -> Iterator[float]:
-    """Zero the masks of a batch's truncated responses, and give them back afterwards.
+    """Zero the masks of a batch's truncated responses, and restore them afterwards.
 
-    Responses stay what they are in all metrics. Where all are truncated nothing is left out, since a mean
-    over nothing is no number.
+    Metrics still include these responses. If all are truncated none is masked, since a mean over nothing
+    is NaN.
 
     Args:
         batch: a step's samples in TransferQueue.
-        max_tokens: of a response.
-        ends: token ids that end one.
+        max_tokens: most tokens of a response.
+        ends: ids of tokens that end a response.
 
     Yields:
-        The share of responses left out.
+        The share of masked responses.
     """
     place = {"partition_id": batch.partition_id}
     responses = tq.kv_batch_get(keys=batch.keys, **place, select_fields=["responses"])["responses"]

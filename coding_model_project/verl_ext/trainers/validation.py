@@ -1,4 +1,4 @@
-"""Validations of verl's PPO trainers: what could not be judged is left out, and counted."""
+"""Validations of verl's PPO trainers, with ungradable samples dropped and counted."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from coding_model_project.verl_ext.trainers.step_samples import SampleLog, valid
 
 
 class ValidatingTrainer(PPOTrainer):
-    """The part of `CodingTrainer` that concerns validations."""
+    """The part of `CodingTrainer` for validations."""
 
     _outages: Outages
     _samples: SampleLog
     _validated: tuple[list[str], list[str], list[float]] = ([], [], [])
-    """Prompts, completions and rewards of the validation that is going on."""
+    """Prompts, completions and rewards of the current validation."""
 
     def _maybe_log_val_generations(
         self, inputs: list[str], outputs: list[str], scores: list[float]
     ) -> None:
-        # verl hands the texts to this only; the verdicts follow in _val_metrics_update.
+        # verl passes the texts only here; the verdicts follow in _val_metrics_update.
         self._validated = (inputs, outputs, scores)
         super()._maybe_log_val_generations(inputs, outputs, scores)
 
@@ -45,7 +45,7 @@ class ValidatingTrainer(PPOTrainer):
         expected -= min(expected - len(sample_uids), refused)
         infra_rate = 1 - len(sample_uids) / expected if expected else 0.0
         self._outages.stop(infra_rate, "the validation's")
-        # Without the expected counts: verl would count what could not be judged as wrong.
+        # Without the expected counts, by which verl would count ungradable samples as wrong.
         metrics = super()._val_metrics_update(
             data_sources, sample_uids, reward_extra_infos_dict, sample_turns
         )

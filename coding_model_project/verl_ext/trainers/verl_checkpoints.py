@@ -1,6 +1,6 @@
-"""Gives verl's checkpoints their manifests, and uploads them if `coding.checkpoints.url` is set.
+"""Manifests of verl's checkpoints, and their upload if `coding.checkpoints.url` is set.
 
-GRPO: verl makes a `CodingCheckpoints` in its TaskRunner's process and calls it after each save.
+GRPO: verl creates a `CodingCheckpoints` in its TaskRunner's process and calls it after each save.
 SFT: verl has no such hook; `wrap_save` adds one to its checkpoint handler.
 """
 
@@ -25,36 +25,37 @@ from coding_model_project.runs.checkpoints import (
 from coding_model_project.verl_ext.trainers.adapters import merge_exports
 
 FINISH_TIMEOUT_S = 1800.0
-"""How long the end of a training waits for its last checkpoint's upload."""
+"""Seconds that the end of a training waits for the upload of its last checkpoint."""
 
 _ASYNC_KEY = "actor_rollout_ref.actor.checkpoint.async_save"
 
 
 class SavedCheckpoints:
-    """What happens to a checkpoint once verl has written it. Of all ranks, only the first has one."""
+    """A handler for checkpoints that verl has written; only the first rank has one."""
 
     def __init__(self, config: DictConfig, say: Say) -> None:
-        """
+        """Open the store, and upload the previous attempt's last checkpoint again.
+
         Raises:
             ConfigError: as `open_store`.
         """
         store = open_store(config, say)
         self._uploader = None if store is None else BackgroundUploader(store, say)
         if self._uploader is not None and config.trainer.resume_mode == "auto":
-            # The attempt before may have been killed before its last one was uploaded.
+            # The previous attempt may have been killed before it uploaded its last checkpoint.
             for folder in checkpoints_in(Path(config.trainer.default_local_dir).absolute())[:1]:
                 if (folder / MANIFEST).exists():
                     self._uploader.submit(folder)
 
     def saved(self, folder: Path, roles: Sequence[str] = ()) -> None:
-        """A checkpoint is written: merge LoRA in its export, record it, tidy up after verl, and upload.
+        """Process a written checkpoint: merge LoRA in its export, record it, remove shells, upload it.
 
         Args:
-            roles: as `write_manifest`.
+            roles: as in `write_manifest`.
 
         Raises:
             CheckpointError: it could not be recorded, or not all ranks' shards are on this node's disk.
-                A failed upload is said, and raised by `finish`.
+                A failed upload is printed, and raised by `finish`.
         """
         folder = folder.absolute()
         merge_exports(folder)
@@ -64,7 +65,7 @@ class SavedCheckpoints:
             self._uploader.submit(folder)
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """Wait for what is being uploaded.
+        """Wait for uploads in progress.
 
         Raises:
             CheckpointError: the last checkpoint is not in the store.
@@ -74,17 +75,18 @@ class SavedCheckpoints:
 
 
 class CodingCheckpoints(CheckpointCallback):
-    """For `trainer.checkpoint_callback_class`. The trainer calls `finish` at the end of training."""
+    """The `trainer.checkpoint_callback_class`. The trainer calls `finish` at the end of training."""
 
     def __init__(self, config: DictConfig) -> None:
-        """
+        """Open the store.
+
         Raises:
-            ConfigError: as `open_store`, or verl is to call before a checkpoint is written.
+            ConfigError: as `open_store`, or the configuration saves checkpoints asynchronously.
         """
         super().__init__(config)
         if OmegaConf.select(config, _ASYNC_KEY, default=False):
             raise ConfigError(
-                f"{_ASYNC_KEY}=true: a manifest needs a checkpoint that is written; set it to false"
+                f"{_ASYNC_KEY}=true: a manifest needs a complete checkpoint; set the key to false"
             )
         self._saved = SavedCheckpoints(config, print)
 
@@ -99,21 +101,21 @@ class CodingCheckpoints(CheckpointCallback):
         self._saved.saved(Path(checkpoint_dir), ["actor"])
 
     def finish(self, timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """As `SavedCheckpoints.finish`."""
+        """See `SavedCheckpoints.finish`."""
         self._saved.finish(timeout_s)
 
 
 def wrap_save(ckpt_handler: Any, on_saved: Callable[[Path], None]) -> None:
-    """Make verl's SFT checkpoint handler call back after each save, on rank 0 only.
+    """Make verl's SFT checkpoint handler call `on_saved` after each save, on rank 0 only.
 
-    verl's save ends in a barrier, so that by then all ranks have written.
+    verl's save ends in a barrier, so all ranks have written by then.
     """
     if ckpt_handler.rank != 0:
         return
     save = ckpt_handler.save_checkpoint
 
-    def save_and_tell(step: int) -> None:
+    def save_and_call(step: int) -> None:
         save(step=step)
         on_saved(Path(ckpt_handler.default_local_dir) / f"global_step_{step}")
 
-    ckpt_handler.save_checkpoint = save_and_tell
+    ckpt_handler.save_checkpoint = save_and_call

@@ -1,4 +1,4 @@
-"""Ends to what verl would wait for without end: a dead worker, and a weight sync that never finishes."""
+"""Time-outs for hangs of verl: a dead worker, and a weight sync that never finishes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PING_TIMEOUT_S = 5.0
 _END_TIMEOUT_S = 10.0
 
 Fatal = Callable[[str], object]
-"""Ends the process with a reason, from any thread."""
+"""A function that ends the process with a reason, from any thread."""
 
 
 @contextlib.contextmanager
 def watching(actors: Sequence[Any], fatal: Fatal) -> Iterator[None]:
-    """Call `fatal` once one of these Ray actors is dead: verl would wait for its result for ever."""
+    """Call `fatal` if one of these Ray actors dies, whose result verl would await for ever."""
     stop = threading.Event()
 
     def ping() -> None:
@@ -47,7 +47,7 @@ def watching(actors: Sequence[Any], fatal: Fatal) -> Iterator[None]:
 
 @contextlib.contextmanager
 def deadline(timeout_s: float, fatal: Fatal, reason: str) -> Iterator[None]:
-    """Call `fatal` unless what is done here ends in time."""
+    """Call `fatal` if the body does not finish in time."""
     timer = threading.Timer(timeout_s, fatal, [reason])
     timer.daemon = True
     timer.start()
@@ -58,13 +58,13 @@ def deadline(timeout_s: float, fatal: Fatal, reason: str) -> Iterator[None]:
 
 
 def end_process(file: Path, reason: str) -> None:
-    """Write why into a file and end this process, from any thread and whatever the disk does."""
-    hung = threading.Timer(_END_TIMEOUT_S, os._exit, [3])  # a file system may never answer
+    """Write the reason into a file and end this process, from any thread, even if the disk hangs."""
+    hung = threading.Timer(_END_TIMEOUT_S, os._exit, [3])  # a file system may hang
     hung.daemon = True
     hung.start()
     try:
         file.write_text(reason + "\n")
-    except OSError as error:  # the console then has the reason
+    except OSError as error:  # print the reason instead
         print(f"{file.parent}: {error.strerror}; {reason}", file=sys.stderr, flush=True)  # noqa: T201
     finally:
         os._exit(3)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from coding_model_project.errors import ConfigError, StorageError
+from coding_model_project.errors import ClusterError, ConfigError, StorageError
 from coding_model_project.runs.shared_folder import Answer, Unanswered, answer, conclude, question
 from tests.hosts import host, needs_namespaces
 
@@ -126,9 +126,12 @@ def test_a_clock_that_is_off_is_a_warning(tmp_path, hours, side):
     assert f" s {side} this node's: times in rollouts.jsonl" in warning
 
 
-def test_an_answer_that_never_came_is_a_refusal(tmp_path):
+def test_a_silent_node_is_a_cluster_error_that_names_it(tmp_path):
     with question(tmp_path, {}) as asked:
         mine = answer(asked, "here")
         assert isinstance(mine, Answer) and not mine.problems
-        with pytest.raises(ConfigError, match="node b did not answer: a run on several"):
-            conclude(asked, {"here": mine, "b": Unanswered("node b did not answer")}, (0.0, 1.0))
+        answers = {"here": mine, "b": Unanswered("node b did not answer within 300 s")}
+        with pytest.raises(
+            ClusterError, match=r"^node b did not answer within 300 s; .*`ray stop`"
+        ):
+            conclude(asked, answers, (0.0, 1.0))

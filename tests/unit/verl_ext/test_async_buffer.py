@@ -1,4 +1,4 @@
-"""Asynchronous training's replay buffer, over a queue in memory: what it keeps, drops and ends for."""
+"""Asynchronous training's replay buffer over a queue in memory: samples kept or dropped, ends of runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from coding_model_project.errors import SandboxError
 pytestmark = pytest.mark.verl
 
 N = 2
-"""Samples of a group."""
+"""Number of samples of a group."""
 
 
 class Queue:
-    """TransferQueue, as far as the buffer calls it: keys with tags, and the tokens of each sample."""
+    """The part of TransferQueue that the buffer calls: keys with tags, and the tokens of each sample."""
 
     def __init__(self):
         self.tags = {}
         self.numbers = count()
 
     def group(self, step, judged, status=None):
-        """Add a group asked for in this step, of which so many samples were judged."""
+        """Add a group that this step requested, with the given number of judged samples."""
         uid = f"g{next(self.numbers)}"
         status = status or ("finished" if judged == N else "failure")
         self.tags[uid] = {"is_prompt": True, "status": status, "global_steps": step}

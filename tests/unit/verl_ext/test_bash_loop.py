@@ -45,7 +45,7 @@ def tokenizer():
 
 @pytest.fixture
 def config(tmp_path):
-    """Of a run of `recipes.harbor` with any further overrides."""
+    """Return a function from overrides to the configuration of `recipes.harbor`."""
     from coding_model_project.verl_ext.trainers.grpo import plain
 
     folder(tmp_path / "task", tests__test_sh=CHECK)
@@ -65,7 +65,7 @@ def config(tmp_path):
 
 
 async def episode(config, tokenizer, *replies, model=None):
-    """An episode's output, and the model that it was had with."""
+    """Run an episode, and return its output and the model."""
     from coding_model_project.verl_ext.loops import bash_loop
 
     bash_loop._places.clear()
@@ -131,7 +131,7 @@ async def test_in_form_tools_the_schema_is_in_the_prompt_and_outcomes_are_the_to
     own = [t for t, m in zip(output.response_ids, output.response_mask, strict=True) if m]
     eos = [tokenizer.eos_token_id]
     assert own == [t for answer in model.answers for t in answer + eos]
-    # What the model has seen by its last reply is what its template makes of the whole conversation.
+    # By its last reply the model has seen exactly the template of the whole conversation.
     asked = opening("Do it.", Calls.tools)
     said_so_far = [
         {"role": "assistant", "content": "I do.", "tool_calls": [first.openai("1")]},

@@ -1,4 +1,4 @@
-"""A cluster that cannot hold a run is refused with what it lacks, where verl would wait for ever."""
+"""A cluster without the resources of a run is refused with what is missing; verl would wait for ever."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a DPO run cannot start with, said before verl is imported."""
+"""Errors of a DPO run's inputs, raised before verl is imported."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +11,7 @@ from coding_model_project.launch.compose import compose_recipe
 
 @pytest.fixture
 def given(tmp_path):
-    """What passes: 40 pairs, a model, and a checkpoint of another one."""
+    """Valid inputs: 40 pairs, a model, and a checkpoint of another one."""
     row = {"prompt": [{"role": "user", "content": "x"}], "chosen": "a", "rejected": "b"}
     equal = row | {"rejected": "a"}
     rows = {"pairs": [row] * 40, "equal": [equal] * 40, "few": [row] * 9}

@@ -1,4 +1,4 @@
-"""What a run asks of the Ray that it joins, and what it sends there."""
+"""A run in a joined Ray: checks of its nodes, and the environment that it sends there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import ClusterError, ConfigError
+from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, first_line, last_line
 
 pytestmark = pytest.mark.verl  # the package imports Ray
 
@@ -27,10 +28,8 @@ def config(**trainer: Any) -> Any:
 
 
 def node(number: int, gpus: float):
-    from coding_model_project.verl_ext.cluster.membership import Node
-
     where = f"10.0.0.{number}"
-    return Node(id=str(number), host=f"node{number}", address=where, port=1, gpus=gpus)
+    return Node(id=str(number), host=f"node{number}", address=where, port=1, cpus=4, gpus=gpus)
 
 
 def test_too_few_nodes_are_refused_with_what_each_has():
@@ -40,6 +39,25 @@ def test_too_few_nodes_are_refused_with_what_each_has():
     message = r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1, node2 .* has 0; run `ray start"
     with pytest.raises(ClusterError, match=message):
         _check_number(config(), [node(1, 1), node(2, 0)])
+
+
+def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, tmp_path):
+    import ray
+
+    from coding_model_project.verl_ext.cluster import membership, session
+    from coding_model_project.verl_ext.trainers import grpo
+
+    monkeypatch.setattr(grpo, "_check_by_verl", lambda _: None)
+    monkeypatch.setattr(grpo, "_choose_loop", lambda _: None)
+    monkeypatch.setattr(grpo, "check_capacity", lambda _: pytest.fail("waited for resources"))
+    monkeypatch.setattr(session, "start_ray", lambda _: None)
+    monkeypatch.setattr(membership, "alive_nodes", lambda: [node(1, 1)])
+    ended = []
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    run = OmegaConf.merge(config(), {"coding": {"run_dir": str(tmp_path)}})
+    with pytest.raises(ClusterError, match=r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1"):
+        grpo._train(run, None)
+    assert ended
 
 
 def test_a_node_with_too_little_memory_is_named_with_the_key():
@@ -86,19 +104,36 @@ def test_a_token_that_a_head_refuses_is_one_line(monkeypatch):
             raise ConnectionError("Failed to connect to Ray cluster") from error
 
     monkeypatch.setattr(ray, "init", refuse)
-    with pytest.raises(ClusterError, match=rf"^Ray at {HEAD} refuses .*RAY_AUTH_TOKEN"):
+    with pytest.raises(ClusterError, match=rf"^Ray at {HEAD}: the head refuses .*RAY_AUTH_TOKEN"):
         start_ray(config())
 
 
-def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead():
+def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead(monkeypatch):
+    import ray
+
     from coding_model_project.verl_ext.rewards.placement import judging_nodes
 
     def ray_node(name: str, alive: bool = True, **resources: float) -> dict[str, Any]:
-        return {"NodeID": name, "Alive": alive, "Resources": resources}
+        return {
+            "NodeID": name,
+            "Alive": alive,
+            "NodeManagerHostname": f"host-{name}",
+            "NodeManagerAddress": "10.0.0.1",
+            "NodeManagerPort": 1,
+            "Resources": resources,
+        }
 
     head, dead = ray_node("head", CPU=4.0), ray_node("dead", alive=False, CPU=4.0, GPU=8.0)
     one, other = ray_node("a", CPU=4.0, GPU=8.0), ray_node("b", CPU=4.0, GPU=8.0)
-    assert judging_nodes([head, dead, one, other, ray_node("none")]) == ["a", "b", "head"]
+    monkeypatch.setattr(ray, "nodes", lambda: [head, dead, one, other, ray_node("none")])
+    assert judging_nodes(alive_nodes()) == ["a", "b", "head"]
+    assert str(alive_nodes()[0]) == "host-head (10.0.0.1)"
+
+
+def test_lines_of_an_error():
+    error = RuntimeError("\n  The actor died.\n  see the logs\ncause\n")
+    assert (first_line(error), last_line(error)) == ("The actor died.", "cause")
+    assert first_line(TimeoutError()) == last_line(TimeoutError(" ")) == "TimeoutError"
 
 
 def test_a_node_that_cannot_be_reached_is_named_before_ray_misses_it(monkeypatch):
@@ -108,10 +143,10 @@ def test_a_node_that_cannot_be_reached_is_named_before_ray_misses_it(monkeypatch
         free.bind(("127.0.0.1", 0))
         ports = (listens.getsockname()[1], free.getsockname()[1])
         nodes = [
-            membership.Node(id=str(n), host=f"node{n}", address="127.0.0.1", port=port, gpus=1)
+            Node(id=str(n), host=f"node{n}", address="127.0.0.1", port=port, cpus=4, gpus=1)
             for n, port in enumerate(ports)
         ]
-        monkeypatch.setattr(membership, "alive", lambda: nodes)
+        monkeypatch.setattr(membership, "alive_nodes", lambda: nodes)
         config = OmegaConf.create({"ray_kwargs": {"ray_init": {"address": "10.0.0.1:6379"}}})
         remark = membership.lost(nodes, config)
     assert "Ray has lost node1 (127.0.0.1)" in remark and "node0" not in remark

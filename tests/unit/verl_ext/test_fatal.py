@@ -1,4 +1,4 @@
-"""A run that must end does so, whatever has become of its folder."""
+"""A run that must end does so in every state of its folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_it_ends_in_a_good_a_missing_and_a_hung_folder(cpu_platform, tmp_path):
     good, missing, hung = (tmp_path / name for name in ("good", "missing", "hung"))
     good.mkdir()
     hung.mkdir()
-    os.mkfifo(hung / "fatal.txt")  # which nobody reads: the open never returns
+    os.mkfifo(hung / "fatal.txt")  # without a reader, so that open never returns
     done = subprocess.run(
         [sys.executable, "-c", END, *map(str, (good, missing, hung))],
         capture_output=True,

@@ -34,7 +34,7 @@ def tokenizer():
 
 @pytest.fixture
 def config(tmp_path):
-    """Of a run of `recipes.harbor` with an agent, and any further overrides."""
+    """Return a function from overrides to the configuration of `recipes.harbor` with an agent."""
     from coding_model_project.verl_ext.trainers.grpo import plain
 
     folder(tmp_path / "task", tests__test_sh=CHECK)
@@ -56,7 +56,7 @@ def config(tmp_path):
 
 
 async def outputs(config, tokenizer, *replies, model=None):
-    """A sample's outputs, and the model that they were had with."""
+    """Run a sample, and return its outputs and the model."""
     from coding_model_project.verl_ext.loops import gateway_loop
 
     gateway_loop._places.clear()
@@ -79,7 +79,7 @@ async def test_what_the_model_generated_is_trained_on_and_nothing_else(config, t
     assert output.prompt_ids == model.prompts[0]
     assert model.prompts[1] == (output.prompt_ids + output.response_ids)[: len(model.prompts[1])]
     text = tokenizer.decode(output.prompt_ids + output.response_ids)
-    # Token by token what the template makes of the whole conversation at once.
+    # The tokens equal the template of the whole conversation.
     assert text.endswith(
         f"<|im_start|>assistant\n{CALL}<|im_end|>\n<|im_start|>user\n<tool_response>\nout\n\n"
         "</tool_response><|im_end|>\n<|im_start|>assistant\nDone.<|im_end|>"

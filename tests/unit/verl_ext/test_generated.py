@@ -1,4 +1,4 @@
-"""A rollout server that is gone, when it is asked what it generated."""
+"""Token counts of a rollout server that is down."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""What ends a training that has become unstable."""
+"""Guards that end an unstable training."""
 
 from __future__ import annotations
 

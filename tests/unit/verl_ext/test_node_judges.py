@@ -1,4 +1,4 @@
-"""Judges of nodes behind a transport that is a fake: what is sent, what differs, what dies."""
+"""Judges of nodes behind a fake transport: problems sent, nodes that differ, nodes that die."""
 
 import asyncio
 from collections import Counter
@@ -15,26 +15,27 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, Execution, Status
 from coding_model_project.verl_ext.cluster import node_judges
 from coding_model_project.verl_ext.cluster.node_judge import JudgePlan
+from coding_model_project.verl_ext.cluster.nodes import Node
 from tests.fakes import FakeSandbox, stdin_problem
 
 pytestmark = pytest.mark.slow
 
 
 def answer(source, given):
-    if "input()" in source:  # the proof
+    if "input()" in source:  # the probe
         return Execution(status=Status.finished, stdout="2")
     return Execution(status=Status.finished, stdout=source)
 
 
 class Sandbox(FakeSandbox):
-    """By its node, which `Cluster` sets when it starts a judge there."""
+    """A sandbox with the identity of its node."""
 
     def __init__(self, identities, node):
         super().__init__(answer=answer, identity=identities[node], delay_s=0.002)
 
 
 class Cluster:
-    """In the place of the module `ray`: nodes whose actors are objects of this process."""
+    """A fake of the module `ray`, with nodes whose actors are objects of this process."""
 
     def __init__(self, monkeypatch, identities=("same", "same"), cpus=(1, 1)):
         self.identities, self.cpus = identities, cpus
@@ -44,17 +45,19 @@ class Cluster:
         self.sent = Counter()
         self.sandboxes = {}
         monkeypatch.setattr(node_judges, "ray", self)
+        monkeypatch.setattr(node_judges, "alive_nodes", self.nodes)
         monkeypatch.setattr(node_pool, "_FIRST_WAIT_S", 0.02)
 
     def nodes(self):
         return [
-            {
-                "Alive": True,
-                "NodeID": f"{number + 1:056x}",
-                "NodeManagerHostname": f"node{number}",
-                "NodeManagerPort": 1,
-                "Resources": {"CPU": float(cpus)} if cpus else {},
-            }
+            Node(
+                id=f"{number + 1:056x}",
+                host=f"node{number}",
+                address="10.0.0.1",
+                port=1,
+                cpus=cpus,
+                gpus=0,
+            )
             for number, cpus in enumerate(self.cpus)
         ]
 

@@ -1,4 +1,4 @@
-"""Failures of the process that judges public tests: never told to a model, and not for ever."""
+"""Failures of the process that judges public tests: the model never sees them, and they end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.verl
 
 
 class Actor:
-    """A handle whose calls end as they are told."""
+    """A handle whose calls return or raise the given outcomes."""
 
     def __init__(self, *ends) -> None:
         self.ends = list(ends)

@@ -1,15 +1,18 @@
-"""Clusters that cannot be joined: one line, and how long it takes."""
+"""Clusters that cannot be joined end the command with one line, soon."""
 
+import signal
 import socket
 import subprocess
 import sys
 import time
 
 import pytest
+import ray
 
 from coding_model_project.data.problems import write_problems
-from coding_model_project.errors import ConfigError
-from coding_model_project.verl_ext.cluster.ray_driver import _why, head_address
+from coding_model_project.errors import ClusterError, ConfigError
+from coding_model_project.verl_ext.cluster.ray_driver import head_address
+from coding_model_project.verl_ext.cluster.session import init_ray
 from tests.fakes import stdin_problem
 
 pytestmark = pytest.mark.slow
@@ -17,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def judging(tmp_path, monkeypatch):
-    """Run `grade --cluster ray` in a process of its own, which is in no Ray; its exit code and error."""
+    """Run `grade --cluster ray` in a separate process without Ray; returns its exit code and errors."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     write_problems(tmp_path / "p.jsonl", [stdin_problem(("", "1"))])
     (tmp_path / "c.jsonl").write_text('{"problem_id": "fake/1", "completion": "1"}\n')
@@ -62,8 +65,29 @@ def test_an_address_is_needed_and_of_one_form(judging, monkeypatch):
     assert head_address("[::1]:6379") == "[::1]:6379"
 
 
-def test_reasons_name_the_way_out():
-    versions = RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9.0")
-    assert "versions differ from the head's" in _why("h:1", versions)
-    assert "RAY_AUTH_TOKEN" in _why("h:1", RuntimeError("AuthenticationError: invalid token"))
-    assert "ray start --address=h:1" in _why("h:1", RuntimeError("no node at this address"))
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError("Version mismatch: Ray: 2.9.0"), "versions differ from the head's"),
+        (RuntimeError("AuthenticationError: invalid token"), "RAY_AUTH_TOKEN"),
+        (
+            ValueError("no node at\nthis address"),
+            r"\(no node at this address\); run `ray start --add",
+        ),
+        (ConnectionError(), r"cannot join \(ConnectionError\)"),
+    ],
+)
+def test_a_refusal_names_the_way_out_and_leaves_no_ray_behind(monkeypatch, error, reason):
+    def refuse(**_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise error
+
+    ended = []
+    monkeypatch.setattr(ray, "init", refuse)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ClusterError, match=f"^Ray at h:1: .*{reason}"):
+        init_ray({"address": "h:1"}, joins="h:1", name="Ray at h:1")
+    assert ended and signal.getsignal(signal.SIGTERM) is before
+    with pytest.raises(type(error)):
+        init_ray({}, joins=None, name="")

@@ -1,4 +1,4 @@
-"""Episodes of verl's agent loop and what they earn: a scripted model, everything else as in a run."""
+"""Episodes of verl's agent loop and their rewards, with a scripted model and all else as in a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tokenizer():
 
 @pytest.fixture
 def config(tmp_path):
-    """Of a run of `recipes.repair` with any further overrides."""
+    """Return a function from overrides to the configuration of `recipes.repair`."""
     from coding_model_project.verl_ext.trainers.grpo import plain
 
     write_problems(tmp_path / "problems.jsonl", [PROBLEM])
@@ -55,7 +55,7 @@ def config(tmp_path):
 
 
 class Model:
-    """Gives its answers in turn, each token with its own log-probability; keeps the prompts."""
+    """A model that returns answers in turn, with distinct log-probabilities, and keeps the prompts."""
 
     def __init__(self, tokenizer, *answers: str) -> None:
         self.tokenizer = tokenizer
@@ -100,12 +100,12 @@ ROW = {
 
 
 async def episode(config, tokenizer, *answers, judge=None):
-    """An episode's output, and the model that it was had with."""
+    """Run an episode, and return its output and the model."""
     from coding_model_project.verl_ext.loops import repair_loop
     from coding_model_project.verl_ext.rewards.public_judge import _PublicJudge
 
     coding = coding_of(config)
-    # In a run it is the same object, in a process of its own.
+    # A run has the same object in a separate process.
     repair_loop._judges[config.coding.run_dir] = judge or _PublicJudge(coding)
     model = Model(tokenizer, *answers)
     loop = a_loop(repair_loop.RepairLoop, config, model)
@@ -113,7 +113,7 @@ async def episode(config, tokenizer, *answers, judge=None):
 
 
 def batch_of(output):
-    """A loop's output as verl hands it to a reward manager."""
+    """Return a loop's output in the form that verl gives a reward manager."""
     import numpy as np
     import torch
     from tensordict import TensorDict
@@ -131,7 +131,7 @@ def batch_of(output):
 
 
 async def graded(config, tokenizer, output):
-    """What the reward manager makes of an output."""
+    """Return the reward manager's result for an output."""
     from coding_model_project.verl_ext.rewards.reward_manager import SAMPLE_KEY, CodeRewardManager
 
     found = await CodeRewardManager(config, tokenizer).run_single(batch_of(output))
@@ -155,7 +155,7 @@ async def test_the_model_is_told_and_only_its_own_tokens_count(config, tokenizer
     whole = tokenizer.decode(output.prompt_ids + output.response_ids)
     assert "71717" not in whole
     assert "143434" not in whole
-    # What the model was asked last is what it is trained on, token for token.
+    # The model trains on exactly the tokens of its last request.
     assert model.prompts[-1] == (output.prompt_ids + output.response_ids)[: len(model.prompts[-1])]
     logprobs = [
         -p for p, m in zip(output.response_logprobs, output.response_mask, strict=True) if m
@@ -189,7 +189,7 @@ async def test_an_episode_ends_at_its_limits(config, tokenizer):
     output, model = await episode(whole, tokenizer, WRONG, RIGHT)
     assert len(model.prompts) == 1
     assert 0 not in output.response_mask
-    cut = config("coding.repair.attempt_tokens=5")  # nothing is told of half a program
+    cut = config("coding.repair.attempt_tokens=5")  # half a program gets no observation
     _, model = await episode(cut, tokenizer, WRONG, RIGHT)
     assert len(model.prompts) == 1
 
@@ -216,7 +216,7 @@ async def test_best_pays_for_the_best_attempt_less_for_each_repair(config, token
     score, info, sample = await graded(run, tokenizer, output)
     assert score == 0.25  # x + 2 is right for 2: half, after one repair
     assert sample["parts"] == {"outcome": 0.25}
-    assert (info["acc"], info["pass_fraction"]) == (0.0, 0.0)  # reported is the last
+    assert (info["acc"], info["pass_fraction"]) == (0.0, 0.0)  # the last attempt is reported
     run.coding.repair.reward = "final"
     score, _, _ = await graded(run, tokenizer, output)
     assert score == 0.0

@@ -16,7 +16,7 @@ def test_what_is_not_accounted_for_is_in_flight() -> None:
 
 
 def test_a_token_that_is_counted_twice_ends_the_run() -> None:
-    with pytest.raises(TrainingError, match=r"90 tokens were trained on.* and 20 wait"):
+    with pytest.raises(TrainingError, match=r"90 tokens were trained on.* and 20 are queued"):
         TokenAccount(trained=90).metrics(generated=100, queued=20, validated=0, left_out=0)
 
 

@@ -1,4 +1,4 @@
-"""How many modules a completion passes from verl's reward manager to the sandbox, and back."""
+"""The number of modules between verl's reward manager and the sandbox."""
 
 import sys
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ MOST = 12
 
 
 def modules(frame):
-    """Names of the modules of a frame and of those that called it."""
+    """Return the names of the modules of a frame and of its callers."""
     while frame is not None:
         yield frame.f_globals.get("__name__", "")
         frame = frame.f_back
@@ -29,7 +29,7 @@ async def test_the_way_is_short(config, tokenizer):
 
     def note(frame, event, argument):
         names = list(modules(frame))
-        behind = any(".sandbox." in name for name in names)  # what `Sandbox.run` calls in its turn
+        behind = any(".sandbox." in name for name in names)  # called by `Sandbox.run`
         if event == "call" and names[0].startswith("coding_model_project.") and not behind:
             passed.setdefault(names[0])
 
@@ -38,7 +38,7 @@ async def test_the_way_is_short(config, tokenizer):
         output = SimpleNamespace(prompt_ids=[1], response_ids=response, extra_fields={})
         return await manager.run_single(batch_of(output))
 
-    # The judge is started, and knows the problem, by hidden and by public tests.
+    # Start the judge and load the problem first, for hidden and for public tests.
     assert (await judged(RIGHT))["reward_score"] == 1.0
     assert (await judged(CRASHES))["reward_score"] == 0.0
     sys.setprofile(note)

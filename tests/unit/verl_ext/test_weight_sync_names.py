@@ -1,4 +1,4 @@
-"""Two runs on one host, each with a Ray of its own, do not take each other's weights."""
+"""Two runs on one host, each with its own Ray, do not load each other's weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_model_project.verl_ext.cluster.names import job_of_cluster
 
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 print(job_of_cluster(), ray.get(ray.remote(job_of_cluster).remote()), flush=True)
-input()  # the cluster lives as long as the other one
+input()  # keep the cluster alive until the other one has started
 """
 
 
