@@ -1,4 +1,4 @@
-"""The judge of commands that work on all nodes of a Ray cluster."""
+"""Judges for commands that work on all nodes of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from coding_model_project.verl_ext.cluster.node_judges import RayNode
 
 _CHUNKS = 2
-"""That a node has at once: the second fills the places that the first one's last programs leave."""
+"""Chunks per node at once: the second fills the slots that free up as the first one ends."""
 
 
 def judge_on_cluster(
     sandbox: SandboxConfig, address: str | None, *, bare: bool, stop_early: bool
 ) -> AbstractAsyncContextManager[Graders]:
-    """Return a judge on every node, not yet opened.
+    """Return an unopened judge on every node.
 
     Args:
-        sandbox: of each node.
-        address: as of `--ray-address`.
+        sandbox: each node's sandbox.
+        address: value of `--ray-address`.
 
     Raises:
-        ConfigError: no address is known, or Ray is not installed.
+        ConfigError: no address is given or set, or Ray is not installed.
     """
     with extra("train"):
         from coding_model_project.verl_ext.cluster.node_judges import open_node_judges
@@ -47,7 +47,7 @@ def judge_on_cluster(
 def pool_on_cluster(
     sandbox: SandboxConfig, address: str | None
 ) -> AbstractAsyncContextManager[NodePool[RayNode]]:
-    """Return the nodes, to check chunks of problems on.
+    """Return an unopened pool of nodes that check chunks of problems.
 
     Raises:
         ConfigError: as `judge_on_cluster`.
@@ -61,7 +61,7 @@ def pool_on_cluster(
 
 
 def say(line: str) -> None:
-    """Tell what becomes of nodes: standard output is for results."""
+    """Print a line about nodes to standard error, because standard output is for results."""
     print(line, file=sys.stderr, flush=True)
 
 

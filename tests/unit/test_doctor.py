@@ -113,7 +113,7 @@ def test_a_gpu_that_torch_cannot_use_is_one_problem(gpu, installed):
     assert "requirements/gpu.txt" in finding.remedy
     assert software.kind() == "cpu"  # its packages are judged as what they are
     installed(torch="2.11.0")
-    assert only(machine.gpus()).finding == "1 × NVIDIA H100; hardware=gpu_1x is chosen"
+    assert only(machine.gpus()).finding == "1 × NVIDIA H100; hardware=gpu_1x is the default"
     assert "vllm" in {finding.name for finding in software.packages()}
     assert software.cpu_plugin() == []
 

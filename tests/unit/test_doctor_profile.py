@@ -89,7 +89,9 @@ def test_a_cache_that_holds_no_whole_sample(ask):
     share = "actor_rollout_ref.rollout.gpu_memory_utilization"
     _, findings, _ = ask("gpu_8x", *NODE, model, f"{share}=0.21")
     assert findings["generation"]["status"] == "problem"
-    assert "not one of max_model_len=6144 tokens" in findings["generation"]["finding"]
+    assert (
+        "too small for one sample of max_model_len=6144 tokens" in findings["generation"]["finding"]
+    )
     assert findings["generation"]["remedy"].startswith(f"set {share}=0.7")
     null = "actor_rollout_ref.rollout.max_model_len=null"
     assert ask("gpu_8x", *NODE, model, null)[0] == 0

@@ -296,7 +296,7 @@ def test_evaluations_that_do_not_fit_are_one_line(world, capsys):
     changed = [replace(problem(n), statement="Another task.") for n in range(5)]
     write_problems(world.parent / "p.jsonl", changed)
     assert pairs(world) == 2
-    assert "were not those of --problems" in capsys.readouterr().err
+    assert "differ from --problems" in capsys.readouterr().err
     write_problems(world.parent / "p.jsonl", [problem(n) for n in range(5)])
     (world / COMPLETIONS).unlink()
     assert pairs(world) == 2

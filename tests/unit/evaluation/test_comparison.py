@@ -94,7 +94,7 @@ def test_only_problems_that_all_have_are_compared_and_the_rest_is_counted(runs, 
     assert "toy/3" not in pair["lost"]
     assert pair["second_cost"]["ungradable"] == 1
     _, out, _ = compare(capsys, runs / "before", runs / "short")
-    assert "12 problems left out" in out
+    assert "12 problems excluded" in out
 
 
 def test_several_comparisons_are_corrected_together(runs, capsys):
@@ -164,7 +164,7 @@ def test_other_protocols_are_refused_by_what_differs(runs, capsys):
     assert "data.toy.version: 1 → 2" in compare(capsys, runs / "before", runs / "new")[2]
     code, _, err = compare(capsys, runs / "before", runs / "hot", "--force")
     assert code == 0
-    assert "not evaluated alike" in err
+    assert "were evaluated differently" in err
 
 
 def test_the_plot_is_one_page(runs, capsys):
@@ -194,7 +194,7 @@ def test_the_plot_is_one_page(runs, capsys):
         (["before", "x/before"], 2, "called alike"),
         (["before", "other"], 2, "no data set in common: toy and other"),
         (["before", "cut"], 2, "line 3: damaged"),
-        (["before", "twice"], 2, "sample 0 of toy/1 is there twice"),
+        (["before", "twice"], 2, "duplicate sample 0 of toy/1"),
         (["before", "no_results"], 2, "results.jsonl"),
     ],
 )
@@ -218,7 +218,7 @@ def test_an_evaluation_that_was_cut_short_is_named(runs, capsys):
     write_run(runs / "after", recipe="baseline", exit_code=130)
     _, _, err = compare(capsys, runs / "before", runs / "after")
     assert (
-        err == f"note: {runs / 'after'} ended early (interrupted); what it has so far is compared\n"
+        err == f"note: {runs / 'after'} ended early (interrupted); comparing its results so far\n"
     )
 
 

@@ -105,7 +105,7 @@ def run(config, backend):
 
 
 def judged(folder):
-    """What an evaluation found, by sample, without times."""
+    """Return an evaluation's results by sample, without times."""
     results = read_evaluation(folder).results
     plain = {(r.problem, r.sample): replace(r, at=0, judge_s=0, verdict={}) for r in results}
     assert len(plain) == len(results), "a sample counted twice"
@@ -243,7 +243,7 @@ def test_damage_is_named_by_file_and_line(problems, tmp_path):
         file.write_bytes(before)
     twice = tmp_path / "run" / "completions.jsonl"
     twice.write_bytes(twice.read_bytes() + twice.read_bytes().splitlines(keepends=True)[0])
-    with pytest.raises(DataError, match="there twice"):
+    with pytest.raises(DataError, match="a duplicate"):
         run(config(problems, tmp_path / "run"), Writer())
 
 

@@ -164,17 +164,17 @@ def evalplus_rows(*numbers):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (evalplus_rows(0, 1), "1 of 3 problems of toy have no sample, first toy/2"),
+        (evalplus_rows(0, 1), "1 of 3 problems of toy have no sample, such as toy/2"),
         (evalplus_rows(0, 1, 2, 7), "'toy/7' is not in toy"),
         ([{"task_id": "HumanEval/0", "solution": ""}], "'HumanEval/0' is not in toy"),
         (evalplus_rows(0, 1, 2, 2), "toy/2 has 2 samples, other problems 1"),
         (evalplus_rows(0, 0, 1, 1, 2, 2), "add --temperature T"),
         ([{"input": "def add_x", "output": ""}], "the problem of its prompt is not in toy"),
-        ([{"question": "?", "answer": "!"}], "answer, question are of no known tool"),
+        ([{"question": "?", "answer": "!"}], "unknown format with fields answer, question"),
         ([["a list"]], "line 1: not a JSON object"),
         ([{"task_id": "toy/0", "solution": 5}], "line 1: its prompt or answer is not a text"),
         ([{"input": [], "output": "x"}], "line 1: its prompt or answer is not a text"),
-        ([], "no sample is in it"),
+        ([], "no samples"),
     ],
     ids=[
         "problems without samples",
