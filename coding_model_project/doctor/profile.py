@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ _CARD_GB = 80.0
 _SHARE = f"{ROLLOUT}.gpu_memory_utilization"
 _LOG_PROB_TOKENS = f"{ROLLOUT}.log_prob_max_token_len_per_gpu"
 _TOKEN_STEP = 1024
+_REMEDY = re.compile(r"(.+)[:;] (set .+)")
+_LAST_PART = re.compile(r"(.+): (.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +90,8 @@ def _values(config: DictConfig) -> Iterator[Finding]:
 
 def _split(message: str) -> tuple[str, str]:
     """Split one of our messages into the problem and the remedy."""
-    wrong, _, remedy = message.rpartition(": ")
-    return (wrong, remedy) if wrong else (message, "see the message")
+    found = _REMEDY.fullmatch(message) or _LAST_PART.fullmatch(message)
+    return (found[1], found[2]) if found else (message, "see the message")
 
 
 def _devices(config: DictConfig, machine: Machine) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import yaml
 
 from coding_model_project import doctor, install
 from coding_model_project.doctor import Status, machine, software
+from coding_model_project.doctor.profile import _split
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.checks.machine_checks import cpu_need
@@ -293,3 +294,16 @@ def test_the_base_install_lacks_one_thing(cpu, installed, monkeypatch):
     assert finding.status is Status.problem
     assert finding.remedy == "pip install 'coding-model-project[train]'"
     assert software.cpu_plugin() == []
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ("a=1: too large: set it to 0", ("a=1: too large", "set it to 0")),
+        ("a=1: too large; set a=0: or b=1", ("a=1: too large", "set a=0: or b=1")),
+        ("a=1: use another model", ("a=1", "use another model")),
+        ("no parts", ("no parts", "see the message")),
+    ],
+)
+def test_a_message_is_split_before_its_remedy(message, parts):
+    assert _split(message) == parts

@@ -13,14 +13,14 @@ NODE = ["--gpus", "8", "--gpu-memory-gb", "80", "--cpus", "64", "--memory-gb", "
 
 @pytest.fixture
 def ask(capsys):
-    """Asks the doctor in JSON; gives its exit code and findings by name."""
+    """Run the doctor with --json; return its exit code, findings by name, and answer."""
 
-    def asked(profile, *arguments):
+    def run_doctor(profile, *arguments):
         code = cli.main(["doctor", "--json", "--profile", profile, *arguments])
         answer = json.loads(capsys.readouterr().out)
         return code, {finding["name"]: finding for finding in answer["findings"]}, answer
 
-    return asked
+    return run_doctor
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor", "sft", "dpo"])
@@ -59,7 +59,7 @@ def test_too_few_cpus_are_refused_as_the_run_would_be(ask):
 
 
 def test_ways_out_of_a_smaller_card_lead_out(ask):
-    """What each problem says to set, set until there is no problem."""
+    """Applies each problem's remedy until there are no problems."""
     machine = ["--gpus", "1", "--gpu-memory-gb", "40", "--cpus", "16", "--memory-gb", "128"]
     overrides: list[str] = []
     for _ in range(6):
