@@ -130,7 +130,7 @@ def test_all_that_it_leaves(problems, tmp_path):
     assert len(list(read_rollouts(folder.path))) == N_PROBLEMS * N_SAMPLES
     assert json.loads(folder.summary.read_text())["samples"] == N_PROBLEMS * N_SAMPLES
     assert "toy/3" in (folder.path / "qa_logs" / "toy.md").read_text()
-    assert "samples are in this page" in (folder.path / "report.html").read_text()
+    assert "samples are on this page" in (folder.path / "report.html").read_text()
     facts = dict(run_facts(folder, RunTally(), {}))
     assert facts["state"] == "finished"
     assert facts["model"] == "writer"
