@@ -140,7 +140,7 @@ def test_what_must_not_train_or_does_not_fit_is_refused_in_one_line(world, capsy
     assert (code, said.count("\n")) == (2, 1)
     assert "test only and must not train" in said
     code, said = rows(world, capsys)
-    assert "--problems has no mine/0" in said
+    assert "the evaluated problem mine/0 is missing from --problems" in said
     changed = [Problem(**{**fields(problem(n)), "statement": "Other."}) for n in range(3)]
     write_problems(world / "p.jsonl", changed)
     code, said = rows(world, capsys)

@@ -130,13 +130,13 @@ def test_over_seeds_the_p_value_and_interval_speak_of_other_seeds(tmp_path, caps
     assert "old_seed" in out
     assert f"± {pair['second_score']['std']:.1%}" in out
     _, out, _ = compare(capsys, sides[0], tmp_path / "newer_seed0")
-    assert "newer_seed0: one run each" in " ".join(out.split())
+    assert "newer_seed0: one seed each" in " ".join(out.split())
 
 
 def test_copies_are_told_from_seeds(runs, capsys):
     write_evaluation(runs / "again", outcomes(range(10)), model="sft")
     _, out, _ = compare(capsys, f"twice={runs / 'before'},{runs / 'again'}", runs / "after")
-    assert "no seeds, but copies" in out
+    assert "so they are not independent" in out
 
 
 def test_pass_at_k_needs_k_graded_samples(tmp_path, capsys):
@@ -189,9 +189,9 @@ def test_the_plot_is_one_page(runs, capsys):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["before"], 2, "give two"),
-        (["before", "nowhere*"], 2, "no folder of an evaluation"),
-        (["before", "x/before"], 2, "called alike"),
+        (["before"], 2, "pass at least two"),
+        (["before", "nowhere*"], 2, "no matching evaluation folder"),
+        (["before", "x/before"], 2, "have the same name"),
         (["before", "other"], 2, "no data set in common: toy and other"),
         (["before", "cut"], 2, "line 3: damaged"),
         (["before", "twice"], 2, "duplicate sample 0 of toy/1"),

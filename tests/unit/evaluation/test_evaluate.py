@@ -165,7 +165,7 @@ def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
     for n, part in enumerate(parts):
         run(config(problems, part, shard=f"{n}/3"), Writer())
     whole = config(problems, tmp_path / "merged")
-    with pytest.raises(ConfigError, match="not 0/3, 1/3, 2/3"):
+    with pytest.raises(ConfigError, match="expected 0/3, 1/3, 2/3"):
         gather(evaluation_settings(coding_of(whole)), parts[:2], say=print)
     gather(evaluation_settings(coding_of(whole)), parts, say=print)
     metrics, _ = run(whole, Writer(fails_after=0))
@@ -175,7 +175,7 @@ def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
     assert len(hashes) == 1
     other = config(problems, tmp_path / "other", seed=2)
     run(config(problems, tmp_path / "odd", seed=2, shard="1/3"), Writer())
-    with pytest.raises(ConfigError, match="another seed"):
+    with pytest.raises(ConfigError, match="seed differs"):
         gather(
             evaluation_settings(coding_of(other)), [parts[0], tmp_path / "odd", parts[2]], say=print
         )

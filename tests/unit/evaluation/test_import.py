@@ -168,7 +168,7 @@ def evalplus_rows(*numbers):
         (evalplus_rows(0, 1, 2, 7), "'toy/7' is not in toy"),
         ([{"task_id": "HumanEval/0", "solution": ""}], "'HumanEval/0' is not in toy"),
         (evalplus_rows(0, 1, 2, 2), "toy/2 has 2 samples, other problems 1"),
-        (evalplus_rows(0, 0, 1, 1, 2, 2), "add --temperature T"),
+        (evalplus_rows(0, 0, 1, 1, 2, 2), "pass the --temperature T"),
         ([{"input": "def add_x", "output": ""}], "the problem of its prompt is not in toy"),
         ([{"question": "?", "answer": "!"}], "unknown format with fields answer, question"),
         ([["a list"]], "line 1: not a JSON object"),

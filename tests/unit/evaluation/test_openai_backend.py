@@ -90,7 +90,7 @@ async def test_a_request_has_what_hosted_models_want():
         ({"extra_body": {"n": 2}}, "`n` is set by coding.evaluation.n"),
         ({"extra_body": {"temperature": 1}}, "can only be null"),
         ({"extra_body": {"top_k": 3}}, "`top_k` is set by coding.evaluation.top_k"),
-        ({"extra_body": {"stream": True}}, "`stream` is not possible"),
+        ({"extra_body": {"stream": True}}, "`stream` is not supported"),
         ({"key_variable": "NOBODY_SET_THIS"}, "export NOBODY_SET_THIS=KEY"),
     ],
 )

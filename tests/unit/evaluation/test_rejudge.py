@@ -303,7 +303,7 @@ def test_a_trainings_rollouts_are_judged_and_stay_as_they_are(problems, tmp_path
     assert cli.main(["eval", "rejudge", str(run)]) == 0
     said = capsys.readouterr().out
     assert "4 samples judged by grader" in said
-    assert "not judged: 1 episodes in a shell" in said
+    assert "not judged: 1 shell episodes" in said
     assert re.search(r"^train +3 +33.3% +100.0%$", said, re.MULTILINE), said
     assert re.search(r"^validation +1 +100.0% +0.0%$", said, re.MULTILINE), said
     assert (run / "rollouts.jsonl").read_bytes() == before

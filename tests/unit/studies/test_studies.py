@@ -159,7 +159,7 @@ def test_a_page_is_not_replaced_by_one_without_its_runs(study, tmp_path, capsys)
     [
         ("stop: Once.", "", "missing key stop"),
         ("stop: Once.", "stop: Once.\nstopp: x", "unknown key stopp"),
-        ("seeds: [1, 2]", "seeds: [1, 1]", "different whole numbers"),
+        ("seeds: [1, 2]", "seeds: [1, 1]", "expected distinct whole numbers"),
         ("a=1", "coding.seed=3", "remove coding.seed, which the study sets"),
         ("a=1", "'m={previous}'", "the first stage has no {previous} stage"),
         ("  old: [grpo: [a=1]]\n", "", "arms: expected at least two"),
