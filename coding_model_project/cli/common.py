@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -142,6 +143,13 @@ JournalFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+StopEarly = Annotated[
+    bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
+]
+SandboxUrls = Annotated[
+    list[str] | None,
+    typer.Option("--sandbox-url", help="Judge on this SandboxFusion server; repeatable."),
+]
 JOBS_FOLDER = Path("outputs/jobs")
 JobsFolder = Annotated[
     Path, typer.Option("--jobs", help="Keep the job log and a folder per job in this folder.")
@@ -308,12 +316,38 @@ def local_runs(
         return roots[0].shown(path) if roots else str(path)
 
     folders = [followed[path].root if path in followed else path for path in paths]
-    with pulling(list(followed.values()) if every_s else [], every_s or 0, _warn):
+    with pulling(list(followed.values()) if every_s else [], every_s or 0, warn):
         yield folders, shown
 
 
-def _warn(line: str) -> None:
+say = partial(print, flush=True)
+"""Print a line and flush it, because standard output may be a followed file."""
+
+
+def warn(line: str) -> None:
+    """Print a line to standard error, and flush it."""
     print(line, file=sys.stderr, flush=True)
+
+
+def named_values(
+    option: str, words: Sequence[str] | None, *, form: str = "NAME=VALUE", empty: bool = False
+) -> dict[str, str]:
+    """Parse an option's NAME=VALUE words.
+
+    Args:
+        form: expected form, for the message.
+        empty: accept an empty value.
+
+    Raises:
+        ConfigError: a word has another form.
+    """
+    values: dict[str, str] = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not name or not equals or not (value or empty):
+            raise ConfigError(f"{option}={word}: expected {form}")
+        values[name] = value
+    return values
 
 
 def publishes(command: Callable[P, R]) -> Callable[P, R]:

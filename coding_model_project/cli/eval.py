@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coding_model_project.cli import eval_export, eval_import, eval_latest, eval_rejudge, eval_run
-from coding_model_project.cli.common import publishes
+from coding_model_project.cli.common import AsJson, publishes
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def compare(
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Write charts to this HTML page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare evaluations problem by problem: differences with intervals, changed problems, cost."""
     from coding_model_project.evaluation.comparison import compare as compare_sides
@@ -96,7 +96,7 @@ def budget(
     second: Annotated[
         Path, typer.Argument(help="Another evaluation, such as one with repair rounds.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare what two evaluations solve with the same tokens, and with the same judge-seconds.
 

@@ -14,7 +14,9 @@ from coding_model_project.cli.common import (
     MinTier,
     NeededDatasets,
     Seed,
+    StopEarly,
     Workers,
+    say,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.imports.formats import Format
@@ -62,9 +64,7 @@ def import_(
     seed: Seed = 1,
     limit: Limit = None,
     max_tests: MaxTests = None,
-    stop_early: Annotated[
-        bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
-    ] = False,
+    stop_early: StopEarly = False,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
     data_dir: DataDir = None,
@@ -104,8 +104,4 @@ def import_(
         },
     )
     settings = evaluation_settings(coding_of(config))
-    judge_samples(found, settings, config=config, command=command_line(), say=_say)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+    judge_samples(found, settings, config=config, command=command_line(), say=say)

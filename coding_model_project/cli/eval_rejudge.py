@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +15,10 @@ from coding_model_project.cli.common import (
     Datasets,
     MinTier,
     ProblemsFile,
+    SandboxUrls,
     Workers,
     existing_file,
+    warn,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
@@ -69,9 +70,7 @@ def rejudge(
     ] = False,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
-    sandbox_url: Annotated[
-        list[str] | None, typer.Option(help="Judge on this SandboxFusion server; repeatable.")
-    ] = None,
+    sandbox_url: SandboxUrls = None,
     as_json: AsJson = False,
 ) -> None:
     from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
@@ -97,7 +96,7 @@ def rejudge(
     found = []
     for folder in runs:
         if (folder / RUN_INFO).is_file():
-            one = rejudge_evaluation(folder, given, say=_say)
+            one = rejudge_evaluation(folder, given, say=warn)
         else:
             one = rejudge_rollouts(folder, given, problems=own_problems)
         found.append(one)
@@ -105,10 +104,6 @@ def rejudge(
             _print(one)
     if as_json:
         print(json.dumps([asdict(one) for one in found], default=str))
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def _print(one: Rejudged) -> None:

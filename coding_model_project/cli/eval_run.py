@@ -17,8 +17,11 @@ from coding_model_project.cli.common import (
     NeededDatasets,
     OnCluster,
     RayAddress,
+    SandboxUrls,
     Seed,
+    StopEarly,
     Workers,
+    say,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationMode, TokenLimitField
@@ -183,9 +186,7 @@ def run(
     ] = None,
     limit: Limit = None,
     max_tests: MaxTests = None,
-    stop_early: Annotated[
-        bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
-    ] = False,
+    stop_early: StopEarly = False,
     repair_rounds: Annotated[
         int,
         typer.Option(
@@ -204,9 +205,7 @@ def run(
     ] = 300.0,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
-    sandbox_url: Annotated[
-        list[str] | None, typer.Option(help="Judge on this SandboxFusion server; repeatable.")
-    ] = None,
+    sandbox_url: SandboxUrls = None,
     data_dir: DataDir = None,
     mode: Annotated[
         EvaluationMode,
@@ -303,15 +302,11 @@ def run(
     if merge:
         gather(evaluation_settings(coding_of(config)), merge, say=print)
     try:
-        evaluating.run(config, command=command_line(), say=_say)
+        evaluating.run(config, command=command_line(), say=say)
     except KeyboardInterrupt:
         again = "" if out else f" with --out {folder}"
         print(f"interrupted; run the same command again{again} to resume", file=sys.stderr)
         raise
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)  # flush: standard output may be a followed file
 
 
 def _json_object(option: str, text: str | None) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from coding_model_project.cli.common import (
     OnCluster,
     ProblemsFile,
     RayAddress,
+    StopEarly,
     Workers,
     cores,
     embedded_sandbox,
@@ -73,9 +74,7 @@ def grade(
         bool,
         typer.Option("--bare", help="Treat each completion as a program without a code fence."),
     ] = False,
-    stop_early: Annotated[
-        bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
-    ] = False,
+    stop_early: StopEarly = False,
     as_json: AsJson = False,
     map_columns: MapColumns = None,
     data_dir: DataDir = None,

@@ -19,6 +19,7 @@ from coding_model_project.cli.common import (
     Where,
     cores,
     existing_file,
+    named_values,
     renamed,
 )
 from coding_model_project.cli.harbor_eval import evaluate
@@ -79,7 +80,7 @@ def grade(
             cores(workers),
             environment,
             rootfs,
-            _variables(verifier_env or []),
+            named_values("--verifier-env", verifier_env, empty=True),
             out,
         )
     )
@@ -195,16 +196,6 @@ def _named(tasks: list[str]) -> str:
 def _remarks(outcome) -> list[str]:
     errors = [outcome.error, *(step.error for step in outcome.steps)]
     return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(str(e) for e in errors if e)]
-
-
-def _variables(given: list[str]) -> dict[str, str]:
-    pairs = {}
-    for word in given:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--verifier-env={word}: expected NAME=VALUE")
-        pairs[name] = value
-    return pairs
 
 
 @app.command(context_settings=renamed(concurrency="workers"))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import DataDir, Limit
+from coding_model_project.cli.common import DataDir, Limit, named_values
 from coding_model_project.errors import ConfigError, DownloadError
 
 
@@ -92,8 +92,11 @@ def posttrain(
     folders = {
         one.key: folder_of(one, base if not every or one.hub is None else None) for one in models
     }
-    siblings = {name: Path(path) for name, path in _pairs("--sibling", sibling).items()}
-    paths = _pairs("--data-file", data_file)
+    siblings = {
+        name: Path(path)
+        for name, path in named_values("--sibling", sibling, form="NAME=PATH").items()
+    }
+    paths = named_values("--data-file", data_file, form="NAME=PATH")
     written: list[str] = []
     left_out: dict[str, str] = {}
     for asked in benchmarks:
@@ -119,14 +122,3 @@ def posttrain(
     print(f"{len(written)} tasks are in {out}")
     print(json.dumps({"out": str(out), "tasks": len(written), "left_out": sorted(left_out)}))
     return 0 if written else 1
-
-
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """Parse NAME=PATH values, or raise `ConfigError`."""
-    pairs: dict[str, str] = {}
-    for word in given or []:
-        name, equals, value = word.partition("=")
-        if not equals or not name or not value:
-            raise ConfigError(f"{option}={word}: expected NAME=PATH")
-        pairs[name] = value
-    return pairs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder
+from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder, say
 from coding_model_project.cli.jobs_submit import submit
 from coding_model_project.errors import CodingModelError, ConfigError
 
@@ -111,9 +111,7 @@ def stop(
     from coding_model_project.launch.jobs import control
 
     log, entry, runner = _of(name, jobs)
-    state = control.stop(
-        entry, runner, log, wait_s=None if now else wait, say=lambda line: print(line, flush=True)
-    )
+    state = control.stop(entry, runner, log, wait_s=None if now else wait, say=say)
     print(f"{name}: {state}")
 
 

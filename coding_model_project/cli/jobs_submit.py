@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder
+from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder, named_values
 from coding_model_project.errors import ConfigError
 
 _RAY, _SLURM, _AWS, _LOCAL = "Ray", "Slurm", "SageMaker", "Local"
@@ -171,8 +171,10 @@ def submit(
             {
                 "driver_cpus": driver_cpus,
                 "driver_gpus": driver_gpus,
-                "resources": {k: _number(k, v) for k, v in _pairs("--resource", resource).items()},
-                "environment": _pairs("--env", env),
+                "resources": {
+                    k: _number(k, v) for k, v in named_values("--resource", resource).items()
+                },
+                "environment": named_values("--env", env),
                 "any_version": any_version,
             },
         ),
@@ -261,14 +263,6 @@ def _value(overrides: tuple[str, ...], key: str) -> str | None:
 def _check_choice(key: str, given: str, known: Iterable[str]) -> None:
     if given not in known:
         raise ConfigError(f"{key}={given}: expected {', '.join(known)}")
-
-
-def _pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
-    words = list(given or ())
-    for one in words:
-        if "=" not in one.strip("="):
-            raise ConfigError(f"{option}={one}: expected NAME=VALUE")
-    return dict(one.split("=", 1) for one in words)
 
 
 def _number(name: str, text: str) -> float:

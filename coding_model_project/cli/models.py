@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Host, publishes
+from coding_model_project.cli.common import Host, publishes, say
 from coding_model_project.errors import ConfigError
 
 
@@ -93,14 +93,10 @@ def serve(
     if follow and latest is not None:
         stays = name or latest.resolve().name
         print(f"model {stays} at http://{host}:{port}/v1", flush=True)
-        serving.follow(latest, lambda model, of: command(model, [stays, of.name]), say=_say)
+        serving.follow(latest, lambda model, of: command(model, [stays, of.name]), say=say)
     found = exporting.latest(latest) if latest else exporting.source(checkpoint or Path())
     model = serving.model_of(found, print)
     served = name or found.name
     print(f"serving {model} as {served} at http://{host}:{port}/v1; stop with Ctrl-C", flush=True)
     words = command(model, [served])
     os.execv(words[0], words)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

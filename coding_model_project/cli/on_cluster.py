@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coding_model_project.cli.common import warn
 from coding_model_project.extras import extra
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -40,7 +40,7 @@ def judge_on_cluster(
         style=PromptStyle.bare if bare else PromptStyle.fenced,
         stop_early=stop_early,
         join=_joins(address),
-        say=say,
+        say=warn,
     )
 
 
@@ -57,12 +57,7 @@ def pool_on_cluster(
         from coding_model_project.verl_ext.cluster.node_judges import open_pool
 
     plan = JudgePlan(sandbox=sandbox, bare=False, stop_early=True, stop_on_timeout=False)
-    return open_pool(plan, join=_joins(address), say=say, at_once=_CHUNKS)
-
-
-def say(line: str) -> None:
-    """Print a line about nodes to standard error, because standard output is for results."""
-    print(line, file=sys.stderr, flush=True)
+    return open_pool(plan, join=_joins(address), say=warn, at_once=_CHUNKS)
 
 
 def _joins(address: str | None) -> partial[AbstractContextManager[None]]:

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coding_model_project.cli.common import embedded_sandbox
-from coding_model_project.cli.on_cluster import pool_on_cluster, say
+from coding_model_project.cli.common import embedded_sandbox, warn
+from coding_model_project.cli.on_cluster import pool_on_cluster
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import Advance
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -80,7 +80,7 @@ async def _on_nodes(
     async with pool_on_cluster(sandbox, options.address) as pool:
         facts = pool.nodes[0].facts
         assert facts is not None
-        say(f"checking on {len(pool.nodes)} nodes ({facts.sandbox})")
+        warn(f"checking on {len(pool.nodes)} nodes ({facts.sandbox})")
 
         async def check(chunk: Chunk) -> Preflight:
             result = await pool.run(
@@ -115,7 +115,7 @@ async def _in_chunks(
     with kept_results(options.journal) as kept:
         known = {one.key: of_row(kept.known[one.key]) for one in cut if one.key in kept.known}
         if known:
-            say(f"resuming with {len(known)} of {len(cut)} chunks")
+            warn(f"resuming with {len(known)} of {len(cut)} chunks")
         for chunk in cut:
             if chunk.key in known:
                 _advance(chunk, options, advance)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from coding_model_project.cli.common import say
+
 app = typer.Typer(no_args_is_help=True, help="Run a study, or write its page.")
 
 Definition = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study's definition.")]
@@ -31,7 +33,7 @@ def run(definition: Definition, out: Out = None) -> None:
     folder = out or Path("outputs") / "studies" / study.name
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        run_study(study, folder, lambda line: print(line, flush=True))
+        run_study(study, folder, say)
     finally:
         page(definition, folder)
 

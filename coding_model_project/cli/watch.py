@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Every
+from coding_model_project.cli.common import Every, say
 from coding_model_project.errors import ConfigError
 
 DEFAULT = "{python} -m coding_model_project eval run --mode simple --model {model} --out {out}"
@@ -83,5 +83,5 @@ def watch(
     )
     start_sentinel()  # ends the evaluations' processes if this one is killed
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    curve = watch_checkpoints(plan, lambda line: print(line, flush=True))
+    curve = watch_checkpoints(plan, say)
     Console(highlight=False).print(view(curve))

@@ -49,7 +49,7 @@ def test_a_window_holds_both_its_ends(first, last, kept):
             None,
             "lcb: no problems within --from 2025-01-01; its problems are from 2024-07-30 to",
         ),
-        ("2024-08-01", "2024-07-01", "coding.evaluation.to_date=2024-07-01: before"),
+        ("2024-08-01", "2024-07-01", "coding.evaluation.to_date=2024-07-01: must not be before"),
         ("August", None, "coding.evaluation.from_date=August: expected a day such as 2024-08-01"),
     ],
 )

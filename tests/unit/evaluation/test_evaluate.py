@@ -272,7 +272,7 @@ def test_settings_that_make_no_sense(problems, tmp_path):
         return str(caught.value)
 
     assert "greedy, sampled, budget" in refused(protocol="pass@1")
-    assert "all the same" in refused(temperature=0)
+    assert "would be identical" in refused(temperature=0)
     assert "shard=4/4" in refused(shard="4/4")
     assert "coding.evaluation.limit=0" in refused(limit=0)
     assert "coding.evaluation.nn" in refused(nn=2)

@@ -135,7 +135,7 @@ def test_a_log_of_inspect_says_tokens_and_what_was_cut_off(problems, tmp_path):
             "log.json",
             "no answer",
         ),
-        (inspect_log({"id": 0, "epoch": 1}), "log.json", "not as inspect writes"),
+        (inspect_log({"id": 0, "epoch": 1}), "log.json", "not a samples file of inspect"),
         ({}, "log.eval", "inspect log convert"),
     ],
     ids=["a sample that failed", "no output", "the other form"],

@@ -246,7 +246,7 @@ def test_runs_without_what_it_takes_are_refused_in_one_line(problems, tmp_path, 
     assert "incomplete protocol" in refused(capsys, run)
     (run / "run_info.json").write_text(json.dumps(info))
     (run / "completions.jsonl").unlink()
-    assert "it has no completions.jsonl" in refused(capsys, run)
+    assert "nothing to judge without completions.jsonl" in refused(capsys, run)
 
 
 # ── rollouts of trainings ─────────────────────────────────────────────────────────────────────────
