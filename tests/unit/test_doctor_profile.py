@@ -132,7 +132,7 @@ def test_the_table(capsys):
         (["--gpus", "8"], "add --profile"),
         (["coding.seed=1"], "add --profile"),
         (["--profile", "gpu_9x"], "gpu_9x"),
-        (["--profile", "gpu_8x", "--recipe", "demo"], "choose of grpo"),
+        (["--profile", "gpu_8x", "--recipe", "demo"], "expected one of grpo"),
         (["--profile", "gpu_8x", "--gpus", "8"], "--gpu-memory-gb"),
         (["--profile", "gpu_8x", *NODE, "actor_rollout_ref.model.path=some/model"], "some/model"),
         (

@@ -235,7 +235,7 @@ def test_shards_are_merged_before_they_are_evaluated(place, monkeypatch):
         ),
         ({"command": "echo {model} {out} '"}, "No closing quotation"),
         ({"command": "echo {model} {out} {"}, "brace"),
-        ({"command": "echo {model:{oops}} {out}"}, "is unknown"),
+        ({"command": "echo {model:{oops}} {out}"}, "unknown placeholder"),
         ({"command": "nowhere/lm_eval {model} {out}"}, "nowhere/lm_eval: no such program"),
         ({"command": "echo {model} {out}"}, "another command"),
         ({"patterns": ("nowhere/*",), "out": "empty"}, "no complete checkpoints"),

@@ -134,8 +134,8 @@ def environment(folder, step, out="watch"):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, "left 0 .json files"),
-        ({"a.json": {"acc": 1}, "b.json": {"acc": 1}}, "left 2 .json files"),
+        ({}, "wrote 0 .json files"),
+        ({"a.json": {"acc": 1}, "b.json": {"acc": 1}}, "wrote 2 .json files"),
         ({"mine.json": {"acc": "high"}}, "acc is not a finite number"),
         ({"mine.json": {"acc": float("nan")}}, "acc is not a finite number"),
         ({"mine.json": [0.5]}, "not results of command"),
