@@ -1,9 +1,9 @@
 """The command line: `coding-model`, or `python -m coding_model_project`.
 
-Heavy imports happen inside the commands, so that `--help` answers at once.
+Heavy imports happen inside the commands, so that `--help` is fast.
 
-Exit codes: 0 done, 1 the check failed, 2 wrong usage or configuration, 3 infrastructure failed,
-130 interrupted. An error is one line on standard error, and a traceback only with `--debug`.
+Exit codes: 0 done, 1 check failed, 2 wrong usage or configuration, 3 infrastructure failed,
+130 interrupted. An error is one line on standard error; `--debug` adds a traceback.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from coding_model_project.runs.console import quiet_requests, reader_may_leave
 _HELP = """Reinforcement learning on code: judge programs, make data, evaluate and train models.
 
 \b
-Training and evaluation are programs of their own, each with a --help:
+Training and evaluation recipes are separate programs, each with a --help:
 {recipes}
 
 \b
@@ -53,7 +53,7 @@ _PANELS = _JUDGE, _DATA, _EVALUATE, _TRAIN, _RUNS = "Judge", "Data", "Evaluate",
 
 
 class _InPanels(TyperGroup):
-    """Lists commands in the order of `_PANELS`; typer would list all groups after all commands."""
+    """A group that lists commands in the order of `_PANELS`; typer lists groups after commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         panels = {name: command.rich_help_panel for name, command in self.commands.items()}  # type: ignore[attr-defined]
@@ -82,15 +82,15 @@ app.command(
 )(models.serve)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(SCRIPT, __version__)
         raise typer.Exit
 
 
 @app.callback(help=_HELP.format(program=program(), recipes=_RECIPE_LINES))
 def _options(
-    debug: bool = typer.Option(False, "--debug", help="Show a traceback with an error."),
+    debug: bool = typer.Option(False, "--debug", help="Print a traceback with an error."),
     version: bool = typer.Option(
         False,
         "--version",
@@ -102,34 +102,27 @@ def _options(
 
 
 _UsageError: type[Exception] = typer.BadParameter.__base__  # type: ignore[assignment]
-"""click's UsageError, which typer vendors and does not export."""
+"""Click's UsageError, which typer vendors but does not export."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    Returns:
-        Its exit code.
-    """
+    """Run a command and return its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    # A shell completes the script's name only: `python -m` is one of Python's own options.
+    # Shell completion works only for the script's name: after `python -m` it completes Python's options.
     completes = any(argument.endswith("-completion") for argument in given[:1])
     return run_app(app, SCRIPT if completes else program(), given)
 
 
 @reader_may_leave()
 def run_app(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
-    """Run a command line with this project's errors and exit codes.
+    """Run a command line with this project's error format and return its exit code.
 
     Args:
-        name: as one would type it.
-
-    Returns:
-        Its exit code.
+        name: the program's name as typed on the command line.
     """
     given = list(arguments)
     debug = "--debug" in given
-    command = [argument for argument in given if argument != "--debug"]  # wherever it stands
+    command = [argument for argument in given if argument != "--debug"]  # at any position
     if not debug:
         quiet_requests()
     try:
@@ -139,8 +132,8 @@ def run_app(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
             print(error)
             return 2
         # typer words a wrong choice as "Invalid value for '--x': Value error, …".
-        said = error.format_message().replace(": Value error,", ":")  # type: ignore[attr-defined]
-        return _fail(f"{said} (see --help)", 2)
+        message = error.format_message().replace(": Value error,", ":")  # type: ignore[attr-defined]
+        return _fail(f"{message} (see --help)", 2)
     except CodingModelError as error:
         if debug:
             raise

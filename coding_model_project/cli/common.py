@@ -1,6 +1,6 @@
-"""Options that several commands share, and what commands do with them.
+"""Options that several commands share, and helpers that read them.
 
-An option has one name and the same words in every command; take it from here.
+An option has the same name and help text in every command, so define shared ones here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -34,15 +35,15 @@ R = TypeVar("R")
 _DATASET = typer.Option(
     "--dataset",
     metavar="NAME[=PATH]",
-    help="Load this data set by name, or from its file, folder or URL; repeatable.",
+    help="Load this data set, by name or from its file, folder or URL; repeatable.",
 )
 Datasets = Annotated[list[str] | None, _DATASET]
 NeededDatasets = Annotated[list[str], _DATASET]
-"""`Datasets` where there is no other way to name problems."""
+"""`Datasets` for commands where it is required."""
 ProblemsFile = Annotated[
     Path | None,
     typer.Option(
-        "--problems", metavar="FILE", help="Read problems from this file or URL of JSON lines."
+        "--problems", metavar="FILE", help="Read problems from this JSON Lines file or URL."
     ),
 ]
 DatasetName = Annotated[
@@ -58,53 +59,52 @@ MapColumns = Annotated[
     typer.Option(
         "--map",
         metavar="FIELD=COLUMN",
-        help="Read a field of the file from this column, as in statement=question; repeatable.",
+        help="Read this field from that column of the file, such as statement=question; repeatable.",
     ),
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Look here for data sets by name; $CODING_DATA_DIR or ./data by default."),
+    typer.Option(help="Look here for named data sets. Default: $CODING_DATA_DIR or ./data."),
 ]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N problems.", min=1)]
 MaxTests = Annotated[
-    int | None, typer.Option(help="Keep at most N hidden tests of each problem.", min=1)
+    int | None, typer.Option(help="Keep at most N hidden tests per problem.", min=1)
 ]
 PerProblem = Annotated[
-    int, typer.Option("-n", "--per-problem", help="Keep at most N of each problem.", min=1)
+    int, typer.Option("-n", "--per-problem", help="Keep at most N per problem.", min=1)
 ]
 Mutants = Annotated[
-    int, typer.Option(help="Add N mutants of each gold solution to the known-bad.", min=0)
+    int,
+    typer.Option(help="Add N mutants of each gold solution to the known-bad programs.", min=0),
 ]
-Tokenizer = Annotated[str | None, typer.Option(help="Count tokens as this model does.")]
+Tokenizer = Annotated[str | None, typer.Option(help="Count tokens with this model's tokenizer.")]
 Seed = Annotated[int, typer.Option(help="Seed all random choices.")]
 Workers = Annotated[
     int | None,
-    typer.Option(help="Run this many programs at once; one per CPU core by default.", min=1),
+    typer.Option(help="Run N programs at once. Default: one per CPU core.", min=1),
 ]
 Python = Annotated[
     str | None,
-    typer.Option(metavar="PATH", help="Run programs in this CPython; by default in this one."),
+    typer.Option(metavar="PATH", help="Run programs in this CPython. Default: the current one."),
 ]
 Preload = Annotated[
     list[str] | None,
-    typer.Option(metavar="MODULE", help="Import this module once, for all programs; repeatable."),
+    typer.Option(metavar="MODULE", help="Import this module once for all programs; repeatable."),
 ]
 TaskDirs = Annotated[
-    list[Path], typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders that hold them.")
+    list[Path], typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders of them.")
 ]
 Trials = Annotated[
     int | None,
-    typer.Option(
-        "--workers", help="Run this many trials at once; one per CPU core by default.", min=1
-    ),
+    typer.Option("--workers", help="Run N trials at once. Default: one per CPU core.", min=1),
 ]
 Where = Annotated[
     str,
     typer.Option(
         "--environment",
         metavar="NAME",
-        help="Run trials in `rooms`, in containers of `docker` or `podman`, in `harbor:TYPE` (Harbor's "
-        "own), or in environments of `package.module:Factory`.",
+        help="Run trials in `rooms`, in `docker` or `podman` containers, in Harbor's own environments "
+        "(`harbor:TYPE`), or in those of `package.module:Factory`.",
     ),
 ]
 Benchmarks = Annotated[
@@ -113,25 +113,25 @@ Benchmarks = Annotated[
         "--benchmark",
         "--benchmarks",
         metavar="NAME[=PATH]",
-        help="Use the tasks of this folder, or of the folder of that name in the data directory, with "
-        "totals of their own; repeatable, names also by commas.",
+        help="Use the tasks of this folder, or of the folder with this name in the data directory, and "
+        "report its totals separately; repeatable, or comma-separated names.",
     ),
 ]
 Rootfs = Annotated[
     Path | None,
-    typer.Option(help="Use this root file system, a folder or tar file, not this machine's."),
+    typer.Option(help="Use this root file system (a folder or tar file). Default: this machine's."),
 ]
-MinTier = Annotated[Tier, typer.Option(help="Refuse weaker isolation.")]
+MinTier = Annotated[Tier, typer.Option(help="Refuse isolation weaker than this tier.")]
 OnCluster = Annotated[
     Cluster | None,
     typer.Option(
-        "--cluster", help="Judge on all nodes of a Ray cluster. Default: on this machine only."
+        "--cluster", help="Judge on all nodes of a Ray cluster. Default: this machine only."
     ),
 ]
 RayAddress = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT", help="Join the Ray cluster of this head; $RAY_ADDRESS by default."
+        metavar="HOST:PORT", help="Connect to the Ray head at this address. Default: $RAY_ADDRESS."
     ),
 ]
 JournalFile = Annotated[
@@ -139,38 +139,45 @@ JournalFile = Annotated[
     typer.Option(
         "--journal",
         metavar="FILE",
-        help="Append each result to this file; the same command resumes from it.",
+        help="Append each result to this file, from which the same command resumes.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+StopEarly = Annotated[
+    bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
+]
+SandboxUrls = Annotated[
+    list[str] | None,
+    typer.Option("--sandbox-url", help="Judge on this SandboxFusion server; repeatable."),
+]
 JOBS_FOLDER = Path("outputs/jobs")
 JobsFolder = Annotated[
-    Path, typer.Option("--jobs", help="Keep the job log and a folder for each job in this folder.")
+    Path, typer.Option("--jobs", help="Keep the job log and a folder per job in this folder.")
 ]
 Host = Annotated[str, typer.Option(help="Listen on this address.")]
 FreePort = Annotated[
-    int, typer.Option("--port", help="Listen on this port; 0 takes a free one.", min=0, max=65535)
+    int, typer.Option("--port", help="Listen on this port; 0 picks a free one.", min=0, max=65535)
 ]
 
 
-Every = Annotated[float, typer.Option(help="Look every N seconds.", min=0.1)]
+Every = Annotated[float, typer.Option(help="Poll every N seconds.", min=0.1)]
 
 
 def renamed(**names: str) -> dict[str, Any]:
-    """Context settings of a command that still takes its options' old names, unlisted.
+    """Return context settings that let a command accept old option names, which its help omits.
 
     Args:
-        names: old name → today's name, without dashes in front.
+        names: old name → current name, without leading dashes.
     """
     today = {old.replace("_", "-"): new.replace("_", "-") for old, new in names.items()}
     return {"token_normalize_func": lambda word: today.get(word, word)}
 
 
-# ── what they mean ────────────────────────────────────────────────────────────────────────────────
+# ── helpers ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def cores(given: int | None) -> int:
-    """The given number, else one per CPU core that this process may use."""
+    """Return the given number, or by default the number of CPU cores available to this process."""
     return given or len(os.sched_getaffinity(0))
 
 
@@ -180,14 +187,14 @@ def given_problems(
     data_dir: Path | None,
     map_columns: Sequence[str] | None = None,
 ) -> dict[str, Problem]:
-    """The problems of `--problems FILE` or of `--dataset NAME[=PATH]`, by id.
+    """Return the problems of `--problems FILE` or `--dataset NAME[=PATH]`, by id.
 
     Args:
-        map_columns: as `--map` gave them; of files only.
+        map_columns: values of `--map`; only for files.
 
     Raises:
-        ConfigError: neither or both are given, or a file is missing, damaged or empty; names the
-            option, the file and the line.
+        ConfigError: neither or both options are given, or a file is missing, damaged or empty; names
+            the option, the file and the line.
     """
     from coding_model_project.data.loaders import given_set, load
     from coding_model_project.data.loaders.mapped import parse_map
@@ -195,7 +202,7 @@ def given_problems(
     from coding_model_project.errors import DataError
 
     if (problems is None) == (not datasets):
-        raise ConfigError("--problems FILE or --dataset NAME[=PATH]: give exactly one of them")
+        raise ConfigError("pass exactly one of --problems FILE and --dataset NAME[=PATH]")
     try:
         columns = parse_map(map_columns)
         if problems is not None and not columns:
@@ -221,16 +228,18 @@ def given_problems(
     if not found and problems is not None:
         raise ConfigError(f"--problems: {problems} is empty")
     if not found:
-        raise ConfigError(f"--dataset={', '.join(datasets or ())}: no problem can be used")
+        raise ConfigError(f"--dataset={', '.join(datasets or ())}: no usable problems")
     by_id = {problem.id: problem for problem in found}
     if len(by_id) < len(found):
         again = next(name for name, n in Counter(one.id for one in found).items() if n > 1)
-        raise ConfigError(f"--dataset: the id {again!r} comes twice; give these sets one by one")
+        raise ConfigError(
+            f"--dataset: problem id {again!r} is in two of these sets; pass one set at a time"
+        )
     return by_id
 
 
 def given_dataset(name: str, path: str | None) -> tuple[str, str | None]:
-    """Name and path of a data set that was given as NAME, NAME=PATH, NAME --path PATH or a path."""
+    """Return a data set's name and path from NAME, NAME=PATH, NAME --path PATH or a path."""
     from coding_model_project.data.loaders import given_set
 
     return (name, path) if path is not None else given_set(name)
@@ -243,7 +252,7 @@ def embedded_sandbox(
     python: str | None = None,
     preload: Sequence[str] | None = None,
 ) -> Sandbox:
-    """The embedded sandbox, not yet started."""
+    """Return an embedded sandbox that has not been started."""
     from coding_model_project.grading.judge import make_sandbox
     from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
@@ -254,10 +263,10 @@ def embedded_sandbox(
 
 
 def existing_file(path: Path, option: str) -> Path:
-    """The path of a file that is there, or of a copy of the object behind a URL.
+    """Return the path of an existing file, or of a local copy of the object behind a URL.
 
     Raises:
-        ConfigError: it is not there; names the option.
+        ConfigError: the file does not exist; names the option.
         DownloadError: the store does not answer.
     """
     from coding_model_project.storage.fetching import on_disk
@@ -277,14 +286,14 @@ def existing_file(path: Path, option: str) -> Path:
 def local_runs(
     paths: Sequence[Path], *, every_s: float | None = None, light: bool = False
 ) -> Iterator[tuple[list[Path], Callable[[Path], str]]]:
-    """Give folders in place of the URLs of mirrored runs, and a function that names them to the user.
+    """Yield local folders in place of mirrored runs' URLs, and a function that names them for display.
 
     Args:
-        every_s: seconds between two looks at what has changed there; None looks once.
-        light: leave out samples, logs and traces.
+        every_s: seconds between polls for changes; None pulls once.
+        light: skip samples, logs and traces.
 
     Raises:
-        ConfigError: no run is mirrored at a URL, or it cannot be read.
+        ConfigError: a URL has no mirrored run, or cannot be read.
         DownloadError: the store does not answer.
     """
     from coding_model_project.storage.object_store import as_url, is_url
@@ -307,16 +316,42 @@ def local_runs(
         return roots[0].shown(path) if roots else str(path)
 
     folders = [followed[path].root if path in followed else path for path in paths]
-    with pulling(list(followed.values()) if every_s else [], every_s or 0, _warn):
+    with pulling(list(followed.values()) if every_s else [], every_s or 0, warn):
         yield folders, shown
 
 
-def _warn(line: str) -> None:
+say = partial(print, flush=True)
+"""Print a line and flush it, because standard output may be a followed file."""
+
+
+def warn(line: str) -> None:
+    """Print a line to standard error, and flush it."""
     print(line, file=sys.stderr, flush=True)
 
 
+def named_values(
+    option: str, words: Sequence[str] | None, *, form: str = "NAME=VALUE", empty: bool = False
+) -> dict[str, str]:
+    """Parse an option's NAME=VALUE words.
+
+    Args:
+        form: expected form, for the message.
+        empty: accept an empty value.
+
+    Raises:
+        ConfigError: a word has another form.
+    """
+    values: dict[str, str] = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not name or not equals or not (value or empty):
+            raise ConfigError(f"{option}={word}: expected {form}")
+        values[name] = value
+    return values
+
+
 def publishes(command: Callable[P, R]) -> Callable[P, R]:
-    """Let a command's --out be a URL: it writes to a temporary folder, which is then uploaded."""
+    """Let a command's --out be a URL: write to a temporary folder, then upload it."""
 
     @functools.wraps(command)
     def published_command(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -333,8 +368,8 @@ def publishes(command: Callable[P, R]) -> Callable[P, R]:
     return published_command
 
 
-def say_set_aside(loaded: Loaded) -> None:
-    """Why rows are not used, most frequent reasons first."""
+def print_set_aside(loaded: Loaded) -> None:
+    """Print why rows are not used, most frequent reasons first."""
     for note in loaded.notes:
         print(f"note: {note}")
     if not loaded.set_aside:

@@ -1,4 +1,4 @@
-"""`config`: the configuration's keys."""
+"""The `config` command group: the configuration's keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True, help="Look up configuration keys.")
 
 @app.callback()
 def _group() -> None:
-    """Keeps `reference` a command of its own while it is the only one."""
+    """Keep `reference` a subcommand: typer would inline a group's only command."""
 
 
 @app.command(context_settings=renamed(write="out"))

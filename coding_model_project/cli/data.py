@@ -1,4 +1,4 @@
-"""`data`: making data sets, and checking that they are fit to grade by and to train on."""
+"""The `data` command group: prepare data sets, and check them for grading and training."""
 
 from __future__ import annotations
 
@@ -42,24 +42,26 @@ def prepare(
         str, typer.Argument(help="The data set: tinycode, tinygolf, tinymix or tinyshell.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Write the files to this folder; data/NAME by default.")
+        Path | None, typer.Option(help="Write the files to this folder. Default: data/NAME.")
     ] = None,
     seed: Seed = 0,
     sft_demonstrations: Annotated[
-        int, typer.Option(help="Show N solutions of tinycode in SFT.")
+        int, typer.Option(help="Use N tinycode solutions as SFT demonstrations.")
     ] = 200,
     base_model: Annotated[
-        bool, typer.Option(help="Also pre-train the tiny starting model from scratch.")
+        bool, typer.Option(help="Also pre-train the tiny base model from scratch.")
     ] = False,
     calls: Annotated[
         Calls,
-        typer.Option(help="Give tinyshell's commands in this form; data/NAME_tools for tools."),
+        typer.Option(
+            help="Write tinyshell's commands as code blocks or tool calls (to data/NAME_tools)."
+        ),
     ] = Calls.block,
 ) -> None:
-    """Write a data set's problems and training files; does nothing if they are there.
+    """Write a data set's problems and training files, unless they exist.
 
-    tinycode: Python functions with tests. tinymix: those and arithmetic. tinygolf: functions as Harbor
-    tasks, to be shortened. tinyshell: Harbor tasks of one or two shell commands.
+    tinycode: Python functions with tests. tinymix: tinycode plus arithmetic. tinygolf: Harbor tasks to
+    shorten a function. tinyshell: Harbor tasks of one or two shell commands.
     """
     from importlib import import_module
 
@@ -72,7 +74,7 @@ def prepare(
 
     if calls is not Calls.block and name != "tinyshell":
         raise ConfigError(
-            f"--calls {calls}: {name} has no commands; only tinyshell has this option"
+            f"--calls={calls}: {name} has no commands; only tinyshell takes this option"
         )
     folder = out or Path("data") / (name if calls is Calls.block else f"{name}_{calls}")
     if name in OTHERS:
@@ -88,7 +90,7 @@ def prepare(
         make_model = prepare_base_model
     else:
         known = ", ".join(("tinycode", *OTHERS))
-        raise ConfigError(f"data prepare {name}: the embedded data sets are {known}")
+        raise ConfigError(f"data prepare {name}: expected one of {known}")
     if base_model:
         make_model(folder, seed=seed, say=print)
     print(f"{name} is in {folder}")

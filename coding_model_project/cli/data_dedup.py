@@ -1,4 +1,4 @@
-"""`data dedup`: training sets without duplicates and without evaluation problems."""
+"""The `data dedup` command: remove duplicates and evaluation problems from training sets."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ def dedup(
     out: Annotated[Path, typer.Option(help="Write problems, manifest and report to this folder.")],
     against: Annotated[
         list[str] | None,
-        typer.Option(help="Hold them against these evaluation sets, by commas; all by default."),
+        typer.Option(
+            help="Remove problems of these evaluation sets, comma-separated. Default: all."
+        ),
     ] = None,
     map_columns: MapColumns = None,
     data_dir: DataDir = None,
     download: Annotated[
-        bool, typer.Option("--download", help="Fetch evaluation sets that are not at hand.")
+        bool, typer.Option("--download", help="Download missing evaluation sets.")
     ] = False,
     max_tests: Annotated[
-        int, typer.Option(help="Keep at most N hidden tests of each problem.", min=1)
+        int, typer.Option(help="Keep at most N hidden tests per problem.", min=1)
     ] = 50,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 1 if an evaluation set is not at hand.")
+        bool, typer.Option("--strict", help="Exit with code 1 if an evaluation set is missing.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Remove duplicates, and what repeats an evaluation problem, from training sets.
+    """Remove duplicates and copies of evaluation problems from training sets.
 
     The last line is JSON.
     """

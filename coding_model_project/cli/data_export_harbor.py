@@ -1,4 +1,4 @@
-"""`data export-harbor`: problems as Harbor tasks."""
+"""The `data export-harbor` command: write problems as Harbor tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ N_SHOWN = 20
 def export_harbor(
     name: DatasetName,
     out: Annotated[
-        Path, typer.Option(help="Write the tasks to this new folder, a folder for each.")
+        Path, typer.Option(help="Write the tasks to this new folder, one subfolder per task.")
     ],
     path: DatasetPath = None,
     data_dir: DataDir = None,
@@ -36,17 +36,17 @@ def export_harbor(
 ) -> int:
     """Write a data set's problems as Harbor tasks: NAME-NUMBER/ with instruction, tests and solution.
 
-    The agent is asked to write /app/solution.py; the instruction names the functions that the
-    reference defines, and shows no hidden test. The verifier runs in an environment of its own, needs
-    python3 and no network, and writes "reward" (1 if all hidden tests pass, else 0) and "pass_rate".
+    The agent writes /app/solution.py. The instruction names the functions that the reference solution
+    defines, and shows no hidden test. The verifier runs in a separate environment, needs python3 but no
+    network, and writes "reward" (1 if all hidden tests pass, else 0) and "pass_rate".
 
-    Problems without a reference solution, in another language than Python or with a checker are set
-    aside with their reason. The same problems give the same files.
+    Problems without a reference solution, in a language other than Python, or with a checker are set
+    aside with the reason. The same problems give the same files.
 
-    Then `harbor run -p OUT -a oracle`, or `harbor grade OUT/* --oracle` of this program, must give
-    1.0 everywhere, and `data rows OUT --out ROWS` makes verl's rows of them.
+    Afterwards `harbor run -p OUT -a oracle`, or this program's `harbor grade OUT/* --oracle`, must give
+    1.0 for every task. `data rows OUT --out ROWS` converts the tasks to verl's training rows.
 
-    The last line is JSON. Exit code 1 if nothing could be written.
+    The last line is JSON. Exit code 1 if no task was written.
     """
     from coding_model_project.data.loaders import load
     from coding_model_project.harbor.export.exporting import check_new, export

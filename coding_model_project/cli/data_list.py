@@ -1,4 +1,4 @@
-"""`data list`: the data sets that are known by name."""
+"""The `data list` command: list the data sets known by name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from coding_model_project.data.catalogue import Entry
 
 _WIDTH = 180
-"""Characters of the table where the output is not a terminal."""
+"""Table width in characters where the output is not a terminal."""
 
 
 _WHOLE = ("name", "found", "role: splits")
-"""Columns that are not broken over lines."""
+"""Columns that do not wrap."""
 
 
 def list_sets(
@@ -26,13 +26,13 @@ def list_sets(
     as_json: AsJson = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the table as a page in Markdown, without what is found here."),
+        typer.Option(help="Write the table to this Markdown file, without the local files found."),
     ] = None,
 ) -> None:
-    """List the data sets known by name: splits, roles, tests, licence, and whether they are found.
+    """List the data sets known by name: splits, roles, tests, licence, and local files found.
 
-    Each name also works with a split behind it (mbpp_train). With --json the output is one list of
-    objects: name, splits with their roles, tests, licence, hub, files (looked for), found.
+    Each name also works with a split appended (mbpp_train). With --json the output is a list of
+    objects: name, splits with their roles, tests, licence, hub, files (searched for), found.
     """
     from coding_model_project.data.catalogue import catalogue, render
     from coding_model_project.data.loaders import data_dir as folder
@@ -49,7 +49,7 @@ def list_sets(
     _show(entries)
     n_found = sum(bool(entry.found) for entry in entries)
     print(
-        f"\n{n_found} of {len(entries)} found under {folder(data_dir)}; others come from the hub."
+        f"\n{n_found} of {len(entries)} found under {folder(data_dir)}; the others download from the Hub."
     )
 
 
@@ -58,7 +58,7 @@ def _show(entries: tuple[Entry, ...]) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in (*_WHOLE, "tests", "licence", "hub, and files looked for"):
+    for column in (*_WHOLE, "tests", "licence", "hub, and files searched for"):
         narrow = 24 if column in ("tests", "licence") else None
         table.add_column(column, overflow="fold", no_wrap=column in _WHOLE, max_width=narrow)
     for one in entries:

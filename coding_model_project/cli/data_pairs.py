@@ -1,4 +1,4 @@
-"""`data pairs`: preference pairs of evaluations, for recipes.dpo."""
+"""The `data pairs` command: write preference pairs from evaluations, for recipes.dpo."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ N_NAMED = 5
 
 def pairs(
     evaluations: Annotated[
-        list[Path], typer.Argument(help="Folders of evaluations of training problems.")
+        list[Path],
+        typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
     ],
     out: Annotated[
         Path, typer.Option(help="Write the pairs to this .parquet file, and a report beside it.")
@@ -40,24 +41,27 @@ def pairs(
     dataset: Datasets = None,
     data_dir: DataDir = None,
     contrasts: Annotated[
-        str, typer.Option(help="Pair accepted programs with these errors.")
+        str, typer.Option(help="Pair accepted programs with programs that fail with these errors.")
     ] = "wrong_answer,runtime_error,timeout,syntax_error",
     per_problem: PerProblem = 4,
     max_length_ratio: Annotated[
-        float, typer.Option(help="Leave out pairs of which one side is N times as long.")
+        float, typer.Option(help="Drop pairs with one side more than N times as long as the other.")
     ] = 2.0,
     balance_length: Annotated[
         bool,
         typer.Option(
-            "--balance-length", help="Leave pairs out until either side is as often the longer."
+            "--balance-length", help="Drop pairs until each side is the longer one equally often."
         ),
     ] = False,
     similarity: Annotated[
         Similarity,
-        typer.Option(help="Take the failing program nearest to the accepted one, or a random one."),
+        typer.Option(
+            help="Choose the failing program nearest to the accepted one, or a random one."
+        ),
     ] = Similarity.nearest,
     gold: Annotated[
-        bool, typer.Option("--gold", help="Use gold solutions where no sample was accepted.")
+        bool,
+        typer.Option("--gold", help="Use gold solutions for problems without an accepted sample."),
     ] = False,
     validation: Annotated[
         float,
@@ -65,9 +69,9 @@ def pairs(
     ] = 0.1,
     seed: Seed = 0,
 ) -> None:
-    """Write preference pairs: an accepted program and one of the same problem that fails.
+    """Write preference pairs: an accepted and a failing program for the same problem.
 
-    An ungradable sample is on neither side. The last line is JSON.
+    Ungradable samples are excluded. The last line is JSON.
     """
     from coding_model_project.data.training.pair_report import bias_report
     from coding_model_project.data.training.pairs import (
@@ -83,7 +87,9 @@ def pairs(
     known = [str(error) for error in ErrorType]
     names = [name.strip() for name in contrasts.split(",") if name.strip()]
     if unknown := [name for name in names if name not in known]:
-        raise ConfigError(f"--contrasts={unknown[0]}: no such error; see --help")
+        raise ConfigError(
+            f"--contrasts={unknown[0]}: unknown error type; expected some of {', '.join(known)}"
+        )
     controls = Controls(
         contrasts=tuple(ErrorType(name) for name in names),
         per_problem=per_problem,
@@ -102,7 +108,7 @@ def pairs(
         if members:
             write_rows(path, pair_rows(members, style), trains=True)
         else:
-            path.unlink(missing_ok=True)  # of another time
+            path.unlink(missing_ok=True)  # left over from an earlier run
     write_json(out.with_suffix(".json"), report)
     _say(report)
     for path, members in files.items():
@@ -114,10 +120,10 @@ def pairs(
 def _read(
     folders: Sequence[Path], problems: Mapping[str, Problem]
 ) -> tuple[list[Judged], PromptStyle]:
-    """The samples of all evaluations by problem, and how their prompts were written.
+    """Return the samples of all evaluations by problem, and the style of their prompts.
 
     Raises:
-        ConfigError: they do not fit each other, or the problems.
+        ConfigError: the evaluations do not match each other or the problems.
         DataError: a file is damaged.
     """
     from coding_model_project.data.training.pairs import Candidate, Judged
@@ -150,12 +156,12 @@ def _read(
         if name in candidates
     ]
     if not judged:
-        raise ConfigError(f"{', '.join(map(str, folders))}: no judged sample in it")
+        raise ConfigError(f"{', '.join(map(str, folders))}: no judged samples")
     return judged, one_style(read)
 
 
 def _say(report: dict[str, Any]) -> None:
-    """The bias report as a table, then what did not become a pair."""
+    """Print the bias report as a table, then the problems and pairs left out."""
     from rich.console import Console
     from rich.table import Table
 

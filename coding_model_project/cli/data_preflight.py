@@ -1,4 +1,4 @@
-"""`data preflight`: whether a data set is fit to grade by."""
+"""The `data preflight` command: check that a data set is fit for grading."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from coding_model_project.cli.common import (
     RayAddress,
     Workers,
     given_dataset,
-    say_set_aside,
+    print_set_aside,
 )
-from coding_model_project.cli.preflight_chunks import Asked, n_programs, run_preflight
+from coding_model_project.cli.preflight_chunks import PreflightOptions, n_programs, run_preflight
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import progress_bar
@@ -46,16 +46,20 @@ def preflight(
     data_dir: DataDir = None,
     mutants: Mutants = 0,
     repeats: Annotated[
-        int, typer.Option(help="Judge all this often, to find verdicts that change.", min=1)
+        int, typer.Option(help="Judge each program N times, to find unstable verdicts.", min=1)
     ] = 1,
     quarantine: Annotated[
-        Path | None, typer.Option(help="Write what must not train, with reasons (JSON lines).")
+        Path | None,
+        typer.Option(
+            help="Write problems unfit for training to this JSON Lines file, with reasons."
+        ),
     ] = None,
     passed: Annotated[
-        Path | None, typer.Option(help="Write the problems that may train, in our own schema.")
+        Path | None,
+        typer.Option(help="Write problems fit for training to this file, in our own schema."),
     ] = None,
     revision: Annotated[
-        str | None, typer.Option(help="Load this revision from the hub, not the pinned one.")
+        str | None, typer.Option(help="Load this Hub revision. Default: the pinned one.")
     ] = None,
     max_tests: MaxTests = None,
     limit: Limit = None,
@@ -66,11 +70,11 @@ def preflight(
     cluster: OnCluster = None,
     ray_address: RayAddress = None,
 ) -> int:
-    """Check that gold solutions are accepted and known-bad ones rejected.
+    """Check that gold solutions are accepted and known-bad programs rejected.
 
     Also reports duplicate ids, empty statements, absurd limits and answers that were compared with
     themselves. The last line is JSON. Exit code 1 if a problem has a fault, a gold solution is rejected,
-    a known-bad one accepted, a verdict changes, or nothing could be shown for want of solutions.
+    a known-bad program is accepted, a verdict is unstable, or there are no solutions to check with.
     """
     from coding_model_project.data.loaders import load
     from coding_model_project.data.loaders.mapped import parse_map
@@ -87,9 +91,9 @@ def preflight(
     )
     problems = loaded.problems[:limit]
     if not problems:
-        say_set_aside(loaded)
-        raise ConfigError(f"data preflight {name}: no problem can be used ({loaded.origin})")
-    asked = Asked(
+        print_set_aside(loaded)
+        raise ConfigError(f"data preflight {name}: no usable problems ({loaded.origin})")
+    options = PreflightOptions(
         mutants=mutants,
         repeats=repeats,
         workers=workers,
@@ -99,13 +103,13 @@ def preflight(
         journal=journal,
     )
     with progress_bar(name, n_programs(problems, mutants)) as advance:
-        result = asyncio.run(run_preflight(problems, asked, advance))
+        result = asyncio.run(run_preflight(problems, options, advance))
     if quarantine is not None:
         files.write_quarantine(quarantine, problems, result.quarantined, loaded.set_aside)
     if passed is not None:
         files.write_passed(passed, problems, result.quarantined)
     if not as_json:
-        say_set_aside(loaded)
+        print_set_aside(loaded)
         _say_preflight(result)
     print(json.dumps(_last_line(name, loaded, result, detailed=repeats > 1 or mutants > 0)))
     shown = bool(result.gold.total or result.bad.total)
@@ -129,11 +133,11 @@ def _say_preflight(result: Preflight) -> None:
     print(f"gold programs accepted: {result.gold}")
     print(f"known-bad programs rejected: {result.bad}")
     if result.mutation.problems:
-        said = result.mutation
+        mutation = result.mutation
         print(
-            f"of these mutants: {said.rejected}/{said.judged} rejected, of {said.problems} problems "
-            f"({said.with_two_operators} with two operators); {said.set_aside} set aside, which "
-            "pass a plain run of the tests"
+            f"of these mutants: {mutation.rejected}/{mutation.judged} rejected, of {mutation.problems} "
+            f"problems ({mutation.with_two_operators} with two operators); {mutation.set_aside} set "
+            "aside, which pass a plain run of the tests"
         )
     if result.flaky:
         print(f"flaky: {', '.join(result.flaky)}")
@@ -144,7 +148,7 @@ def _say_preflight(result: Preflight) -> None:
 
 
 def _last_line(name: str, loaded: Loaded, result: Preflight, *, detailed: bool) -> dict[str, Any]:
-    """The line that other programs read; more keys only where more was asked for."""
+    """Return the machine-readable line; `detailed` adds keys."""
     line: dict[str, Any] = {
         "dataset": name,
         "problems": result.problems,
@@ -160,13 +164,13 @@ def _last_line(name: str, loaded: Loaded, result: Preflight, *, detailed: bool) 
     if result.compared_with_itself:
         line["compared_with_itself"] = result.compared_with_itself
     if detailed:
-        said = result.mutation
+        mutation = result.mutation
         line["mutants"] = {
-            "judged": said.judged,
-            "rejected": said.rejected,
-            "set_aside": said.set_aside,
-            "problems": said.problems,
-            "with_two_operators": said.with_two_operators,
+            "judged": mutation.judged,
+            "rejected": mutation.rejected,
+            "set_aside": mutation.set_aside,
+            "problems": mutation.problems,
+            "with_two_operators": mutation.with_two_operators,
         }
         line["true_positives"] = result.gold.as_json()
         line["true_negatives"] = result.bad.as_json()

@@ -1,4 +1,4 @@
-"""`data rates`: how often a model passes each training problem."""
+"""The `data rates` command: measure a model's pass rate on each training problem."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def rates(
         list[Path],
         typer.Argument(metavar="EVAL_FOLDER...", help="Evaluations of training problems."),
     ],
-    out: Annotated[Path, typer.Option(help="Write a line for each problem to this file.")],
+    out: Annotated[Path, typer.Option(help="Write one line per problem to this file.")],
     as_json: AsJson = False,
 ) -> None:
-    """Measure how often each problem is passed, from evaluations with several samples a problem.
+    """Measure each problem's pass rate from evaluations with several samples per problem.
 
-    Each line has a problem's id, its pass rate and its 95% interval, the easiest problem first. `data
-    rows` takes the file as --rates, to keep problems by --min-rate and --max-rate, and as --order.
+    Each line has a problem's id, pass rate and 95% interval, easiest problem first. `data rows` takes
+    the file as --rates, to filter by --min-rate and --max-rate, and as --order.
     """
     from coding_model_project.data.training.rates import Rate, write_rates
     from coding_model_project.evaluation.results import read_evaluation
@@ -39,10 +39,10 @@ def rates(
             for problem, results in evaluation.by_problem(dataset).items():
                 verdicts[problem] += [result.passed is True for result in results]
     if not verdicts:
-        raise DataError(f"{evaluations[0]}: no judged sample")
+        raise DataError(f"{evaluations[0]}: no judged samples")
     if len(models) > 1:
         raise DataError(
-            f"rates of several models in one file: {', '.join(sorted(models))}; give one's"
+            f"evaluations of several models: {', '.join(sorted(models))}; pass those of one model"
         )
     measured = [Rate.of(name, sum(passed), len(passed)) for name, passed in verdicts.items()]
     write_rates(out, measured)

@@ -1,4 +1,4 @@
-"""`data repair-traces`: demonstrations of repair from programs that hidden tests rejected."""
+"""The `data repair-traces` command: write repair demonstrations from rejected programs."""
 
 from __future__ import annotations
 
@@ -45,22 +45,24 @@ def repair_traces(
     n: PerProblem = 4,
     observation_bytes: Annotated[
         int,
-        typer.Option(help="Show N bytes of a failure, as coding.repair.observation_bytes.", min=60),
+        typer.Option(
+            help="Show up to N bytes of a failure, like coding.repair.observation_bytes.", min=60
+        ),
     ] = 160,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
 ) -> None:
-    """Write SFT rows: statement, a wrong program, what a model is told of it, a right program.
+    """Write SFT rows: statement, wrong program, observation, right program.
 
-    Wrong programs are samples that hidden tests rejected and that fail a public test, too, which is run
-    here; right ones are accepted samples of the same problem, else its own first solution.
+    Wrong programs are samples that fail a hidden test and a public test; the command runs the public
+    tests. Right programs are accepted samples of the same problem, else its first gold solution.
     """
     from coding_model_project.data.training.repair_traces import choose_traces, trace_row
     from coding_model_project.data.training.rows import write_rows
     from coding_model_project.evaluation.judged import one_style, read_judged
 
     if out.suffix != ".parquet":
-        raise ConfigError(f"--out={out}: name it .parquet")
+        raise ConfigError(f"--out={out}: expected a .parquet file")
     known = given_problems(problems, dataset, data_dir)
     read = [read_judged(path, known) for path in evaluations]
     style = one_style(read)
@@ -74,21 +76,21 @@ def repair_traces(
     candidates = _distinct((one for one in rejected if known[one.problem].public_tests), known)
     if not candidates:
         raise ConfigError(
-            f"nothing to show: none of {len(rejected)} rejected samples is of a problem with public tests"
+            f"no repair traces: no problem of the {len(rejected)} rejected samples has public tests"
         )
     sandbox = embedded_sandbox(workers, min_tier)
     wrong = asyncio.run(_observed(candidates, known, style, observation_bytes, sandbox))
     traces = choose_traces(wrong, right, n=n)
     if not traces:
         raise ConfigError(
-            f"nothing to show: of {len(candidates)} wrong programs {len(wrong)} fail a public test, and "
-            "none of those is of a problem with an accepted sample or a solution of its own"
+            f"no repair traces: {len(wrong)} of {len(candidates)} wrong programs fail a public test, and "
+            "none of their problems has an accepted sample or a gold solution"
         )
     rows = [trace_row(known[one.wrong.problem], one, style) for one in traces]
     write_rows(out, rows, trains=True)
     errors = Counter(one.wrong.error for one in traces)
     print(f"rejected samples: {len(rejected)}, distinct with public tests: {len(candidates)}")
-    print(f"pass the public tests, so that nothing could be told: {len(candidates) - len(wrong)}")
+    print(f"pass the public tests, so they have no observation: {len(candidates) - len(wrong)}")
     print(", ".join(f"{error} {count}" for error, count in errors.most_common()))
     print(f"{out}: {len(rows)} rows")
 
@@ -110,7 +112,7 @@ async def _observed(
     max_bytes: int,
     sandbox: Sandbox,
 ) -> list[Wrong]:
-    """Those that fail a public test, in order, with what a model is told of them."""
+    """Return the candidates that fail a public test, in order, with their observations."""
     from coding_model_project.grading.execution import ExecutionGrader
 
     with progress_bar("public tests", len(candidates)) as advance:

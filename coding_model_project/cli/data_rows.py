@@ -1,4 +1,4 @@
-"""`data rows`: verl's training files."""
+"""The `data rows` command: write verl's training files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coding_model_project.cli.common import (
     MapColumns,
     Seed,
     Tokenizer,
-    say_set_aside,
+    print_set_aside,
 )
 from coding_model_project.data.training.training_files import RowKind
 from coding_model_project.errors import ConfigError
@@ -23,7 +23,7 @@ from coding_model_project.grading.prompts import PromptStyle
 
 
 class Use(StrEnum):
-    """Uses that rows may be written for."""
+    """Purpose of the rows."""
 
     train = "train"
     validation = "validation"
@@ -34,17 +34,18 @@ def rows(
         list[str],
         typer.Argument(
             metavar="NAME[=PATH]...",
-            help="Data sets by name or file, files of problems, folders of Harbor tasks.",
+            help="Data sets by name or file, files of problems, or folders of Harbor tasks.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Write the files to this folder.")],
     map_columns: MapColumns = None,
     kind: Annotated[RowKind, typer.Option(help="Write rows for RL or for SFT.")] = RowKind.rl,
     prompt: Annotated[
-        PromptStyle, typer.Option(help="Write such prompts, as the run's coding.prompt.")
+        PromptStyle,
+        typer.Option(help="Write fenced or bare prompts, like the run's coding.prompt."),
     ] = PromptStyle.fenced,
     use: Annotated[
-        Use, typer.Option("--as", help="Write rows to train on, or validation rows only.")
+        Use, typer.Option("--as", help="Write training rows, or only validation rows.")
     ] = Use.train,
     mixture: Annotated[
         str | None, typer.Option(help="Mix training rows by source: mbpp=2,tinycode=1.")
@@ -56,41 +57,41 @@ def rows(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Order training rows by a file of ids, or one per source; repeatable, URLs too.",
+            help="Order training rows by this file or URL of ids; repeatable, one per source.",
         ),
     ] = None,
     rates: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Keep training rows by these pass rates, from `data rates`; URLs too.",
+            help="Filter training rows by the pass rates in this file or URL, from `data rates`.",
         ),
     ] = None,
     min_rate: Annotated[
-        float, typer.Option(help="Keep problems passed at least so often.", min=0.0, max=1.0)
+        float, typer.Option(help="Keep problems with at least this pass rate.", min=0.0, max=1.0)
     ] = 0.0,
     max_rate: Annotated[
-        float, typer.Option(help="Keep problems passed at most so often.", min=0.0, max=1.0)
+        float, typer.Option(help="Keep problems with at most this pass rate.", min=0.0, max=1.0)
     ] = 1.0,
     max_prompt_tokens: Annotated[
-        int | None, typer.Option(help="Leave out prompts of more than N tokens.")
+        int | None, typer.Option(help="Drop prompts of more than N tokens.")
     ] = None,
     tokenizer: Tokenizer = None,
     tests: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Train by these tests only, as `data select-tests` chose; URLs too.",
+            help="Train with the tests in this file or URL only, from `data select-tests`.",
         ),
     ] = None,
     seed: Seed = 0,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write verl's training files: rows that name problems, and the problems with their tests once.
+    """Write verl's training files: rows that refer to problems, and each problem with its tests once.
 
-    Each split goes into a file of its own; data that is test only is refused for training.
-    Of a Harbor task the prompt is its instruction, and its verifier judges.
+    Each split gets its own file. Test-only data is refused for training.
+    A Harbor task's prompt is its instruction, and its verifier judges.
     """
     from coding_model_project.data.governance import Role
     from coding_model_project.data.loaders import given_set, load
@@ -105,11 +106,11 @@ def rows(
     )
 
     if (max_prompt_tokens is None) != (tokenizer is None):
-        raise ConfigError("--max-prompt-tokens and --tokenizer go together")
+        raise ConfigError("--max-prompt-tokens and --tokenizer need each other; pass both")
     if rates is None and (min_rate > 0 or max_rate < 1):
-        raise ConfigError("--min-rate, --max-rate: give the measured rates too, as --rates FILE")
+        raise ConfigError("--min-rate, --max-rate: need measured rates; add --rates FILE")
     if tests is not None and use is not Use.train:
-        raise ConfigError("--tests: rows to evaluate on keep all their tests; only --as train")
+        raise ConfigError("--tests: only available with --as train; validation rows keep all tests")
     plan = Plan(
         kind=kind,
         style=prompt,
@@ -129,7 +130,7 @@ def rows(
         mapped = columns if path is not None or len(problems) == 1 else {}
         loaded.append(load(name, path=path, data_dir=data_dir, columns=mapped))
         if not as_json:
-            say_set_aside(loaded[-1])
+            print_set_aside(loaded[-1])
     written = write_training_files(
         [problem for one in loaded for problem in one.problems],
         out,
@@ -147,4 +148,4 @@ def rows(
     for reason, count_out in written.left_out.items():
         print(f"left out: {count_out} ({reason})")
     if order:
-        print("a training keeps this order with data.shuffle=false")
+        print("train with data.shuffle=false to keep this order")

@@ -1,4 +1,4 @@
-"""`data select-tests`: the tests that reject the most known-bad programs."""
+"""The `data select-tests` command: choose the tests that reject the most known-bad programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def select_tests(
     ],
     k: Annotated[
         int | None,
-        typer.Option("--k", help="Keep N tests; all by default, in a new order.", min=1),
+        typer.Option("--k", help="Keep the first N tests. Default: all, reordered.", min=1),
     ] = None,
     path: DatasetPath = None,
     map_columns: MapColumns = None,
@@ -50,7 +50,7 @@ def select_tests(
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
 ) -> int:
-    """Order each problem's hidden tests by the known-bad programs they reject; keep the first k.
+    """Order each problem's hidden tests by the known-bad programs they reject, and keep the first k.
 
     The last line is JSON. Exit code 1 if no problem's tests could be ordered.
     """
@@ -63,7 +63,7 @@ def select_tests(
     loaded = load(name, path=path, data_dir=data_dir, columns=parse_map(map_columns))
     problems = [p for p in loaded.problems if split is None or p.split == split][:limit]
     if not problems:
-        raise ConfigError(f"data select-tests {name}: no problem can be used ({loaded.origin})")
+        raise ConfigError(f"data select-tests {name}: no usable problems ({loaded.origin})")
     sandbox = embedded_sandbox(workers, min_tier)
 
     async def run() -> Selection:
@@ -83,7 +83,7 @@ def select_tests(
 
 
 def _say(selection: Selection) -> None:
-    """What is kept, and what it saves."""
+    """Print the tests kept and the executions saved."""
     from collections import Counter
 
     total = selection.total
@@ -95,12 +95,12 @@ def _say(selection: Selection) -> None:
         f"{total.problems} problems, {total.chosen:,} of {total.tests:,} tests chosen; "
         f"{total.kept.total:,} known-bad programs rejected by all tests, {total.undetected:,} by none"
     )
-    for what, kept in (
+    for label, kept in (
         ("chosen tests", total.kept),
         ("chosen for other programs", total.held_out),
         ("as many in the set's order", total.as_given),
     ):
-        print(f"rejected by {what:28} {kept.hits:,}/{kept.total:,} = {kept.share:.1%}")
+        print(f"rejected by {label:28} {kept.hits:,}/{kept.total:,} = {kept.share:.1%}")
     if total.kept.total:
         each = total.kept.total
         print(

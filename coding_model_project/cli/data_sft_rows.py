@@ -1,4 +1,4 @@
-"""`data sft-rows`: demonstrations from programs that hidden tests accepted."""
+"""The `data sft-rows` command: write demonstrations from accepted programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from coding_model_project.cli.common import (
     Workers,
     given_problems,
 )
-from coding_model_project.cli.preflight_chunks import Asked, run_preflight
+from coding_model_project.cli.preflight_chunks import PreflightOptions, run_preflight
 from coding_model_project.data.training.sft_rows import Choose
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
@@ -60,13 +60,13 @@ def sft_rows(
     gold: Annotated[
         str | None,
         typer.Option(
-            help="Show a problem's own solutions where no program was accepted (missing), or nothing "
-            "else (only). They are run first, and those that fail are left out."
+            help="Use gold solutions for problems without an accepted program (missing), or exclusively "
+            "(only). They are run first, and failing ones are dropped."
         ),
     ] = None,
     prompt: Annotated[
         PromptStyle | None,
-        typer.Option(help="Write fenced or bare prompts; as the evaluations' by default."),
+        typer.Option(help="Write fenced or bare prompts. Default: like the evaluations'."),
     ] = None,
     tokenizer: Tokenizer = None,
     seed: Seed = 0,
@@ -76,7 +76,7 @@ def sft_rows(
     cluster: OnCluster = None,
     ray_address: RayAddress = None,
 ) -> None:
-    """Write SFT rows of the programs that evaluations accepted: at most n distinct ones per problem.
+    """Write SFT rows from programs that evaluations accepted, at most n distinct ones per problem.
 
     Sample training problems with `python -m recipes.baseline coding.evaluation.protocol=sampled`.
     """
@@ -88,14 +88,14 @@ def sft_rows(
     known = given_problems(problems, dataset, data_dir)
     read = [read_judged(path, known) for path in evaluations or []]
     style = _style(prompt, read)
-    asked = list({name: one for each in read for name, one in each.problems.items()}.values())
+    targets = list({name: one for each in read for name, one in each.problems.items()}.values())
     candidates = [] if gold == "only" else [c for each in read for c in each.accepted_programs()]
     rejected: tuple[str, ...] = ()
     if gold is not None:
-        asked = asked or _training(known.values())
+        targets = targets or _training(known.values())
         solved = {candidate.problem for candidate in candidates}
-        unsolved = [one for one in asked if one.gold and one.id not in solved]
-        checking = Asked(
+        unsolved = [one for one in targets if one.gold and one.id not in solved]
+        checking = PreflightOptions(
             workers=workers,
             min_tier=min_tier,
             on_cluster=cluster is not None,
@@ -104,11 +104,11 @@ def sft_rows(
         )
         more, rejected = _gold(unsolved, checking)
         candidates += more
-    kept, counts = chosen_of(candidates, asked, n=n, how=choose, seed=seed)
+    kept, counts = chosen_of(candidates, targets, n=n, how=choose, seed=seed)
     if not kept:
         raise ConfigError(
-            f"no program to show: of {len(asked)} problems none has an accepted sample"
-            + ("" if gold else "; sample more, or show their own solutions with --gold missing")
+            f"no SFT rows: none of {len(targets)} problems has an accepted sample"
+            + ("" if gold else "; draw more samples, or use gold solutions with --gold missing")
         )
     rows = [sft_row(known[one.problem], one.code, style) for one in kept]
     write_rows(out, rows, trains=True)
@@ -125,37 +125,41 @@ def sft_rows(
 
 def _check(evaluations: Sequence[Path], out: Path, gold: str | None) -> None:
     if out.suffix != ".parquet":
-        raise ConfigError(f"--out={out}: name it .parquet")
+        raise ConfigError(f"--out={out}: expected a .parquet file")
     if gold is not None and gold not in GOLD:
-        raise ConfigError(f"--gold={gold}: choose one of {', '.join(GOLD)}")
+        raise ConfigError(f"--gold={gold}: expected one of {', '.join(GOLD)}")
     if not evaluations and gold != "only":
-        raise ConfigError("data sft-rows: name evaluations to take programs from, or --gold only")
+        raise ConfigError("data sft-rows: no programs; pass evaluations, or --gold only")
 
 
 def _style(given: PromptStyle | None, read: Sequence[JudgedSamples]) -> PromptStyle:
-    """The prompts' style: as given, else the evaluations' own."""
+    """Return the given prompt style, or by default the evaluations'."""
     from coding_model_project.evaluation.judged import one_style
 
     if given is not None:
         return given
     if not read:
-        raise ConfigError("--prompt: no evaluation says it; give fenced or bare")
+        raise ConfigError("--prompt: required without evaluations; pass fenced or bare")
     return one_style(read)
 
 
 def _training(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems with solutions that may train."""
+    """Return the problems that have gold solutions and may be used for training."""
     from coding_model_project.data.governance import role
     from coding_model_project.data.training.rows import source
 
     found = [one for one in problems if one.gold and role(source(one), one.split).may_train]
     if not found:
-        raise ConfigError("--gold: none of these problems has a solution and may train")
+        raise ConfigError(
+            "--gold: none of these problems has a gold solution and may be used for training"
+        )
     return found
 
 
-def _gold(problems: Sequence[Problem], checking: Asked) -> tuple[list[Candidate], tuple[str, ...]]:
-    """Solutions that pass all tests of their problems, and ids of problems of which one does not."""
+def _gold(
+    problems: Sequence[Problem], checking: PreflightOptions
+) -> tuple[list[Candidate], tuple[str, ...]]:
+    """Return solutions that pass all tests, and ids of problems with a solution that fails."""
     from dataclasses import replace
 
     from coding_model_project.data.training.sft_rows import gold_candidates
@@ -177,7 +181,7 @@ def _report(
     rows: Sequence[Mapping[str, Any]],
     tokenizer: str | None,
 ) -> dict[str, Any]:
-    """What the file beside the rows says."""
+    """Return the content of the report file beside the rows."""
     return {
         "evaluations": [
             {
@@ -198,7 +202,7 @@ def _report(
 
 
 def _tokens(rows: Sequence[Mapping[str, Any]], tokenizer: str) -> dict[str, Any]:
-    """Of whole conversations, as SFT sees them."""
+    """Count the tokens of whole conversations, as SFT sees them."""
     from coding_model_project.data.training.mixing import conversation_counter
 
     count: Callable[[Any], int] = conversation_counter(tokenizer)
@@ -222,20 +226,20 @@ def _say(report: Mapping[str, Any]) -> None:
             f"{one['path']}: samples of {one['problems']} problems", f"{one['samples']:,}"
         )
         table.add_row("  accepted", f"{one['accepted']:,}")
-        for key, what in (("cut_off", "accepted, but cut off"), ("ungradable", "ungradable")):
+        for key, label in (("cut_off", "accepted, but cut off"), ("ungradable", "ungradable")):
             if one[key]:
-                table.add_row(f"  {what}", f"{one[key]:,}")
-    table.add_row("left out as copies", f"{report['duplicates']:,}")
-    table.add_row("left out beyond the limit", f"{report['over_limit']:,}")
-    table.add_row("problems without a program to show", f"{len(report['without']):,}")
+                table.add_row(f"  {label}", f"{one[key]:,}")
+    table.add_row("duplicates dropped", f"{report['duplicates']:,}")
+    table.add_row("dropped beyond --per-problem", f"{report['over_limit']:,}")
+    table.add_row("problems without a program", f"{len(report['without']):,}")
     for number, n_problems in report["by_problem"].items():
         if number:
             table.add_row(f"problems with {number}", f"{n_problems:,}")
     if report["kept_gold"]:
-        table.add_row("rows that show a problem's own solution", f"{report['kept_gold']:,}")
+        table.add_row("rows with a gold solution", f"{report['kept_gold']:,}")
     if tokens := report["tokens"]:
-        said = f"{tokens['total']:,} (mean {tokens['mean']:.0f}, longest {tokens['longest']})"
-        table.add_row("tokens", said)
+        summary = f"{tokens['total']:,} (mean {tokens['mean']:.0f}, longest {tokens['longest']})"
+        table.add_row("tokens", summary)
     Console(highlight=False).print(table)
     for name in report["gold_rejected"][:5]:
-        print(f"{name}: its own solution is rejected, and not shown", file=sys.stderr)
+        print(f"{name}: its gold solution is rejected and not used", file=sys.stderr)

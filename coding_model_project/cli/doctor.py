@@ -1,4 +1,4 @@
-"""`doctor`: can this machine train, and what to do if not."""
+"""The `doctor` command: check whether this machine can train, with remedies."""
 
 from __future__ import annotations
 
@@ -18,39 +18,41 @@ if TYPE_CHECKING:
     from coding_model_project.launch.sizing.training import Part
 
 RECIPES = ("grpo", "repair", "harbor", "sft", "dpo")
-_OF_A_NODE = "Number of {} of each node. Default: this machine's."
+_OF_A_NODE = "Number of {} per node. Default: this machine's."
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def doctor(
     as_json: AsJson = False,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also import torch, vllm, ray and verl; takes a minute.")
+        bool, typer.Option("--deep", help="Also import torch, vllm, ray and verl (takes a minute).")
     ] = False,
     profile: Annotated[
         str | None,
-        typer.Option(help="Check one hardware profile instead: cpu, gpu_1x, gpu_8x or gpu_multi."),
+        typer.Option(help="Check a hardware profile instead: cpu, gpu_1x, gpu_8x or gpu_multi."),
     ] = None,
-    recipe: Annotated[str, typer.Option(help=f"With --profile: {', '.join(RECIPES)}.")] = "grpo",
+    recipe: Annotated[
+        str, typer.Option(help=f"Estimate this recipe, with --profile: {', '.join(RECIPES)}.")
+    ] = "grpo",
     gpus: Annotated[int | None, typer.Option(help=_OF_A_NODE.format("GPUs"), min=0)] = None,
     gpu_memory_gb: Annotated[
         float | None,
-        typer.Option(help="Memory of each GPU, in GiB. Default: this machine's.", min=1),
+        typer.Option(help="Memory per GPU, in GiB. Default: this machine's.", min=1),
     ] = None,
     cpus: Annotated[int | None, typer.Option(help=_OF_A_NODE.format("CPUs"), min=1)] = None,
     memory_gb: Annotated[
         float | None,
-        typer.Option(help="Memory of each node, in GiB. Default: what is free here.", min=1),
+        typer.Option(help="Memory per node, in GiB. Default: this machine's free memory.", min=1),
     ] = None,
-    nodes: Annotated[int, typer.Option(help="Number of such nodes.", min=1)] = 1,
+    nodes: Annotated[int, typer.Option(help="Number of nodes.", min=1)] = 1,
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="With --profile: key=value, as for the recipe.")
+        list[str] | None, typer.Argument(help="The recipe's overrides (key=value), with --profile.")
     ] = None,
 ) -> int:
-    """Check whether this machine can train, and say what to do. Exit code 1 if it cannot.
+    """Check whether this machine can train, and print remedies. Exit code 1 if it cannot.
 
-    With --profile, estimate instead what a recipe's hardware profile needs, and compare it with this
-    machine or the one that --gpus, --gpu-memory-gb, --cpus, --memory-gb and --nodes describe.
+    With --profile, estimate what a recipe's hardware profile needs instead, and compare it with this
+    machine or with the one described by --gpus, --gpu-memory-gb, --cpus, --memory-gb and --nodes.
     """
     from coding_model_project.doctor import Status, diagnose
 
@@ -62,7 +64,7 @@ def doctor(
     if profile is None:
         if given or overrides:
             word = (overrides or [f"--{next(iter(given)).replace('_', '-')}"])[0]
-            raise ConfigError(f"{word}: describes a run for a profile: add --profile gpu_8x")
+            raise ConfigError(f"{word}: only used with --profile; add --profile gpu_8x")
         findings = diagnose(Path.cwd(), imports=deep)
     else:
         sizes = _profile(profile, recipe, overrides or [], given)
@@ -85,19 +87,19 @@ def doctor(
 
 
 def _profile(profile: str, recipe: str, overrides: list[str], given: dict[str, Any]) -> Report:
-    """Estimate a profile on this machine, as far as it is not described.
+    """Estimate a profile on the described machine; facts that are not given are this machine's.
 
     Raises:
-        ConfigError: the recipe is not known, or what is described is not enough.
+        ConfigError: the recipe is unknown, or the description is incomplete.
     """
     from coding_model_project.doctor.profile import report
     from coding_model_project.launch.sizing.machine import this_machine
 
     if recipe not in RECIPES:
-        raise ConfigError(f"--recipe={recipe}: choose of {', '.join(RECIPES)}")
+        raise ConfigError(f"--recipe={recipe}: expected one of {', '.join(RECIPES)}")
     machine = replace(this_machine(), **given)
     if machine.gpus and machine.gpu_memory_gb is None:
-        raise ConfigError("--gpu-memory-gb: the GPUs do not say their memory here: give it, in GiB")
+        raise ConfigError("--gpu-memory-gb: unknown for the GPUs of this machine; pass it, in GiB")
     return report(recipe, profile, overrides, machine, None if given else Path.cwd())
 
 
@@ -124,7 +126,7 @@ def _show_sizes(sizes: Report) -> None:
 
 
 def _show(findings: list[Finding]) -> None:
-    """A line each, and what to do below it; coloured on a terminal, else plain."""
+    """Print a line per finding with its remedy below; coloured on a terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -143,5 +145,5 @@ def _summary(counts: dict[str, int]) -> str:
     return f"{found}: {'training will fail' if problems else 'ready to train'}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

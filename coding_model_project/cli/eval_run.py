@@ -1,4 +1,4 @@
-"""`eval run`: evaluates a model; `src/phase0_eval.py` is the same command with lists after an option."""
+"""The `eval run` command; `src/phase0_eval.py` is the same command with lists after an option."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from coding_model_project.cli.common import (
     NeededDatasets,
     OnCluster,
     RayAddress,
+    SandboxUrls,
     Seed,
+    StopEarly,
     Workers,
+    say,
 )
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.evaluation_config import EvaluationMode, TokenLimitField
@@ -28,25 +31,25 @@ from coding_model_project.isolation.confine import Tier
 HELP = """Evaluate a model by running the programs that it writes; every rate has its 95% interval.
 
 \b
-A model behind a server (vLLM, SGLang, llama.cpp, a hosted one):
+A served model (vLLM, SGLang, llama.cpp, a hosted API):
     python -m coding_model_project eval run --out outputs/eval/qwen \\
         --base-url http://localhost:8000/v1 --model Qwen/Qwen2.5-Coder-1.5B-Instruct \\
         --dataset humaneval --dataset mine=problems.jsonl
 
 \b
-A folder or hub name, which vLLM loads into this process; 16 samples per problem:
+A folder or Hub name, which vLLM loads into this process; 16 samples per problem:
     python -m coding_model_project eval run --out outputs/eval/qwen_sampled \\
         --model Qwen/Qwen2.5-Coder-1.5B-Instruct --dataset humaneval --protocol sampled
 
 \b
-A model that reasons, sampled as its makers advise; its reasoning is counted apart:
+A reasoning model, sampled as its authors recommend; reasoning tokens are counted separately:
     python -m coding_model_project eval run --out outputs/eval/qwen3 --model Qwen/Qwen3-8B \\
         --base-url http://localhost:8000/v1 --profile qwen3-thinking --protocol sampled --n 4 \\
         --dataset humaneval
 
 \b
-The last table has pass@k; OUT has metrics.json, results.jsonl, completions.jsonl,
-qa_logs/ to read and report.html. After an interruption or an outage the same
+The last table shows pass@k; OUT holds metrics.json, results.jsonl, completions.jsonl,
+readable qa_logs/ and report.html. After an interruption or an outage the same
 command resumes. Next: `eval compare OUT OTHER`.
 Exit codes: 0 done, 2 wrong usage, 3 infrastructure failed, 130 interrupted.
 """
@@ -59,7 +62,7 @@ def run(
     model: Annotated[
         str,
         typer.Option(
-            help="Evaluate this model: a folder, a hub name or, with --base-url, its name there."
+            help="Evaluate this model: a folder, a Hub name or, with --base-url, its name on the server."
         ),
     ],
     dataset: NeededDatasets,
@@ -70,16 +73,17 @@ def run(
         ),
     ] = None,
     base_url: Annotated[
-        Text, typer.Option(help="Ask this OpenAI-compatible server: http://localhost:8000/v1.")
+        Text,
+        typer.Option(help="Query this OpenAI-compatible server, such as http://localhost:8000/v1."),
     ] = None,
     api_key_env: Annotated[
-        str, typer.Option(help="Read the server's key from this environment variable.")
+        str, typer.Option(help="Read the server's API key from this environment variable.")
     ] = "OPENAI_API_KEY",
     protocol: Annotated[
         str,
         typer.Option(
-            help="Sample by this protocol. greedy: one answer at temperature 0; sampled: 16 samples, "
-            "pass@1 to pass@16; budget: 32 samples, also pass rate against tokens and judge-seconds."
+            help="Sample by this protocol. greedy: 1 sample at temperature 0; sampled: 16 samples, "
+            "pass@1 to pass@16; budget: 32 samples, also pass rate by tokens and judge-seconds."
         ),
     ] = "greedy",
     n: Annotated[
@@ -89,46 +93,48 @@ def run(
         float | None, typer.Option(help="Sample at this temperature. Default: the protocol's.")
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Sample from this nucleus. Default: the protocol's.")
+        float | None,
+        typer.Option(help="Sample from the nucleus of this probability. Default: the protocol's."),
     ] = None,
     max_tokens: Annotated[
         Whole,
         typer.Option(
-            help="Cut a completion, its reasoning included, after N tokens. Default: 2048."
+            help="Cut a completion off after N tokens, reasoning included. Default: 2048."
         ),
     ] = None,
     profile: Annotated[
         Text,
         typer.Option(
             metavar="NAME|FILE",
-            help="Sample as a model's makers advise: qwen3-thinking, qwen3-instruct, deepseek-r1, or a "
-            "YAML file of these options' keys. Options given beside it go before it.",
+            help="Sample as a model's authors recommend: qwen3-thinking, qwen3-instruct, deepseek-r1, or "
+            "a YAML file with keys named like these options. Explicit options override it.",
         ),
     ] = None,
     top_k: Annotated[
-        Whole, typer.Option(help="Sample from the N likeliest tokens; -1: from all.")
+        Whole, typer.Option(help="Sample from the N likeliest tokens; -1 for all.")
     ] = None,
     min_p: Annotated[
         float | None,
         typer.Option(help="Drop tokens below this share of the likeliest token's probability."),
     ] = None,
     presence_penalty: Annotated[
-        float | None, typer.Option(help="Penalise tokens that have occurred, -2 to 2.")
+        float | None, typer.Option(help="Penalise tokens that have already occurred, -2 to 2.")
     ] = None,
     frequency_penalty: Annotated[
         float | None, typer.Option(help="Penalise tokens by how often they have occurred, -2 to 2.")
     ] = None,
     repetition_penalty: Annotated[
-        float | None, typer.Option(help="Divide the likelihood of repeated tokens; 1 is off.")
+        float | None,
+        typer.Option(help="Divide the likelihood of repeated tokens by this; 1 disables it."),
     ] = None,
     stop: Annotated[
-        list[str] | None, typer.Option(help="End a completion before this text; repeatable.")
+        list[str] | None, typer.Option(help="Stop a completion before this text; repeatable.")
     ] = None,
     chat_template_kwargs: Annotated[
         Text,
         typer.Option(
             metavar="JSON",
-            help="Set variables of the chat template: '{\"enable_thinking\": false}'.",
+            help="Set chat template variables, such as '{\"enable_thinking\": false}'.",
         ),
     ] = None,
     token_limit_field: Annotated[
@@ -151,79 +157,85 @@ def run(
         Text,
         typer.Option(
             metavar="JSON",
-            help='Add these fields to each request: \'{"reasoning_effort": "low"}\'; null leaves a '
-            "field out: '{\"temperature\": null}'.",
+            help='Add fields to each request, such as \'{"reasoning_effort": "low"}\'; null removes a '
+            "field: '{\"temperature\": null}'.",
         ),
     ] = None,
     seed: Seed = 1,
     send_seeds: Annotated[
-        bool, typer.Option(help="Send the server a seed per sample; some refuse the field.")
+        bool, typer.Option(help="Send the server a seed per sample; some servers reject it.")
     ] = True,
     from_date: Annotated[
         Text,
-        typer.Option("--from", metavar="DAY", help="Use only problems published from this day on."),
+        typer.Option(
+            "--from", metavar="DAY", help="Use only problems published on or after this day."
+        ),
     ] = None,
     to_date: Annotated[
         Text,
-        typer.Option("--to", metavar="DAY", help="Use only problems published up to this day."),
+        typer.Option(
+            "--to", metavar="DAY", help="Use only problems published on or before this day."
+        ),
     ] = None,
     cutoff: Annotated[
         Text,
         typer.Option(
             metavar="DAY",
-            help="Report problems from before and after the end of the model's training data apart.",
+            help="Report problems from before and after the model's training data cutoff separately.",
         ),
     ] = None,
     limit: Limit = None,
     max_tests: MaxTests = None,
-    stop_early: Annotated[
-        bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
-    ] = False,
+    stop_early: StopEarly = False,
     repair_rounds: Annotated[
         int,
-        typer.Option(help="Let a model repair an answer that fails a public test, N times.", min=0),
+        typer.Option(
+            help="Let the model repair an answer that fails a public test, up to N times.", min=0
+        ),
     ] = 0,
     concurrency: Annotated[
         Whole, typer.Option(help="Send N requests at once. Default: 32 to a server, else 256.")
     ] = None,
     timeout_s: Annotated[
-        float, typer.Option(help="Wait N seconds for an answer.", min=0.1)
+        float, typer.Option(help="Time a request out after N seconds.", min=0.1)
     ] = 600.0,
     retry_s: Annotated[
         float,
-        typer.Option(help="End the run after a request has had no answer for N seconds.", min=0),
+        typer.Option(help="Retry a request for up to N seconds, then end the run.", min=0),
     ] = 300.0,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
-    sandbox_url: Annotated[
-        list[str] | None, typer.Option(help="Judge on this SandboxFusion server; repeatable.")
-    ] = None,
+    sandbox_url: SandboxUrls = None,
     data_dir: DataDir = None,
     mode: Annotated[
         EvaluationMode,
-        typer.Option(help="Generate by vLLM here or --base-url (simple), or by verl (verl)."),
+        typer.Option(
+            help="Generate with vLLM in this process or --base-url (simple), or with verl (verl)."
+        ),
     ] = EvaluationMode.simple,
     cluster: OnCluster = None,
     ray_address: RayAddress = None,
     max_model_len: Annotated[
-        Whole, typer.Option(help="Limit prompt and completion to N tokens, for vLLM here.")
+        Whole,
+        typer.Option(help="Limit prompt plus completion to N tokens, for vLLM in this process."),
     ] = None,
     dtype: Annotated[
-        str, typer.Option(help="Load the weights as auto, bfloat16 or float32, for vLLM here.")
+        str,
+        typer.Option(help="Load weights as auto, bfloat16 or float32, for vLLM in this process."),
     ] = "auto",
     shard: Annotated[
-        Text, typer.Option(help="Evaluate a part of the problems: 0/4 is the first of four.")
+        Text, typer.Option(help="Evaluate one shard of the problems: 0/4 is the first of four.")
     ] = None,
     merge: Annotated[
         list[Path] | None,
-        typer.Option(help="Put the folders of all shards together; repeatable."),
+        typer.Option(help="Merge the results of this shard's folder; repeatable."),
     ] = None,
     force: Annotated[
         bool,
         typer.Option(
             "--force",
-            help="Resume although settings have changed, such as --concurrency; model, seed, protocol "
-            "and data cannot.",
+            help="Resume with changed settings such as --concurrency; model, seed, protocol and data "
+            "must not change.",
         ),
     ] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Log to W&B, offline.")] = False,
@@ -290,15 +302,11 @@ def run(
     if merge:
         gather(evaluation_settings(coding_of(config)), merge, say=print)
     try:
-        evaluating.run(config, command=command_line(), say=_say)
+        evaluating.run(config, command=command_line(), say=say)
     except KeyboardInterrupt:
         again = "" if out else f" with --out {folder}"
         print(f"interrupted; run the same command again{again} to resume", file=sys.stderr)
         raise
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)  # also where standard output is a file that somebody follows
 
 
 def _json_object(option: str, text: str | None) -> dict[str, Any] | None:
@@ -311,5 +319,5 @@ def _json_object(option: str, text: str | None) -> dict[str, Any] | None:
     except ValueError as error:
         raise ConfigError(f"{option}={text}: not JSON ({error})") from error
     if not isinstance(found, dict):
-        raise ConfigError(f"{option}={text}: not a JSON object like '{{\"key\": 1}}'")
+        raise ConfigError(f"{option}={text}: expected a JSON object such as '{{\"key\": 1}}'")
     return found

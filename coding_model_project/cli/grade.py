@@ -1,4 +1,4 @@
-"""`grade`: completions in, verdicts out."""
+"""The `grade` command: completions in, verdicts out."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from coding_model_project.cli.common import (
     OnCluster,
     ProblemsFile,
     RayAddress,
+    StopEarly,
     Workers,
     cores,
     embedded_sandbox,
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
     from coding_model_project.types import Problem
 
 STANDARD = Path("-")
-"""In the place of a file: standard input, or standard output."""
+"""Stands for standard input or standard output in place of a file."""
 N_REASONS = 5
 AT_ONCE = 2048
-"""Completions under way, enough for all nodes of a cluster."""
+"""Maximum concurrent completions, enough for all nodes of a cluster."""
 NO_FENCE = 0.9
-"""The share of completions without code from which on the reason is probably a missing --bare."""
+"""Share of completions without code at which --bare is probably missing."""
 
 
 @publishes
@@ -56,7 +57,7 @@ def grade(
         Path,
         typer.Option(
             metavar="FILE|-",
-            help='Judge these lines {"problem_id": …, "completion": …}; - reads standard input.',
+            help='Judge {"problem_id": …, "completion": …} lines from this file; - reads standard input.',
         ),
     ],
     problems: ProblemsFile = None,
@@ -65,16 +66,15 @@ def grade(
         Path | None,
         typer.Option(
             metavar="FILE|-",
-            help="Write the verdicts to this file, a line of JSON per completion; - prints them. "
-            "Without it only the summary is printed.",
+            help="Write the verdicts to this file, one JSON line per completion; - prints them. "
+            "Default: print the summary only.",
         ),
     ] = None,
     bare: Annotated[
-        bool, typer.Option("--bare", help="Take each completion as a program without a fence.")
+        bool,
+        typer.Option("--bare", help="Treat each completion as a program without a code fence."),
     ] = False,
-    stop_early: Annotated[
-        bool, typer.Option("--stop-early", help="Stop at a program's first failing test.")
-    ] = False,
+    stop_early: StopEarly = False,
     as_json: AsJson = False,
     map_columns: MapColumns = None,
     data_dir: DataDir = None,
@@ -84,15 +84,15 @@ def grade(
     cluster: OnCluster = None,
     ray_address: RayAddress = None,
 ) -> int:
-    """Judge completions by their problems' hidden tests, or by the verifiers of their Harbor tasks.
+    """Judge completions with their problems' hidden tests, or with their Harbor tasks' verifiers.
 
-    The problems are those of --problems FILE or of --dataset NAME. With --json the summary is one
-    object: judged, accepted, ungradable, errors by type, reasons of the ungradable ones.
+    The problems come from --problems FILE or --dataset NAME. With --json the summary is one object:
+    judged, accepted, ungradable, errors by type, reasons for ungradable completions.
 
-    Exit code 2 if an input file is wrong, 3 if a completion could not be judged; its line says why.
+    Exit code 2 if an input file is invalid, 3 if a completion is ungradable; its line has the reason.
     """
     if as_json and out == STANDARD:
-        raise ConfigError("--json and --out -: both use standard output; choose one")
+        raise ConfigError("--json and --out - both write to standard output; pass one of them")
     from coding_model_project.cli.on_cluster import judge_on_cluster
     from coding_model_project.evaluation.kept import kept_results
     from coding_model_project.grading.judge import start_graders
@@ -102,7 +102,7 @@ def grade(
     rows = _read_completions(completions, known, source)
     _check_problems({problem.id: problem for problem, _ in rows}, source)
     if out is not None and out != STANDARD:
-        _check_place(out)  # now rather than after an hour of judging
+        _check_place(out)  # before judging, which may take an hour
     if cluster is None:
         sandbox = embedded_sandbox(workers, min_tier)
         judge = start_graders(sandbox, at_once=cores(workers), bare=bare, stop_early=stop_early)
@@ -142,7 +142,7 @@ async def _judge(
     return [outcome for group in groups for outcome in group]
 
 
-# ── what is judged ────────────────────────────────────────────────────────────────────────────────
+# ── input ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _read_completions(
@@ -180,10 +180,10 @@ def _read_completions(
 
 
 def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
-    """Make sure that the problems can be judged by.
+    """Check that the problems can be graded.
 
     Raises:
-        ConfigError: one has no hidden tests, a comparison or an instruction that is not known, or a bad
+        ConfigError: a problem has no hidden tests, an unknown comparison or instruction, or an invalid
             Harbor task.
     """
     from coding_model_project.grading.execution import checked_tests
@@ -203,15 +203,11 @@ def _check_problems(problems: Mapping[str, Problem], source: str) -> None:
             raise ConfigError(f"{source}: {problem.id}: {error}") from error
 
 
-# ── what came of it ───────────────────────────────────────────────────────────────────────────────
+# ── output ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _check_place(path: Path) -> None:
-    """Make sure that a file can be written there.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """Raise `ConfigError` if no file can be written to this path."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +216,7 @@ def _check_place(path: Path) -> None:
     except OSError as error:
         raise ConfigError(f"--out: {path}: {error.strerror or error}") from error
     if path.is_dir():
-        raise ConfigError(f"--out: {path}: this is a folder")
+        raise ConfigError(f"--out: {path} is a folder; expected a file")
 
 
 def _write(path: Path, rows: Sequence[tuple[Problem, str]], outcomes: Sequence[Outcome]) -> None:
@@ -258,7 +254,7 @@ def _row(problem: Problem, outcome: Outcome) -> dict[str, Any]:
 
 
 def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> None:
-    """Print counts and shares: how many were judged and accepted, and why the others were not."""
+    """Print the counts and shares of judged and accepted completions, and the reasons for the others."""
     from coding_model_project.evaluation.statistics.pass_at_k import summarise
     from coding_model_project.types import Verdict
 
@@ -292,14 +288,14 @@ def _say(outcomes: Sequence[Outcome], out: Path | None, *, as_json: bool) -> Non
 
 
 def _advise(outcomes: Sequence[Outcome], bare: bool) -> None:
-    """Name --bare where (nearly) all completions seem to be programs without a fence."""
+    """Suggest --bare if nearly all completions seem to be programs without a code fence."""
     from coding_model_project.types import ErrorType, Verdict
 
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
     n_empty = sum(verdict.error is ErrorType.no_code for verdict in verdicts)
     if not bare and n_empty and n_empty >= NO_FENCE * len(verdicts):
         print(
-            f"note: no code found in {n_empty} of {len(verdicts)} completions: are they plain "
-            "programs? pass --bare",
+            f"note: no code found in {n_empty} of {len(verdicts)} completions; if they are plain "
+            "programs, pass --bare",
             file=sys.stderr,
         )

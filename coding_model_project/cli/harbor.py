@@ -1,4 +1,4 @@
-"""`harbor`: tasks in Harbor's format, graded here."""
+"""The `harbor` command group: grade Harbor tasks, and evaluate models on them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from coding_model_project.cli.common import (
     Where,
     cores,
     existing_file,
+    named_values,
     renamed,
 )
 from coding_model_project.cli.harbor_eval import evaluate
@@ -39,10 +40,10 @@ app.command("eval", context_settings=renamed(concurrency="workers"))(evaluate)
 def grade(
     task_dirs: TaskDirs,
     oracle: Annotated[
-        bool, typer.Option("--oracle", help="Run each task's own solution. The default.")
+        bool, typer.Option("--oracle", help="Run each task's own solution (the default).")
     ] = False,
     script: Annotated[
-        Path | None, typer.Option(help="Run this shell script instead of the solution.")
+        Path | None, typer.Option(help="Run this shell script instead of each task's solution.")
     ] = None,
     as_json: AsJson = False,
     workers: Trials = None,
@@ -51,22 +52,26 @@ def grade(
     verifier_env: Annotated[
         list[str] | None,
         typer.Option(
-            "--verifier-env", metavar="NAME=VALUE", help="Set this for every verifier; repeatable."
+            "--verifier-env",
+            metavar="NAME=VALUE",
+            help="Set this environment variable for every verifier; repeatable.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Keep the trials in this new folder as Harbor does, for `harbor view`."),
+        typer.Option(
+            help="Write the trials to this new folder in Harbor's layout, for `harbor view`."
+        ),
     ] = None,
 ) -> int:
-    """Grade tasks: a line of JSON for each, a refused one too; totals on standard error.
+    """Grade tasks: print a JSON line for each, including refused ones, and totals on standard error.
 
-    With the oracle this checks the tasks: exit code 1 unless each earns a reward of 1 or more by its
-    own solution. With --script it measures the script: exit code 0 whatever the rewards. Exit code 2
-    if there is no task, 3 if an environment failed: nothing is known about its task then.
+    With the oracle this checks the tasks: exit code 1 unless each task's own solution earns a reward
+    of at least 1. With --script it measures the script: exit code 0 whatever the rewards. Exit code 2
+    if there are no tasks, 3 if an environment failed, which leaves its task ungraded.
     """
     if oracle and script is not None:
-        raise ConfigError("--oracle and --script: choose one")
+        raise ConfigError("--oracle and --script exclude each other; pass one of them")
     return asyncio.run(
         _grade(
             task_dirs,
@@ -75,7 +80,7 @@ def grade(
             cores(workers),
             environment,
             rootfs,
-            _variables(verifier_env or []),
+            named_values("--verifier-env", verifier_env, empty=True),
             out,
         )
     )
@@ -122,10 +127,10 @@ async def _grade(
     if not as_json:
         print(totals, file=sys.stderr)
         if script is None and totals.short:
-            print(f"the oracle earns no reward of 1: {_named(totals.short)}", file=sys.stderr)
+            print(f"the oracle earns a reward below 1: {_named(totals.short)}", file=sys.stderr)
         if totals.in_process:
             named = _named(totals.in_process)
-            print(f"the rewards may be the agent's own doing: {named}", file=sys.stderr)
+            print(f"the agent may have written its own reward: {named}", file=sys.stderr)
     if totals.failed:
         return 3
     return 1 if script is None and totals.short else 0
@@ -139,14 +144,15 @@ def check(
     rootfs: Rootfs = None,
     runs: Annotated[int, typer.Option(help="Run each task's own solution N times.", min=1)] = 3,
     forgeries: Annotated[
-        bool, typer.Option(help="Let agents try to earn each task's reward by known forgeries.")
+        bool,
+        typer.Option(help="Run agents that try to earn each task's reward with known forgeries."),
     ] = True,
 ) -> int:
-    """Check that tasks are fit to train on: a line of JSON for each.
+    """Check that tasks are fit for training: print a JSON line for each.
 
-    A task's own solution must earn a reward of 1 or more, the same in every run; doing nothing must earn
-    less, and so must known forgeries; and its verifier must not run the solution in its own process. Exit
-    code 1 if a task has a problem, 3 if an environment failed.
+    A task's own solution must earn the same reward of at least 1 in every run. Doing nothing and known
+    forgeries must earn less. The verifier must not run the solution in its own process. Exit code 1 if
+    a task has a problem, 3 if an environment failed.
     """
     return asyncio.run(_check(task_dirs, cores(workers), environment, rootfs, runs, forgeries))
 
@@ -182,7 +188,7 @@ async def _check(
 
 
 def _named(tasks: list[str]) -> str:
-    """The first few of these names, and how many more there are."""
+    """Return the first few names and the number of others."""
     more = f" and {len(tasks) - N_NAMED} more" if len(tasks) > N_NAMED else ""
     return f"{', '.join(tasks[:N_NAMED])}{more}"
 
@@ -192,22 +198,12 @@ def _remarks(outcome) -> list[str]:
     return [*outcome.task.warnings, *outcome.notes, *dict.fromkeys(str(e) for e in errors if e)]
 
 
-def _variables(given: list[str]) -> dict[str, str]:
-    pairs = {}
-    for word in given:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--verifier-env={word}: not NAME=VALUE")
-        pairs[name] = value
-    return pairs
-
-
 @app.command(context_settings=renamed(concurrency="workers"))
 def bench(
-    trials: Annotated[int, typer.Option(help="Run this many trials.", min=1)] = 300,
+    trials: Annotated[int, typer.Option(help="Run N trials.", min=1)] = 300,
     workers: Trials = None,
 ) -> None:
-    """Measure oracle trials of a trivial task. The last line is JSON."""
+    """Measure the speed of oracle trials of a trivial task. The last line is JSON."""
     from dataclasses import asdict
 
     from coding_model_project.harbor.trials_benchmark import measure

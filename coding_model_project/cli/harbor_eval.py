@@ -1,4 +1,4 @@
-"""`harbor eval`: a model behind an endpoint attempts Harbor tasks by the bash agent."""
+"""The `harbor eval` command: a served model attempts Harbor tasks with the bash agent."""
 
 from __future__ import annotations
 
@@ -27,35 +27,36 @@ if TYPE_CHECKING:
     from coding_model_project.harbor.format.tasks import Refused
 
 _FILES, _FILES_A_TRIAL = 200, 4
-"""Open files of an evaluation: besides its trials, and for each."""
+"""Open files of an evaluation: fixed, and per trial."""
 
 
 def evaluate(
     base_url: Annotated[
-        str, typer.Option(help="Ask this OpenAI-compatible server: http://localhost:8000/v1.")
+        str,
+        typer.Option(help="Query this OpenAI-compatible server, such as http://localhost:8000/v1."),
     ],
-    model: Annotated[str, typer.Option(help="Ask the model that is served by this name.")],
-    out: Annotated[Path, typer.Option(help="Keep the job in this folder, or resume it.")],
+    model: Annotated[str, typer.Option(help="Evaluate this model, by its name on the server.")],
+    out: Annotated[Path, typer.Option(help="Write the job to this folder, or resume it.")],
     task_dirs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders that hold them."),
+        typer.Argument(metavar="TASK_DIR", help="Harbor tasks, or folders of them."),
     ] = None,
     benchmark: Benchmarks = None,
     data_dir: DataDir = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", "--n-tasks", help="Use only the first N tasks, of each benchmark.", min=1
+            "--limit", "--n-tasks", help="Use only the first N tasks of each benchmark.", min=1
         ),
     ] = None,
     attempts: Annotated[int, typer.Option(help="Attempt each task N times.", min=1)] = 1,
     workers: Annotated[
         int | None,
-        typer.Option(help="Run this many trials at once; two per CPU core by default.", min=1),
+        typer.Option(help="Run N trials at once. Default: two per CPU core.", min=1),
     ] = None,
     environment: Where = ROOMS,
     rootfs: Rootfs = None,
-    turns: Annotated[int, typer.Option(help="Let the model give N commands.", min=1)] = 20,
+    turns: Annotated[int, typer.Option(help="Let the model run up to N commands.", min=1)] = 20,
     command_s: Annotated[
         float, typer.Option(help="Kill a command after N seconds.", min=0.1)
     ] = 120.0,
@@ -64,32 +65,34 @@ def evaluate(
     ] = 1800.0,
     calls: Annotated[
         Calls,
-        typer.Option(help="Take commands from code blocks, or from calls of the tool `bash`."),
+        typer.Option(help="Read commands from code blocks, or from calls of the tool `bash`."),
     ] = Calls.block,
-    max_tokens: Annotated[int, typer.Option(help="Cut a reply off at N tokens.", min=1)] = 2048,
+    max_tokens: Annotated[
+        int, typer.Option(help="Cut a completion off after N tokens.", min=1)
+    ] = 2048,
     temperature: Annotated[float, typer.Option(help="Sample at this temperature.", min=0.0)] = 0.7,
     retry_s: Annotated[
-        float, typer.Option(help="Retry a request for N seconds, then end its trial.", min=0)
+        float, typer.Option(help="Retry a request for up to N seconds, then end its trial.", min=0)
     ] = 300.0,
     context_overflow: Annotated[
         OverflowRule,
         typer.Option(
-            help="Count a trial that outgrows the model's context by its verifier (`judge`), as a "
+            help="Score a trial that exceeds the model's context with its verifier (`judge`), as a "
             "reward of 0 (`fail`), or as an error (`error`)."
         ),
     ] = OverflowRule.judge,
     as_json: AsJson = False,
 ) -> int:
-    """Let a model attempt tasks by shell commands: PASS, FAIL, and ERROR by cause.
+    """Let a model attempt tasks with shell commands: count PASS, FAIL, and ERROR by cause.
 
-    With `--calls tools` the server gets the schema of a tool `bash` and must take calls out of replies
-    (vLLM: `--enable-auto-tool-choice --tool-call-parser hermes`).
+    With `--calls tools` the server gets the schema of a tool `bash` and must parse tool calls (vLLM:
+    `--enable-auto-tool-choice --tool-call-parser hermes`).
 
-    Trials are kept in OUT as Harbor keeps a job's (`harbor view`). The same command goes on after it was
-    stopped or killed; no trial that is over is run again, but for those that an outage ended. Errors
-    are in no rate. A key for the server is taken from OPENAI_API_KEY.
+    OUT has Harbor's job layout (`harbor view`). The same command resumes after it was stopped or
+    killed; it repeats only unfinished trials and those that an outage ended. Rates exclude errors.
+    The server's API key is read from OPENAI_API_KEY.
 
-    The last line is JSON. Exit code 3 if an outage ended trials: the same command tries those again.
+    The last line is JSON. Exit code 3 if an outage ended trials; the same command retries those.
     """
     from coding_model_project.episodes.bash import Limits
     from coding_model_project.evaluation.backends.generation import Sampling
@@ -142,10 +145,10 @@ async def _run(
 
 
 def _allow_files(at_once: int) -> None:
-    """Raise this process's limit of open files to what so many trials take.
+    """Raise this process's open-file limit to what this many concurrent trials need.
 
     Raises:
-        ConfigError: it may not be raised so far.
+        ConfigError: the hard limit is too low.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _FILES + _FILES_A_TRIAL * at_once
@@ -154,7 +157,7 @@ def _allow_files(at_once: int) -> None:
     if hard != resource.RLIM_INFINITY and needed > hard:
         most = max(1, (hard - _FILES) // _FILES_A_TRIAL)
         raise ConfigError(
-            f"--workers={at_once}: takes {needed} open files, and this machine allows {hard}; choose at "
+            f"--workers={at_once}: needs {needed} open files, and this machine allows {hard}; pass at "
             f"most {most}, or raise `ulimit -Hn`"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
@@ -167,17 +170,17 @@ def _runnable(
     limit: int | None,
     supported: Callable[[Task | Refused], Task | Refused],
 ) -> list[Task]:
-    """The tasks; those that Harbor or the environments refuse are named on standard error.
+    """Return the runnable tasks; print those that Harbor or the environments refuse to standard error.
 
     Raises:
-        ConfigError: neither folders nor benchmarks are given, or both; or there is no task.
+        ConfigError: neither or both of folders and benchmarks are given, or no task is runnable.
     """
     from coding_model_project.data.loaders import data_dir as folder_of_sets
     from coding_model_project.harbor.evaluation.benchmarks import benchmarks, read_benchmark
     from coding_model_project.harbor.format.tasks import read_tasks
 
     if bool(task_dirs) == bool(named):
-        raise ConfigError("harbor eval: name folders of tasks, or benchmarks by --benchmark")
+        raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
     if not named:
         read = map(supported, read_tasks(task_dirs, os.environ))
         return _first(read, limit, ", ".join(map(str, task_dirs)))
@@ -192,7 +195,7 @@ def _runnable(
 
 
 def _supported(read: Task | Refused, where: str, rootfs: Path | None) -> Task | Refused:
-    """A task, or why environments of this name cannot be its."""
+    """Return the task, or a refusal if environments of this name cannot run it."""
     from coding_model_project.harbor.containers.dockerfile import ImageError
     from coding_model_project.harbor.environment.factory import check_supported
     from coding_model_project.harbor.format.tasks import Refused
@@ -207,11 +210,7 @@ def _supported(read: Task | Refused, where: str, rootfs: Path | None) -> Task | 
 
 
 def _first(read: Iterator[Task | Refused], limit: int | None, given: str) -> list[Task]:
-    """The first tasks that can be run.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the first runnable tasks, or raise `ConfigError` if there are none."""
     from coding_model_project.harbor.format.task import Task
 
     tasks: list[Task] = []
@@ -223,7 +222,7 @@ def _first(read: Iterator[Task | Refused], limit: int | None, given: str) -> lis
         for warning in one.warnings:
             print(f"{one.label}: {warning}", file=sys.stderr)
     if not tasks:
-        raise ConfigError(f"{given}: no task that can be run")
+        raise ConfigError(f"{given}: no runnable tasks")
     return tasks[:limit]
 
 

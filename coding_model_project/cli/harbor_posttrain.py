@@ -1,4 +1,4 @@
-"""`harbor posttrain`: tasks in which an agent post-trains a base model for a benchmark."""
+"""The `harbor posttrain` command: write tasks in which an agent post-trains a base model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import DataDir, Limit
+from coding_model_project.cli.common import DataDir, Limit, named_values
 from coding_model_project.errors import ConfigError, DownloadError
 
 
@@ -16,7 +16,9 @@ def posttrain(
     out: Annotated[Path, typer.Option(help="Write the tasks to this new folder.")],
     benchmark: Annotated[
         str | None,
-        typer.Option(help="Measure on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."),
+        typer.Option(
+            help="Evaluate on this benchmark: tinycode, humaneval, mbpp, gsm8k or ifeval."
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -29,21 +31,21 @@ def posttrain(
     base: Annotated[
         Path | None,
         typer.Option(
-            help="Put this folder's model into the task as the base model; "
-            "data/tinycode/base for tiny, by default."
+            help="Use the model in this folder as the task's base model. Default for tiny: "
+            "data/tinycode/base."
         ),
     ] = None,
     sibling: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=DIR",
-            help="Refuse submissions with this other model's weights; repeatable.",
+            help="Reject submissions with this other model's weights; repeatable.",
         ),
     ] = None,
     data_file: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=PATH", help="Read a data set by name from this file; repeatable."
+            metavar="NAME=PATH", help="Read this named data set from this file; repeatable."
         ),
     ] = None,
     data_dir: DataDir = None,
@@ -54,12 +56,12 @@ def posttrain(
 ) -> int:
     """Write tasks in which an agent gets a base model, a benchmark and hours, and submits weights.
 
-    The verifier judges what the agent left (test problems in it, weights that are not the base model's
-    trained further), evaluates the submission and the base model by `eval run`'s rules, and writes
-    reward.txt. A rejected submission earns the base model's score; without a judge's verdict there is
-    no reward. `harbor grade OUT/posttrain-tinycode-tiny` runs the tiny task here, in minutes.
+    The verifier checks the submission (for test problems, and for weights that were not trained from the
+    base model), evaluates it and the base model by `eval run`'s rules, and writes reward.txt. A rejected
+    submission earns the base model's score; without a judge's verdict there is no reward.
+    `harbor grade OUT/posttrain-tinycode-tiny` runs the tiny task on this machine, in minutes.
 
-    The last line is JSON. With --all, benchmarks whose data are not at hand are left out and named.
+    The last line is JSON. With --all, benchmarks whose data is not available are skipped and listed.
     """
     from coding_model_project.harbor.export.exporting import check_new
     from coding_model_project.harbor.posttrain.base_models import (
@@ -82,7 +84,7 @@ def posttrain(
     if every == (benchmark is not None or model is not None) or (
         not every and (benchmark is None or model is None)
     ):
-        raise ConfigError("give --benchmark and --model, or --all")
+        raise ConfigError("pass --benchmark and --model, or --all")
     check_hours(num_hours)
     benchmarks = list(BENCHMARKS.values()) if every else [by_key(str(benchmark))]
     models = list(BASE_MODELS.values()) if every else [base_model(str(model))]
@@ -90,8 +92,11 @@ def posttrain(
     folders = {
         one.key: folder_of(one, base if not every or one.hub is None else None) for one in models
     }
-    siblings = {name: Path(path) for name, path in _pairs("--sibling", sibling).items()}
-    paths = _pairs("--data-file", data_file)
+    siblings = {
+        name: Path(path)
+        for name, path in named_values("--sibling", sibling, form="NAME=PATH").items()
+    }
+    paths = named_values("--data-file", data_file, form="NAME=PATH")
     written: list[str] = []
     left_out: dict[str, str] = {}
     for asked in benchmarks:
@@ -117,16 +122,3 @@ def posttrain(
     print(f"{len(written)} tasks are in {out}")
     print(json.dumps({"out": str(out), "tasks": len(written), "left_out": sorted(left_out)}))
     return 0 if written else 1
-
-
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """Raises:
-    ConfigError: one is not NAME=VALUE.
-    """
-    pairs: dict[str, str] = {}
-    for word in given or []:
-        name, equals, value = word.partition("=")
-        if not equals or not name or not value:
-            raise ConfigError(f"{option}={word}: not NAME=PATH")
-        pairs[name] = value
-    return pairs

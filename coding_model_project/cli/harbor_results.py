@@ -1,4 +1,4 @@
-"""`harbor results`: what a job's trials come to; and keeping a job of ours as Harbor does."""
+"""The `harbor results` command, and a writer of job folders in Harbor's layout."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """A new job's folder: trials as they end, and its statistics."""
+    """A writer of a new job folder: trials as they end, then the job's statistics."""
 
     def __init__(self, folder: Path, agent: str, at_once: int, environment: str) -> None:
         """
         Raises:
-            ConfigError: there is something already.
+            ConfigError: the folder is not empty.
         """
         from datetime import UTC, datetime
         from uuid import uuid4
@@ -31,7 +31,7 @@ class Job:
         from coding_model_project.harbor.recording import Recorder, harbors_name
 
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"--out: {folder} is not empty; choose a new folder")
+            raise ConfigError(f"--out: {folder} is not empty; pass a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         self._recorder = Recorder(
             job=folder.resolve(),
@@ -66,14 +66,12 @@ class Job:
 
 
 def results(
-    job: Annotated[
-        Path, typer.Argument(help="A job's folder, of `harbor grade --out` or of Harbor.")
-    ],
+    job: Annotated[Path, typer.Argument(help="A job folder, from `harbor grade --out` or Harbor.")],
     as_json: AsJson = False,
 ) -> None:
-    """Count a job's trials: PASS, FAIL, and ERROR by cause; pass@k and its interval.
+    """Count a job's trials (PASS, FAIL, ERROR by cause), with pass@k and its interval.
 
-    A trial passes if its main reward is at least 1. Errors (outages, broken verifiers) are in no rate.
+    A trial passes if its main reward is at least 1. Rates exclude errors (outages, broken verifiers).
     The last line is JSON.
     """
     from coding_model_project.harbor.evaluation.job_results import scores
@@ -81,7 +79,7 @@ def results(
 
     trials = read_trials(job)
     if not trials:
-        raise ConfigError(f"{job}: no trial of a Harbor job is in this folder")
+        raise ConfigError(f"{job}: no trials of a Harbor job in this folder")
     counted = scores(trials)
     if not as_json:
         for key, one in counted.items():
@@ -89,10 +87,12 @@ def results(
             for cause, number in sorted(one.errors.items()):
                 print(f"  error: {number} × {cause}")
             for k, rate in one.pass_at_k.items():
-                said = (
+                interval = (
                     f" (95%: {one.interval[0]:.1%} – {one.interval[1]:.1%})" if one.interval else ""
                 )
-                print(f"  pass@{k}: {rate:.1%} over {one.n_tasks} tasks{said if k == 1 else ''}")
+                print(
+                    f"  pass@{k}: {rate:.1%} over {one.n_tasks} tasks{interval if k == 1 else ''}"
+                )
             if one.n_tasks_without:
                 print(f"  {one.n_tasks_without} tasks have no trial without an error")
     print(json.dumps({key: asdict(one) for key, one in counted.items()}))

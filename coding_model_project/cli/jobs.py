@@ -1,4 +1,4 @@
-"""`jobs`: run recipes elsewhere, and get back what they made."""
+"""The `jobs` command group: run recipes on other machines, and fetch their results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder
+from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder, say
 from coding_model_project.cli.jobs_submit import submit
 from coding_model_project.errors import CodingModelError, ConfigError
 
@@ -30,9 +30,7 @@ app.command(context_settings={"ignore_unknown_options": True})(submit)
 def list_jobs(
     jobs: JobsFolder = JOBS_FOLDER,
     out: Annotated[Path | None, typer.Option(help="Write the table to this Markdown file.")] = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Show states as they were last seen.")
-    ] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Show the last known states.")] = False,
 ) -> None:
     """List all jobs, newest first: state, command, commit, folder, times."""
     from rich.console import Console
@@ -42,7 +40,7 @@ def list_jobs(
     from coding_model_project.launch.jobs.job_log import JobLog, table, when
 
     log = JobLog(jobs)
-    silent: set[tuple[str, str]] = set()  # asked once: a head that is down takes its time to be so
+    silent: set[tuple[str, str]] = set()  # queried once: an unreachable head takes long to time out
     for entry in () if offline else log.entries().values():
         where = (entry.job.backend, entry.job.target)
         if where in silent:
@@ -54,7 +52,9 @@ def list_jobs(
             print(f"{entry.job.name}: {error}", file=sys.stderr)
     entries = log.entries()
     if not entries:
-        raise ConfigError(f"--jobs={jobs}: no job was submitted from here")
+        raise ConfigError(
+            f"--jobs={jobs}: no jobs in this folder's log; submit one with `jobs submit`"
+        )
     if out is not None:
         out.write_text(table(entries))
         print(out)
@@ -77,10 +77,10 @@ def logs(
     name: Name,
     jobs: JobsFolder = JOBS_FOLDER,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print on until the job has ended.")
+        bool, typer.Option("--follow", "-f", help="Keep printing until the job ends.")
     ] = False,
 ) -> None:
-    """Print what a job has printed. With --follow, exit code 1 unless it finishes."""
+    """Print a job's output. With --follow, exit code 1 unless the job finishes."""
     from coding_model_project.launch.jobs import control
     from coding_model_project.launch.jobs.base import JobState
 
@@ -101,37 +101,35 @@ def stop(
     name: Name,
     jobs: JobsFolder = JOBS_FOLDER,
     wait: Annotated[
-        float, typer.Option(help="Wait N seconds for the checkpoint, then end it by force.", min=0)
+        float, typer.Option(help="Wait N seconds for the checkpoint, then kill the job.", min=0)
     ] = 900,
     now: Annotated[
-        bool, typer.Option("--now", help="End it by force at once, without a checkpoint.")
+        bool, typer.Option("--now", help="Kill the job immediately, without a checkpoint.")
     ] = False,
 ) -> None:
-    """Have a job save a checkpoint and end. A job with the same coding.run_dir goes on from there."""
+    """Make a job save a checkpoint and end. A job with the same coding.run_dir resumes from it."""
     from coding_model_project.launch.jobs import control
 
     log, entry, runner = _of(name, jobs)
-    state = control.stop(
-        entry, runner, log, wait_s=None if now else wait, say=lambda line: print(line, flush=True)
-    )
+    state = control.stop(entry, runner, log, wait_s=None if now else wait, say=say)
     print(f"{name}: {state}")
 
 
 @app.command()
 def fetch(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Copy the run's folder to this one.")],
+    out: Annotated[Path, typer.Option(help="Copy the run's folder to this folder.")],
     jobs: JobsFolder = JOBS_FOLDER,
     checkpoints: Annotated[
-        bool, typer.Option("--checkpoints", help="Copy its checkpoints, too.")
+        bool, typer.Option("--checkpoints", help="Also copy checkpoints.")
     ] = False,
     source: Annotated[
         str | None, typer.Option("--from", help="Copy from this folder or URL.")
     ] = None,
 ) -> None:
-    """Copy a job's run folder here, while it runs or afterwards; again, what has changed since.
+    """Copy a job's run folder, during or after the run; repeating it copies only what changed.
 
-    From `coding.run_dir` if this machine sees it, else from its mirror (`coding.mirror.url`).
+    Copies from `coding.run_dir` if this machine can read it, else from its mirror (`coding.mirror.url`).
     """
     from coding_model_project.launch.jobs.fetch import fetch as fetch_run
 
@@ -142,7 +140,7 @@ def fetch(
         out,
         checkpoints=checkpoints,
     )
-    print(f"{out}: {done.copied} files copied from {done.source}, {done.kept} were here")
+    print(f"{out}: {done.copied} files copied from {done.source}, {done.kept} unchanged")
 
 
 def _of(name: str, jobs: Path) -> tuple[JobLog, Entry, Backend]:

@@ -1,4 +1,4 @@
-"""`jobs submit`: a recipe as a job, from the working tree as it is now."""
+"""The `jobs submit` command: run a recipe as a job, from the current working tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder
+from coding_model_project.cli.common import JOBS_FOLDER, JobsFolder, named_values
 from coding_model_project.errors import ConfigError
 
 _RAY, _SLURM, _AWS, _LOCAL = "Ray", "Slurm", "SageMaker", "Local"
@@ -19,23 +19,23 @@ _RAY, _SLURM, _AWS, _LOCAL = "Ray", "Slurm", "SageMaker", "Local"
 def submit(
     recipe: Annotated[str, typer.Argument(help="The recipe: sft, dpo, grpo, ….")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="key=value...", help="Its configuration.")
+        list[str] | None, typer.Argument(metavar="key=value...", help="The recipe's overrides.")
     ] = None,
     backend: Annotated[
-        str, typer.Option(help="Run it on `local`, `ray`, `slurm` or `sagemaker`.")
+        str, typer.Option(help="Run the job on `local`, `ray`, `slurm` or `sagemaker`.")
     ] = "local",
     name: Annotated[
-        str | None, typer.Option(help="Name the job; by default after its recipe and the time.")
+        str | None, typer.Option(help="Name the job. Default: its recipe and the time.")
     ] = None,
     anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="Give it a name that says nothing.")
+        bool, typer.Option("--anonymous", help="Use a random name that reveals nothing.")
     ] = False,
-    description: Annotated[str, typer.Option(help="Say in the job log what it is for.")] = "",
+    description: Annotated[str, typer.Option(help="Describe the job in the job log.")] = "",
     repo: Annotated[
-        Path, typer.Option(help="Ship the git working tree that this folder lies in.")
+        Path, typer.Option(help="Ship the git working tree that contains this folder.")
     ] = Path(),
     max_package_mb: Annotated[
-        float, typer.Option(help="Refuse to ship a larger working tree, in MB.", min=0.1)
+        float, typer.Option(help="Refuse to ship a working tree larger than N MB.", min=0.1)
     ] = 100,
     jobs: JobsFolder = JOBS_FOLDER,
     with_evaluation: Annotated[
@@ -45,20 +45,23 @@ def submit(
         ),
     ] = False,
     eval_gpus: Annotated[
-        int, typer.Option(help="Keep the last N of the job's GPUs for that.", min=0)
+        int, typer.Option(help="Reserve the last N of the job's GPUs for evaluations.", min=0)
     ] = 0,
     eval_arguments: Annotated[
-        str, typer.Option(help="Add to `eval run`: --eval-arguments='--dataset mbpp_reg --n 4'.")
+        str,
+        typer.Option(
+            help="Add these options to `eval run`, such as --eval-arguments='--dataset mbpp_reg --n 4'."
+        ),
     ] = "",
     gpus: Annotated[
         str,
-        typer.Option(help="Use these GPUs, as in 0,1; none by default.", rich_help_panel=_LOCAL),
+        typer.Option(help="Use these GPUs, such as 0,1. Default: none.", rich_help_panel=_LOCAL),
     ] = "",
     address: Annotated[
         str | None,
         typer.Option(
             envvar="RAY_API_SERVER_ADDRESS",
-            help="Submit to the dashboard at this URL, as in http://HEAD:8265.",
+            help="Submit to the Ray dashboard at this URL, such as http://HEAD:8265.",
             rich_help_panel=_RAY,
         ),
     ] = None,
@@ -80,28 +83,28 @@ def submit(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Set a variable in the job; whoever reads the dashboard sees it; repeatable.",
+            help="Set an environment variable in the job, visible on the dashboard; repeatable.",
             rich_help_panel=_RAY,
         ),
     ] = None,
     any_version: Annotated[
         bool,
         typer.Option(
-            "--any-version", help="Take a head with another version of Ray.", rich_help_panel=_RAY
+            "--any-version", help="Accept a Ray head of another version.", rich_help_panel=_RAY
         ),
     ] = False,
     sbatch: Annotated[
         list[str] | None,
         typer.Option(
             metavar="OPTION",
-            help="Pass this to sbatch, as in --sbatch=--gres=gpu:8; repeatable.",
+            help="Pass this option to sbatch, such as --sbatch=--gres=gpu:8; repeatable.",
             rich_help_panel=_SLURM,
         ),
     ] = None,
     signal_s: Annotated[
         int,
         typer.Option(
-            help="Save a checkpoint N seconds before the job's time is up.",
+            help="Save a checkpoint N seconds before the job's time limit.",
             min=1,
             rich_help_panel=_SLURM,
         ),
@@ -111,7 +114,10 @@ def submit(
         typer.Option(envvar="AWS_REGION", help="Run in this AWS region.", rich_help_panel=_AWS),
     ] = None,
     instance_type: Annotated[
-        str, typer.Option(help="Run on this instance, as in ml.p5.48xlarge.", rich_help_panel=_AWS)
+        str,
+        typer.Option(
+            help="Run on this instance type, such as ml.p5.48xlarge.", rich_help_panel=_AWS
+        ),
     ] = "",
     role: Annotated[
         str, typer.Option(help="Run with this IAM role (an ARN).", rich_help_panel=_AWS)
@@ -120,24 +126,25 @@ def submit(
         str, typer.Option(help="Keep the run's folder at this s3:// URL.", rich_help_panel=_AWS)
     ] = "",
     image: Annotated[
-        str, typer.Option(help="Run in this image, by its URI in ECR.", rich_help_panel=_AWS)
+        str, typer.Option(help="Run in this image, by its ECR URI.", rich_help_panel=_AWS)
     ] = "",
     build: Annotated[
-        bool, typer.Option("--build", help="Build that image first.", rich_help_panel=_AWS)
+        bool, typer.Option("--build", help="Build the image first.", rich_help_panel=_AWS)
     ] = False,
     push: Annotated[
-        bool, typer.Option("--push", help="Push that image first.", rich_help_panel=_AWS)
+        bool, typer.Option("--push", help="Push the image first.", rich_help_panel=_AWS)
     ] = False,
     containerfile: Annotated[
-        Path | None, typer.Option(help="Build from this file, not ours.", rich_help_panel=_AWS)
+        Path | None,
+        typer.Option(help="Build the image from this file. Default: ours.", rich_help_panel=_AWS),
     ] = None,
     max_hours: Annotated[
         float, typer.Option(help="End the job after N hours.", min=0.1, rich_help_panel=_AWS)
     ] = 24,
 ) -> None:
-    """Run a recipe as a job, from the working tree as it is now.
+    """Run a recipe as a job, from the current working tree, and print the job's name.
 
-    Prints the job's name. The same coding.run_dir resumes a run, under a new name.
+    A job with the coding.run_dir of an earlier one resumes its run.
     """
     from coding_model_project.launch.jobs import image as images
     from coding_model_project.launch.jobs.backends import NAMES, backend_of
@@ -150,11 +157,11 @@ def submit(
     _check_choice("recipe", recipe, JOB_RECIPES)
     _check_choice("--backend", backend, NAMES)
     if anonymous and name is not None:
-        raise ConfigError("--anonymous and --name: give one of them")
+        raise ConfigError("--anonymous and --name exclude each other; pass one of them")
     if eval_gpus and not with_evaluation:
-        raise ConfigError(f"--eval-gpus={eval_gpus}: give --with-evaluation, too")
+        raise ConfigError(f"--eval-gpus={eval_gpus}: needs --with-evaluation")
     if (build or push) and backend != "sagemaker":
-        raise ConfigError("--build, --push: only with --backend sagemaker")
+        raise ConfigError("--build, --push: only available with --backend sagemaker")
     chosen = name if name is not None else new_name(recipe, anonymous=anonymous)
     check_name(chosen)
     target, options = {
@@ -164,8 +171,10 @@ def submit(
             {
                 "driver_cpus": driver_cpus,
                 "driver_gpus": driver_gpus,
-                "resources": {k: _number(k, v) for k, v in _pairs("--resource", resource).items()},
-                "environment": _pairs("--env", env),
+                "resources": {
+                    k: _number(k, v) for k, v in named_values("--resource", resource).items()
+                },
+                "environment": named_values("--env", env),
                 "any_version": any_version,
             },
         ),
@@ -177,7 +186,7 @@ def submit(
     }[backend]
     if target is None:
         option = {"ray": "--address", "sagemaker": "--region"}[backend]
-        raise ConfigError(f"{option}=: not given, and --backend {backend} needs it")
+        raise ConfigError(f"{option}: required with --backend {backend}")
     source = read_source(repo, max_mb=max_package_mb)
     log = JobLog(jobs)
     given, run_dir = _with_run_dir(backend, overrides or (), chosen)
@@ -214,31 +223,30 @@ def submit(
 
 
 def _with_run_dir(backend: str, overrides: Iterable[str], name: str) -> tuple[tuple[str, ...], str]:
-    """Return the overrides with the run's folder as the job sees it, and that folder.
+    """Return the overrides with the run folder's path in the job, and that path.
 
     Raises:
-        ConfigError: the user must choose it, or must not.
+        ConfigError: the backend requires `coding.run_dir` and it is missing, or forbids it.
     """
     from coding_model_project.launch.jobs.sagemaker import RUN_DIR
 
     given = tuple(overrides)
     flags = [one for one in given if "=" not in one and not one.startswith("~")]
     if flags:
-        raise ConfigError(
-            f"{flags[0]}: expected key=value; a job is one run, without a recipe's flags"
-        )
+        raise ConfigError(f"{flags[0]}: expected key=value; jobs take no recipe flags")
     chosen = _value(given, "coding.run_dir")
     if backend == "sagemaker":
         if chosen is not None:
             raise ConfigError(
-                f"coding.run_dir={chosen}: SageMaker has its own ({RUN_DIR}); give --s3 URL, where "
-                "it is kept"
+                f"coding.run_dir={chosen}: fixed on SageMaker ({RUN_DIR}); remove it, and pass --s3 URL "
+                "to store the run"
             )
         return (*given, f"coding.run_dir={RUN_DIR}"), RUN_DIR
     if backend == "ray":
         if chosen is None:
             raise ConfigError(
-                "coding.run_dir=: not set; give an absolute path on the cluster's shared disk"
+                "coding.run_dir: required with --backend ray; pass an absolute path on the cluster's "
+                "shared disk"
             )
         return given, chosen
     path = str(Path(chosen or f"outputs/{name}").expanduser().absolute())
@@ -255,14 +263,6 @@ def _value(overrides: tuple[str, ...], key: str) -> str | None:
 def _check_choice(key: str, given: str, known: Iterable[str]) -> None:
     if given not in known:
         raise ConfigError(f"{key}={given}: expected {', '.join(known)}")
-
-
-def _pairs(option: str, given: Iterable[str] | None) -> dict[str, str]:
-    words = list(given or ())
-    for one in words:
-        if "=" not in one.strip("="):
-            raise ConfigError(f"{option}={one}: expected NAME=VALUE")
-    return dict(one.split("=", 1) for one in words)
 
 
 def _number(name: str, text: str) -> float:

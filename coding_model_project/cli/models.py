@@ -1,4 +1,4 @@
-"""`export` and `serve`: a trained model handed over."""
+"""The `export` and `serve` commands for trained models."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Host, publishes
+from coding_model_project.cli.common import Host, publishes, say
 from coding_model_project.errors import ConfigError
 
 
 @publishes
 def export(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A checkpoint, a run (its last one), or a model's folder.")
+        Path, typer.Argument(help="A checkpoint, a run (its last checkpoint), or a model's folder.")
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the model to this folder. [default: RUN/exports/global_step_N]"),
+        typer.Option(help="Write the model to this folder. Default: RUN/exports/global_step_N."),
     ] = None,
     evaluation: Annotated[
         list[Path] | None,
-        typer.Option(help="Put this evaluation of the model on the card; repeatable."),
+        typer.Option(help="Add this evaluation of the model to the model card; repeatable."),
     ] = None,
 ) -> None:
-    """Write a checkpoint as a Hugging Face model with a card that holds what was measured of it.
+    """Write a checkpoint as a Hugging Face model with a card of its measured values.
 
-    Shards are merged, LoRA too. Run again with --evaluation, it writes the card anew; an evaluation
+    Merges shards and LoRA adapters. Repeating it with --evaluation rewrites the card; an evaluation
     of other weights is refused.
     """
     from coding_model_project.handover import export as exporting
@@ -45,41 +45,45 @@ def serve(
         Path | None, typer.Argument(help="A checkpoint or a model's folder.")
     ] = None,
     latest: Annotated[
-        Path | None, typer.Option(help="Serve the last checkpoint of this run instead.")
+        Path | None, typer.Option(help="Serve the last checkpoint of this run.")
     ] = None,
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Listen on this port.", min=1, max=65535)] = 8000,
     name: Annotated[
-        str | None, typer.Option(help="Name the model so for clients. [default: as on its card]")
+        str | None, typer.Option(help="Name the model for clients. Default: the name on its card.")
     ] = None,
     follow: Annotated[
         bool,
         typer.Option(
             "--follow",
-            help="Serve each newer checkpoint of --latest in its turn, and wait for the first one.",
+            help="Wait for the first checkpoint of --latest, and switch to each newer one.",
         ),
     ] = False,
 ) -> None:
-    """Serve a checkpoint by vLLM's OpenAI-compatible server, until Ctrl-C.
+    """Serve a checkpoint with vLLM's OpenAI-compatible server until Ctrl-C.
 
     With --follow the model has two names: the run's, which stays, and the checkpoint's. Requests are
-    refused for the time that vLLM takes to start with a newer one.
+    refused while vLLM restarts with a newer checkpoint.
 
-    What this command does not know is handed on to `vllm serve`: --max-model-len 4096.
+    Unknown options are passed to `vllm serve`, such as --max-model-len 4096.
     """
     from coding_model_project.handover import export as exporting
     from coding_model_project.handover import serving
     from coding_model_project.launch.device import count_gpus, prepare_environment
 
     more = context.args
-    if str(checkpoint).startswith("-"):  # an option of `vllm serve`, where no checkpoint is named
+    if str(checkpoint).startswith(
+        "-"
+    ):  # an option of `vllm serve`, parsed as the missing checkpoint
         if latest is None:
-            raise ConfigError(f"serve: name the checkpoint before {checkpoint}")
+            raise ConfigError(
+                f"serve: no checkpoint; pass one before {checkpoint}, or --latest RUN"
+            )
         checkpoint, more = None, [str(checkpoint), *more]
     if (checkpoint is None) == (latest is None):
-        raise ConfigError("serve: name a checkpoint, or a run by --latest RUN")
+        raise ConfigError("serve: pass either a checkpoint or --latest RUN")
     if follow and latest is None:
-        raise ConfigError("serve: --follow goes with --latest RUN")
+        raise ConfigError("serve: --follow needs --latest RUN")
     on_cpu = count_gpus() == 0
     prepare_environment("cpu" if on_cpu else "cuda")
 
@@ -89,14 +93,10 @@ def serve(
     if follow and latest is not None:
         stays = name or latest.resolve().name
         print(f"model {stays} at http://{host}:{port}/v1", flush=True)
-        serving.follow(latest, lambda model, of: command(model, [stays, of.name]), say=_say)
+        serving.follow(latest, lambda model, of: command(model, [stays, of.name]), say=say)
     found = exporting.latest(latest) if latest else exporting.source(checkpoint or Path())
     model = serving.model_of(found, print)
     served = name or found.name
-    print(f"serving {model} as {served} at http://{host}:{port}/v1; Ctrl-C ends it", flush=True)
+    print(f"serving {model} as {served} at http://{host}:{port}/v1; stop with Ctrl-C", flush=True)
     words = command(model, [served])
     os.execv(words[0], words)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

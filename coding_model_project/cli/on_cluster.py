@@ -1,12 +1,12 @@
-"""The judge of commands that work on all nodes of a Ray cluster."""
+"""Judges for commands that work on all nodes of a Ray cluster."""
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coding_model_project.cli.common import warn
 from coding_model_project.extras import extra
 from coding_model_project.grading.prompts import PromptStyle
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from coding_model_project.verl_ext.cluster.node_judges import RayNode
 
 _CHUNKS = 2
-"""That a node has at once: the second fills the places that the first one's last programs leave."""
+"""Chunks per node at once: the second fills the slots that free up as the first one ends."""
 
 
 def judge_on_cluster(
     sandbox: SandboxConfig, address: str | None, *, bare: bool, stop_early: bool
 ) -> AbstractAsyncContextManager[Graders]:
-    """Return a judge on every node, not yet opened.
+    """Return an unopened judge on every node.
 
     Args:
-        sandbox: of each node.
-        address: as of `--ray-address`.
+        sandbox: each node's sandbox.
+        address: value of `--ray-address`.
 
     Raises:
-        ConfigError: no address is known, or Ray is not installed.
+        ConfigError: no address is given or set, or Ray is not installed.
     """
     with extra("train"):
         from coding_model_project.verl_ext.cluster.node_judges import open_node_judges
@@ -40,14 +40,14 @@ def judge_on_cluster(
         style=PromptStyle.bare if bare else PromptStyle.fenced,
         stop_early=stop_early,
         join=_joins(address),
-        say=say,
+        say=warn,
     )
 
 
 def pool_on_cluster(
     sandbox: SandboxConfig, address: str | None
 ) -> AbstractAsyncContextManager[NodePool[RayNode]]:
-    """Return the nodes, to check chunks of problems on.
+    """Return an unopened pool of nodes that check chunks of problems.
 
     Raises:
         ConfigError: as `judge_on_cluster`.
@@ -57,12 +57,7 @@ def pool_on_cluster(
         from coding_model_project.verl_ext.cluster.node_judges import open_pool
 
     plan = JudgePlan(sandbox=sandbox, bare=False, stop_early=True, stop_on_timeout=False)
-    return open_pool(plan, join=_joins(address), say=say, at_once=_CHUNKS)
-
-
-def say(line: str) -> None:
-    """Tell what becomes of nodes: standard output is for results."""
-    print(line, file=sys.stderr, flush=True)
+    return open_pool(plan, join=_joins(address), say=warn, at_once=_CHUNKS)
 
 
 def _joins(address: str | None) -> partial[AbstractContextManager[None]]:

@@ -1,4 +1,4 @@
-"""A preflight as commands run it: here or on a cluster, at once or in chunks that a journal keeps."""
+"""Preflights of commands: on this machine or a cluster, optionally in journaled chunks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coding_model_project.cli.common import embedded_sandbox
-from coding_model_project.cli.on_cluster import pool_on_cluster, say
+from coding_model_project.cli.common import embedded_sandbox, warn
+from coding_model_project.cli.on_cluster import pool_on_cluster
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.progress import Advance
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from coding_model_project.types import Problem
 
 _LOCAL_CHUNKS = 2
-"""Under way at once on this machine, as on a node (`on_cluster`)."""
+"""Chunks at once on this machine, as on a node (`on_cluster`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A preflight, as a command's options describe it."""
+class PreflightOptions:
+    """Options of a preflight."""
 
     mutants: int = 0
     repeats: int = 1
@@ -34,68 +34,72 @@ class Asked:
     min_tier: Tier
     on_cluster: bool
     address: str | None
-    """As of `--ray-address`."""
+    """Value of `--ray-address`."""
     journal: Path | None
-    """Keeps the result of each chunk."""
+    """File that keeps each chunk's result."""
 
 
-async def run_preflight(problems: Sequence[Problem], asked: Asked, advance: Advance) -> Preflight:
+async def run_preflight(
+    problems: Sequence[Problem], options: PreflightOptions, advance: Advance
+) -> Preflight:
     """Check problems (`data.quality.preflight`).
 
     Args:
         advance: called `n_programs` times.
 
     Raises:
-        SandboxError: some could not be checked; the results of the others are in the journal.
+        SandboxError: some problems could not be checked; the journal has the results of the others.
         ClusterError: the cluster cannot be used.
     """
-    if asked.on_cluster:
-        return await _on_nodes(problems, asked, advance)
+    if options.on_cluster:
+        return await _on_nodes(problems, options, advance)
     from coding_model_project.data.quality.preflight import preflight
 
     check_here = partial(
         preflight,
-        mutants_per_problem=asked.mutants,
-        repeats=asked.repeats,
+        mutants_per_problem=options.mutants,
+        repeats=options.repeats,
         progress=advance,
     )
-    async with embedded_sandbox(asked.workers, asked.min_tier) as sandbox:
-        if asked.journal is None:
+    async with embedded_sandbox(options.workers, options.min_tier) as sandbox:
+        if options.journal is None:
             return await check_here(problems, sandbox)
 
         async def check(chunk: Chunk) -> Preflight:
             return await check_here(chunk.problems, sandbox, found=chunk.found)
 
         return await _in_chunks(
-            problems, asked, advance, check, sandbox=sandbox.identity, at_once=_LOCAL_CHUNKS
+            problems, options, advance, check, sandbox=sandbox.identity, at_once=_LOCAL_CHUNKS
         )
 
 
-async def _on_nodes(problems: Sequence[Problem], asked: Asked, advance: Advance) -> Preflight:
-    sandbox = SandboxConfig(workers=asked.workers, min_tier=asked.min_tier)
-    async with pool_on_cluster(sandbox, asked.address) as pool:
+async def _on_nodes(
+    problems: Sequence[Problem], options: PreflightOptions, advance: Advance
+) -> Preflight:
+    sandbox = SandboxConfig(workers=options.workers, min_tier=options.min_tier)
+    async with pool_on_cluster(sandbox, options.address) as pool:
         facts = pool.nodes[0].facts
         assert facts is not None
-        say(f"checking on {len(pool.nodes)} nodes ({facts.sandbox})")
+        warn(f"checking on {len(pool.nodes)} nodes ({facts.sandbox})")
 
         async def check(chunk: Chunk) -> Preflight:
             result = await pool.run(
                 chunk.key,
                 lambda node: node.preflight(
-                    chunk.problems, chunk.found, asked.mutants, asked.repeats
+                    chunk.problems, chunk.found, options.mutants, options.repeats
                 ),
             )
-            _advance(chunk, asked, advance)
+            _advance(chunk, options, advance)
             return result
 
         return await _in_chunks(
-            problems, asked, advance, check, sandbox=facts.sandbox, at_once=sys.maxsize
+            problems, options, advance, check, sandbox=facts.sandbox, at_once=sys.maxsize
         )
 
 
 async def _in_chunks(
     problems: Sequence[Problem],
-    asked: Asked,
+    options: PreflightOptions,
     advance: Advance,
     check: Callable[[Chunk], Awaitable[Preflight]],
     *,
@@ -106,15 +110,15 @@ async def _in_chunks(
     from coding_model_project.evaluation.kept import kept_results
     from coding_model_project.grading.base import GRADER_VERSION
 
-    settings = f"{GRADER_VERSION} {sandbox} mutants={asked.mutants} repeats={asked.repeats}"
+    settings = f"{GRADER_VERSION} {sandbox} mutants={options.mutants} repeats={options.repeats}"
     cut = list(chunks(problems, settings))
-    with kept_results(asked.journal) as kept:
+    with kept_results(options.journal) as kept:
         known = {one.key: of_row(kept.known[one.key]) for one in cut if one.key in kept.known}
         if known:
-            say(f"resuming with {len(known)} of {len(cut)} chunks")
+            warn(f"resuming with {len(known)} of {len(cut)} chunks")
         for chunk in cut:
             if chunk.key in known:
-                _advance(chunk, asked, advance)
+                _advance(chunk, options, advance)
         return await check_chunks(
             cut,
             check,
@@ -125,10 +129,10 @@ async def _in_chunks(
 
 
 def n_programs(problems: Sequence[Problem], mutants: int) -> int:
-    """Return how often a preflight of these problems advances."""
+    """Return the number of `advance` calls in a preflight of these problems."""
     return sum(len(one.gold) + len(one.bad) + bool(mutants and one.gold) for one in problems)
 
 
-def _advance(chunk: Chunk, asked: Asked, advance: Advance) -> None:
-    for _ in range(n_programs(chunk.problems, asked.mutants)):
+def _advance(chunk: Chunk, options: PreflightOptions, advance: Advance) -> None:
+    for _ in range(n_programs(chunk.problems, options.mutants)):
         advance()

@@ -1,4 +1,4 @@
-"""`report`: one HTML page about one run or several, or a live view of them."""
+"""The `report` command: an HTML page about one or more runs, or a live view of them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from coding_model_project.runs.folder import RunFolder
 
 _FOLLOW_S = 10.0
-"""Seconds between two looks at runs behind URLs."""
+"""Seconds between polls of runs behind URLs."""
 MOST_RUNS = 12
-"""Runs of one folder in a page: more cannot be told apart in its charts."""
+"""Maximum runs of one folder on a page; charts with more are unreadable."""
 
 
 @publishes
@@ -28,30 +28,33 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="Runs' folders, folders that hold runs, or their URLs.",
+            help="Folders of runs, folders that contain runs, or URLs of mirrored runs.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("report.html"),
     budget_mb: Annotated[
-        float, typer.Option(help="Hold at most N MB of samples' text, uncompressed.", min=0)
+        float, typer.Option(help="Include at most N MB of samples' text, uncompressed.", min=0)
     ] = 16.0,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Serve all samples to this machine's browsers, live.")
+        bool,
+        typer.Option(
+            "--serve", help="Serve a live view of all samples to this machine's browsers."
+        ),
     ] = False,
     port: FreePort = 0,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Show what is written meanwhile; with --serve.")
+        bool, typer.Option("--follow", help="Show new data as it is written; with --serve.")
     ] = False,
 ) -> None:
-    """Write one page with the curves, costs and samples of runs; it opens from disk in a browser.
+    """Write one self-contained HTML page with the curves, costs and samples of runs.
 
-    Of a folder that is no run but holds some, all runs below it are shown, up to a dozen.
+    A folder that contains runs stands for all runs below it, up to 12.
 
-    With --serve no page is written: until Ctrl-C, the address that is printed shows the runs, and every
-    sample, at any size.
+    With --serve no page is written: the printed address shows the runs and every sample, whatever
+    their size, until Ctrl-C.
     """
     if follow and not serve:
-        raise ConfigError("report: --follow goes with --serve")
+        raise ConfigError("report: --follow needs --serve")
     with local_runs(runs, every_s=_FOLLOW_S if follow else None) as (folders, shown):
         chosen = _runs(folders, shown)
         if serve:
@@ -79,8 +82,8 @@ def _runs(paths: Sequence[Path], shown: Callable[[Path], str]) -> list[RunFolder
         names = ", ".join(shown(run.path) for run in found[:MOST_RUNS])
         if len(found) > MOST_RUNS:
             raise ConfigError(
-                f"{shown(path)} holds {len(found)} runs, more than the {MOST_RUNS} of one page; "
-                f"name some: {names}, …"
+                f"{shown(path)} holds {len(found)} runs, and a page shows at most {MOST_RUNS}; "
+                f"pass some of them: {names}, …"
             )
         if [run.path for run in found] != [path]:
             print(f"{shown(path)} holds {names}", file=sys.stderr)
@@ -92,7 +95,7 @@ def _serve(runs: Sequence[RunFolder], port: int, *, follow: bool) -> None:
     """Serve until Ctrl-C.
 
     Raises:
-        ConfigError: there are no samples and none are waited for, or the port is taken.
+        ConfigError: there are no samples and `follow` is false, or the port is taken.
     """
     import secrets
     from contextlib import nullcontext, suppress
@@ -105,20 +108,22 @@ def _serve(runs: Sequence[RunFolder], port: int, *, follow: bool) -> None:
     try:
         sock = listening.listen(HOST, port)
     except OSError as error:
-        raise ConfigError(f"--port={port}: {error}; choose another one, or 0") from error
+        raise ConfigError(
+            f"--port={port}: {error}; pass another port, or 0 for a free one"
+        ) from error
     with sock:
         live = LiveRuns(runs)
         n = live.index.n
         if not n and not follow:
             raise ConfigError(
-                f"{', '.join(live.names)}: no samples are recorded; add --follow to wait for them, "
-                "or leave out --serve to see the curves"
+                f"{', '.join(live.names)}: no recorded samples; add --follow to wait for them, "
+                "or omit --serve to see the curves"
             )
         token = secrets.token_urlsafe()
         url = f"http://{HOST}:{sock.getsockname()[1]}/?token={token}"
 
         def started() -> None:
-            print(f"{n:,} samples at {url}; Ctrl-C ends it", flush=True)
+            print(f"{n:,} samples at {url}; stop with Ctrl-C", flush=True)
 
         with suppress(KeyboardInterrupt):
             listening.serve(create_app(live, token, follow=follow), nullcontext(), sock, started)

@@ -1,4 +1,4 @@
-"""`runs`: what became of past runs, and what the present ones do."""
+"""The `runs` command group: list, show, watch, stop and repeat runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _PlaceFirst(TyperGroup):
-    """Takes a folder or a URL in the place of a command as --root: `runs s3://bucket/prefix`."""
+    """A group that takes a folder or URL in place of a command as --root: `runs s3://bucket/prefix`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         first = args[0] if args else ""
@@ -29,12 +29,12 @@ class _PlaceFirst(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=_PlaceFirst, help="List runs; show, watch, stop or repeat one of them.")
+app = typer.Typer(cls=_PlaceFirst, help="List runs; show, watch, stop or repeat one.")
 
 Run = Annotated[
-    Path, typer.Argument(help="A run's folder, one that holds runs, or the URL of mirrored ones.")
+    Path, typer.Argument(help="A run's folder, a folder of runs, or the URL of mirrored runs.")
 ]
-Root = Annotated[Path, typer.Option(help="Look for runs below this folder or URL.")]
+Root = Annotated[Path, typer.Option(help="List the runs below this folder or URL.")]
 N_NAMED = 5
 
 
@@ -67,7 +67,7 @@ def list_runs(context: typer.Context, root: Root = Path("outputs")) -> None:
 
 @app.command()
 def show(run: Run) -> None:
-    """Show one run: its origin, attempts, results and cost. Of a folder of runs, the newest."""
+    """Show a run's provenance, attempts, results and cost; for a folder of runs, the newest run's."""
     import json
 
     from coding_model_project.evaluation.evaluate import RECIPE
@@ -83,7 +83,7 @@ def show(run: Run) -> None:
     evaluated = a.recipe == RECIPE
     of = f" of {a.steps}" if a.steps else ""
     at = "" if evaluated else f" step {a.step}{of},"
-    print(f"{a.recipe}: {a.state},{at} last sign of life {duration(a.age_s)} ago")
+    print(f"{a.recipe}: {a.state},{at} last heartbeat {duration(a.age_s)} ago")
     print(f"command   {' '.join(origin['command'])}")
     dirty = " with changes (see patches/)" if git.get("dirty") else ""
     print(f"commit    {git.get('commit', 'unknown')[:12]}{dirty}")
@@ -111,9 +111,9 @@ def watch(
     run: Run,
     every: Every = 1.0,
 ) -> None:
-    """Follow a run in the terminal until it ends. Of a folder of runs, the newest.
+    """Follow a run in the terminal until it ends; in a folder of runs, the newest one.
 
-    Reads the run's folder only, so the run notices nothing.
+    Only reads the run's folder, so it does not affect the run.
     """
     from rich.live import Live
 
@@ -122,7 +122,7 @@ def watch(
 
     with local_runs([run], every_s=every, light=True) as ([path], shown):
         folder = _newest(path, shown)
-        folder.provenance()  # is it readable?
+        folder.provenance()  # raises if the run is not readable
         with Live(view(folder), refresh_per_second=4) as live:
             while folder.state is State.running:
                 time.sleep(every)
@@ -135,19 +135,19 @@ def rerun(
     run: Run,
     out: Annotated[Path, typer.Option(help="Write the new run to this folder.")],
 ) -> None:
-    """Run again what a run's folder records, into another folder.
+    """Repeat the run that a folder records, in another folder.
 
-    Needs nothing but the folder, this package and the data and model that its configuration names;
-    refused, with the difference, if their contents are not what they were.
-    SFT on a CPU gives the same numbers to the last digit. GRPO gives the same data order, but other
-    samples: vLLM's batches depend on when requests arrive, and sampling follows the batches.
+    Needs only the folder, this package, and the data and model that the configuration names. If their
+    contents have changed, the command refuses and prints the difference.
+    SFT on a CPU gives identical numbers. GRPO gives the same data order but different samples: vLLM's
+    batches depend on when requests arrive, and sampling depends on the batches.
     """
     from coding_model_project.runs.folder import refuse_url, runs_at
 
     refuse_url("runs rerun", run)
     folder, *others = runs_at(run)
     if others:
-        raise ConfigError(f"{run} holds {_named([folder, *others], str)}; name one")
+        raise ConfigError(f"{run} holds {_named([folder, *others], str)}; pass one of them")
     recipe = folder.provenance()["recipe"]
     _warn_of_differences(folder)
     command = [sys.executable, "-m", f"recipes.{recipe}"]
@@ -157,9 +157,9 @@ def rerun(
 
 @app.command()
 def stop(run: Run) -> None:
-    """Ask a run to save a checkpoint and end, from any machine that sees its folder.
+    """Make a run save a checkpoint and end, from any machine that can write to its folder.
 
-    Returns at once; the same command as before resumes the run. Exit code 1 if it is not running.
+    Returns immediately; the run's own command resumes it. Exit code 1 if the run is not running.
     """
     from coding_model_project.runs.folder import RunFolder
     from coding_model_project.runs.stopping import ask_to_stop
@@ -167,14 +167,14 @@ def stop(run: Run) -> None:
     if not ask_to_stop(RunFolder(run)):
         print(f"{run}: not running")
         raise typer.Exit(1)
-    print(f"{run}: asked to save a checkpoint and end after this step")
+    print(f"{run}: will save a checkpoint and end after this step")
 
 
 def _newest(path: Path, shown: Callable[[Path], str]) -> RunFolder:
-    """The run at a path, or the newest one below it; says which that is if there are several.
+    """Return the run at a path, or the newest one below it, and print which if there are several.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there are no runs.
     """
     from coding_model_project.runs.folder import runs_at
 
@@ -182,7 +182,7 @@ def _newest(path: Path, shown: Callable[[Path], str]) -> RunFolder:
     if others:
         named = _named([newest, *others], shown)
         print(
-            f"{shown(path)} holds {named}; this is the newest: {shown(newest.path)}",
+            f"{shown(path)} holds {named}; using the newest: {shown(newest.path)}",
             file=sys.stderr,
         )
     return newest
@@ -195,7 +195,7 @@ def _named(runs: list[RunFolder], shown: Callable[[Path], str]) -> str:
 
 
 def _warn_of_differences(folder: RunFolder) -> None:
-    """Say what is not as it was: packages, commit, grader."""
+    """Print differences from the recorded run: packages, commit, grader version."""
     from coding_model_project.grading.base import GRADER_VERSION
     from coding_model_project.runs import provenance
 

@@ -1,4 +1,4 @@
-"""`sandbox`: is it safe here, run one program, serve it over HTTP, how fast is it."""
+"""The `sandbox` command group: check isolation, run a program, serve over HTTP, measure speed."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ app = typer.Typer(no_args_is_help=True, help="The sandbox that untrusted program
 
 @app.command()
 def check(min_tier: MinTier = Tier.seccomp, python: Python = None, preload: Preload = None) -> int:
-    """Say how programs are isolated here, what is missing for more, in which languages they may be,
-    and test that it holds.
+    """Test this machine's isolation; print its tier, what stronger tiers lack, and the languages.
 
-    Exit code 3 if no isolation of the least tier works, or the sandbox does not do what it must.
+    Exit code 3 if no isolation of the minimum tier works, or the sandbox fails its conformance suite.
     """
     return asyncio.run(_check(min_tier, python or sys.executable, tuple(preload or ())))
 
@@ -72,7 +71,7 @@ async def _check(min_tier: Tier, python: str, preload: tuple[str, ...]) -> int:
 
 
 async def _refusal(sandbox: Sandbox, language: str) -> str | None:
-    """Why programs in a language whose toolchain is there are refused all the same; None if they run."""
+    """Return why the sandbox refuses an installed language, or None if its programs run."""
     from coding_model_project.types import Limits, Program, Stdin
 
     try:
@@ -91,9 +90,9 @@ EXTENSIONS = {
     ".rs": "rust",
     **dict.fromkeys((".sh", ".bash"), "bash"),
 }
-"""The language of a program's file."""
+"""Languages by file extension."""
 WAITS_S = 2.0
-"""Seconds without the end of standard input after which the user is told what is waited for."""
+"""Seconds of waiting for the end of standard input before a note is printed."""
 
 
 @app.command()
@@ -102,19 +101,21 @@ def run(
         Path, typer.Argument(help="A program: .py, .cpp, .js, .java, .go, .rs or .sh.")
     ],
     language: Annotated[
-        str | None, typer.Option(help="Run it as this language, whatever its extension.")
+        str | None, typer.Option(help="Run the file as this language. Default: by its extension.")
     ] = None,
     stdin: Annotated[
         str | None,
-        typer.Option(help="Give it this standard input; by default, what comes through a pipe."),
+        typer.Option(help="Pass this text as standard input. Default: the piped input."),
     ] = None,
-    cpu_s: Annotated[float, typer.Option(help="Stop it after N CPU seconds.", min=0.01)] = 5.0,
-    memory_mb: Annotated[int, typer.Option(help="Let it use N megabytes.", min=1)] = 512,
+    cpu_s: Annotated[
+        float, typer.Option(help="Kill the program after N CPU seconds.", min=0.01)
+    ] = 5.0,
+    memory_mb: Annotated[int, typer.Option(help="Limit the program to N MiB.", min=1)] = 512,
     min_tier: MinTier = Tier.seccomp,
     python: Python = None,
     preload: Preload = None,
 ) -> int:
-    """Run one program: its output, then how it ended. Exit code 1 unless it finished.
+    """Run one program and print its output and how it ended. Exit code 1 unless it finished.
 
     Standard input is passed on unless it is a terminal: echo 1 2 | … sandbox run a.py
     """
@@ -143,10 +144,10 @@ def run(
 
 
 def _language(file: Path, given: str | None) -> str:
-    """The language to run a file as.
+    """Return the language to run a file as.
 
     Raises:
-        ConfigError: neither the option nor the extension names one.
+        ConfigError: neither the option nor the extension names a language.
     """
     from coding_model_project.sandbox.embedded.languages import toolchains
 
@@ -155,17 +156,16 @@ def _language(file: Path, given: str | None) -> str:
     if given is None:
         known = ", ".join(EXTENSIONS)
         raise ConfigError(
-            f"{file}: the extension {file.suffix!r} names no language; there are {known}, or pass "
-            "--language"
+            f"{file}: unknown extension {file.suffix!r}; expected one of {known}, or pass --language"
         )
     return given if given == "python" else toolchains.named(given)
 
 
 def _piped() -> str:
-    """The standard input of this command; empty if it is a terminal."""
+    """Return this command's standard input, or an empty text if it is a terminal."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
-    note = "reading standard input until its end; --stdin '' runs the program without"
+    note = "reading standard input until its end; pass --stdin '' to run without input"
     waiting = threading.Timer(WAITS_S, print, [note], {"file": sys.stderr})
     waiting.daemon = True
     waiting.start()
@@ -183,23 +183,23 @@ def serve(
         str | None,
         typer.Option(
             envvar="CODING_SANDBOX_TOKEN",
-            help="Require this bearer token; needed unless only this machine can connect.",
+            help="Require this bearer token; mandatory unless only this machine can connect.",
         ),
     ] = None,
     max_waiting: Annotated[
-        int, typer.Option(help="Let N requests wait; more are answered 429.", min=0)
+        int, typer.Option(help="Queue up to N requests; answer more with 429.", min=0)
     ] = 512,
-    max_request_mb: Annotated[int, typer.Option(help="Refuse requests above N MiB.", min=1)] = 64,
-    memory_mb: Annotated[int, typer.Option(help="Let a program use at most N MiB.", min=16)] = 4096,
-    output_mb: Annotated[int, typer.Option(help="Let a program print at most N MiB.", min=1)] = 16,
+    max_request_mb: Annotated[int, typer.Option(help="Reject requests above N MiB.", min=1)] = 64,
+    memory_mb: Annotated[int, typer.Option(help="Limit a program to N MiB.", min=16)] = 4096,
+    output_mb: Annotated[int, typer.Option(help="Limit a program's output to N MiB.", min=1)] = 16,
     drain_s: Annotated[
         float,
-        typer.Option(help="After SIGTERM, finish what was accepted for at most N seconds.", min=0),
+        typer.Option(help="After SIGTERM, finish accepted requests for at most N seconds.", min=0),
     ] = 60.0,
     workers: Workers = None,
     min_tier: MinTier = Tier.seccomp,
 ) -> int:
-    """Serve SandboxFusion's HTTP API from this machine's sandbox, until it is interrupted."""
+    """Serve SandboxFusion's HTTP API from this machine's sandbox until interrupted."""
     with extra("serve"):
         from coding_model_project.server import listening
         from coding_model_project.server.admission import Admission
@@ -231,19 +231,17 @@ def serve(
 
 @app.command()
 def bench(
-    url: Annotated[
-        str | None, typer.Option(help="Measure this SandboxFusion server beside it.")
-    ] = None,
+    url: Annotated[str | None, typer.Option(help="Also measure this SandboxFusion server.")] = None,
     as_json: AsJson = False,
-    rounds: Annotated[int, typer.Option(help="Run N rounds; the median counts.", min=1)] = 5,
+    rounds: Annotated[int, typer.Option(help="Run N rounds and report medians.", min=1)] = 5,
     workers: Workers = None,
 ) -> None:
-    """Measure the sandbox's speed beside a plain process per test. The last line is JSON.
+    """Measure the sandbox's speed against a plain process per test. The last line is JSON.
 
-    Also with processes that tests share (shared), and with fewer workers (scaling). With --url also a
-    server's, by this project's client (http: several programs per request) and as others use it
-    (run_code: a request per test). Programs have 20 tests, or one for programs_per_s and p99_ms; of
-    calls_per_s, 20 that are calls of a function.
+    Also measures processes shared by tests (shared) and fewer workers (scaling). With --url, also
+    measures a server with this project's client (http: several programs per request) and as other
+    clients use it (run_code: one request per test). Programs have 20 tests, or one for programs_per_s
+    and p99_ms; for calls_per_s the 20 tests are function calls.
     """
     from coding_model_project.sandbox.benchmark import measure
 
@@ -283,16 +281,18 @@ def battery(
     file: Annotated[Path, typer.Argument(help="JSON lines of adversarial and honest programs.")],
     sandbox: Annotated[
         str,
-        typer.Option(metavar="embedded|URL", help="Judge in this sandbox; several URLs by commas."),
+        typer.Option(
+            metavar="embedded|URL", help="Judge in this sandbox; accepts comma-separated URLs."
+        ),
     ] = "embedded",
     tier: Annotated[
-        str | None, typer.Option(help="Isolate by exactly this tier of the embedded sandbox.")
+        str | None, typer.Option(help="Use exactly this isolation tier of the embedded sandbox.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Judge a battery: a line per case that does not hold; the last line is JSON.
+    """Judge a battery of programs: print a line per failed case; the last line is JSON.
 
-    Exit code 1 if any case does not hold.
+    Exit code 1 if any case fails.
     """
     from coding_model_project.grading.battery.battery_cases import read_cases
     from coding_model_project.grading.battery.run_cases import run_battery, summary
@@ -320,10 +320,10 @@ def _battery_sandbox(name: str, tier: str | None) -> Sandbox:
 
         return EmbeddedSandbox(workers=1, min_tier=tier or "seccomp", tier=tier)
     if tier is not None:
-        raise ConfigError("--tier: only the embedded sandbox can be told its tier")
+        raise ConfigError("--tier: only available with --sandbox=embedded")
     from coding_model_project.sandbox.fusion import FusionSandbox, discovery
 
     urls = name.split(",")
     if not all(url.startswith(discovery.PREFIXES) for url in urls):
-        raise ConfigError(f'--sandbox={name}: neither "embedded" nor a URL')
+        raise ConfigError(f'--sandbox={name}: expected "embedded" or a URL')
     return FusionSandbox(urls)

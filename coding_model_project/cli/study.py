@@ -1,4 +1,4 @@
-"""`study`: comparisons of trainings that are defined before they are run."""
+"""The `study` command group: comparisons of training runs, defined before they run."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Run a study, or make its page.")
+from coding_model_project.cli.common import say
 
-Definition = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="Its definition.")]
+app = typer.Typer(no_args_is_help=True, help="Run a study, or write its page.")
+
+Definition = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study's definition.")]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Keep the runs in this folder. [default: outputs/studies/NAME]"),
+    typer.Option(help="Write the runs to this folder. Default: outputs/studies/NAME."),
 ]
 
 
 @app.command()
 def run(definition: Definition, out: Out = None) -> None:
-    """Train and evaluate what is missing: every arm with every seed. Then make the page.
+    """Train and evaluate each arm with each seed, skip what is done, then write the page.
 
-    The same command goes on after an interruption or a failure. A definition that has changed since
+    The same command resumes after an interruption or a failure. A definition that has changed since
     its first run is refused.
     """
     from coding_model_project.studies.definition import read_study
@@ -31,14 +33,14 @@ def run(definition: Definition, out: Out = None) -> None:
     folder = out or Path("outputs") / "studies" / study.name
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        run_study(study, folder, lambda line: print(line, flush=True))
+        run_study(study, folder, say)
     finally:
         page(definition, folder)
 
 
 @app.command()
 def page(definition: Definition, out: Out = None) -> None:
-    """Make the study's page anew from its folders; before the first run it says so."""
+    """Rewrite the study's page from its folders; before the first run, the page says so."""
     from coding_model_project.studies.definition import read_study
     from coding_model_project.studies.study_page import write_page
 

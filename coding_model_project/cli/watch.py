@@ -1,4 +1,4 @@
-"""`watch`: evaluates the checkpoints of trainings as they appear."""
+"""The `watch` command: evaluate checkpoints of training runs as they appear."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coding_model_project.cli.common import Every
+from coding_model_project.cli.common import Every, say
 from coding_model_project.errors import ConfigError
 
 DEFAULT = "{python} -m coding_model_project eval run --mode simple --model {model} --out {out}"
@@ -19,7 +19,7 @@ def watch(
         list[str],
         typer.Argument(
             metavar="GLOB...",
-            help="Runs or checkpoints, quoted: 'outputs/grpo*' finds new ones too; or URLs.",
+            help="Runs, checkpoints or their URLs; a quoted glob ('outputs/grpo*') also finds new ones.",
         ),
     ],
     out: Annotated[
@@ -27,29 +27,35 @@ def watch(
     ] = Path("outputs/watch"),
     arguments: Annotated[
         str,
-        typer.Option(help="Add to the default command: --arguments='--dataset mbpp_reg --n 4'."),
+        typer.Option(
+            help="Add these options to `eval run`, such as --arguments='--dataset mbpp_reg --n 4'."
+        ),
     ] = "",
     command: Annotated[
         str | None,
         typer.Option(
-            help="Evaluate by another command: {python}, {model}, {out} and {step} are filled in."
+            help="Evaluate with this command; {python}, {model}, {out} and {step} are substituted."
         ),
     ] = None,
     devices: Annotated[
         str | None,
-        typer.Option(help="Evaluate on these GPUs: one each on 0,1; one on each pair of 0+1,2+3."),
+        typer.Option(
+            help="Evaluate on these GPUs: 0,1 runs one evaluation per GPU, 0+1,2+3 one per pair."
+        ),
     ] = None,
     every: Every = 20.0,
-    once: Annotated[bool, typer.Option("--once", help="Evaluate what is there, then end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Evaluate existing checkpoints, then end.")
+    ] = False,
     until_ended: Annotated[
-        bool, typer.Option("--until-ended", help="End once no run of a recipe is running any more.")
+        bool, typer.Option("--until-ended", help="End when no recipe's run is running.")
     ] = False,
 ) -> None:
-    """Evaluate each checkpoint once, as it appears, and draw the curve; until Ctrl-C.
+    """Evaluate each checkpoint once, as it appears, and draw the curve, until Ctrl-C.
 
-    The same command goes on where it ended. Without --devices, one evaluation at a time. What is
-    written: OUT/curve.jsonl, a folder and a log for each evaluation; `report RUN` shows the curve.
-    A --command may be another tool's (lm_eval, OLMES, a script), which writes its results into {out}.
+    The same command resumes. Without --devices, one evaluation runs at a time. Writes OUT/curve.jsonl,
+    and a folder and a log per evaluation; `report RUN` shows the curve.
+    --command may run another tool (lm_eval, OLMES, a script) that writes its results into {out}.
     Exit code 3 if a checkpoint could not be evaluated.
     """
     from rich.console import Console
@@ -59,9 +65,11 @@ def watch(
     from coding_model_project.isolation.processes import start_sentinel
 
     if command is not None and arguments:
-        raise ConfigError("--command and --arguments: put all of it into the command")
+        raise ConfigError(
+            "--command and --arguments exclude each other; put the arguments into --command"
+        )
     if devices is not None and not all(one.strip("+ ") for one in devices.split(",")):
-        raise ConfigError(f"--devices={devices}: numbers such as 0,1, or 0+1,2+3")
+        raise ConfigError(f"--devices={devices}: expected GPU numbers such as 0,1 or 0+1,2+3")
     plan = Plan(
         patterns=tuple(globs),
         out=out,
@@ -73,7 +81,7 @@ def watch(
         once=once,
         until_ended=until_ended,
     )
-    start_sentinel()  # a kill of this process ends what commands have started, too
+    start_sentinel()  # ends the evaluations' processes if this one is killed
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    curve = watch_checkpoints(plan, lambda line: print(line, flush=True))
+    curve = watch_checkpoints(plan, say)
     Console(highlight=False).print(view(curve))

@@ -1,11 +1,11 @@
-"""Whether a machine can train, and what to do where it cannot.
+"""Checks that a machine can train, with remedies.
 
-Answers in about two seconds without importing torch, ray or verl; only `deep` starts those.
+Takes about two seconds and does not import torch, ray or verl, except in `deep`.
 
-    findings.py   what a check answers
-    software.py   versions, git, W&B, the hub
+    findings.py   results of checks
+    software.py   versions, git, W&B, the Hub
     machine.py    GPUs, memory, disk, limits, isolation, leftovers
-    deep.py       real imports, each in a process of its own
+    deep.py       real imports, each in its own process
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Check = Callable[[], list[Finding]]
 
 
 def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
-    """Check this machine for training in `folder`, where outputs/ and data/ will lie.
+    """Check this machine for training in `folder`, which will hold outputs/ and data/.
 
     Args:
-        imports: also import what training imports; takes a minute.
+        imports: also import the packages that training imports (takes a minute).
     """
     checks: dict[str, Check] = {
         "python": software.python,
@@ -47,15 +47,15 @@ def diagnose(folder: Path, *, imports: bool = False) -> list[Finding]:
         "wandb": software.wandb,
         "hub": software.hub,
     }
-    with ThreadPoolExecutor(len(checks)) as pool:  # the sandbox and the hub take their time
+    with ThreadPoolExecutor(len(checks)) as pool:  # the checks of the sandbox and the Hub are slow
         found = pool.map(attempt, checks, checks.values())
         findings = [finding for answer in found for finding in answer]
     return [*findings, *(deep.imports() if imports else ())]
 
 
 def attempt(name: str, check: Check) -> list[Finding]:
-    """A check's findings. What this machine does not tell, such as a missing /proc, is a warning."""
+    """Return a check's findings, or a warning if the machine lacks the information (such as /proc)."""
     try:
         return check()
     except (OSError, psutil.Error) as error:
-        return [warning(name, f"not known: {error}")]
+        return [warning(name, f"unknown: {error}")]

@@ -1,4 +1,4 @@
-"""Imports what training imports, each in a process of its own, and multiplies two matrices."""
+"""Real imports of training's packages, each in its own process, and a matrix product."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ PROGRAMS = {
     "ray": "import ray; print('ray', ray.__version__)",
     "verl": "import verl; print('verl', verl.__version__)",
 }
-"""What each process runs; it prints what it found in one line, last."""
+"""Program of each process, which prints its finding as the last line."""
 
 
 def imports() -> Iterator[Finding]:
-    """One finding for each import, as it is made."""
+    """Yield a finding per import."""
     device = "cpu" if kind() == "cpu" else "cuda"
     programs = PROGRAMS | ({"cpu plugin": _PLUGIN} if device == "cpu" else {})
-    # As a recipe sets it up: the environment chooses verl's and vLLM's platform as they are imported.
+    # As in recipes: the environment selects verl's and vLLM's platform at import.
     first = "from coding_model_project.launch.device import prepare_environment as prepare\n"
     for name, program in programs.items():
         yield run(f"import {name}", f"{first}prepare({device!r})\n{program}")
 
 
 def run(name: str, program: str, timeout_s: float = TIMEOUT_S) -> Finding:
-    """Run a Python program; its last line is the finding, or its last line of error the problem."""
+    """Run a Python program; its last line of output is the finding, or of error output the problem."""
     remedy = f"{how_to_install(gpu=kind() == 'gpu')} installs the versions that work together"
     started = time.monotonic()
     try:
@@ -61,7 +61,9 @@ def run(name: str, program: str, timeout_s: float = TIMEOUT_S) -> Finding:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return problem(name, f"not done in {timeout_s:g} s", "is the machine busy, the disk slow?")
+        return problem(
+            name, f"timed out after {timeout_s:g} s", "check for a busy machine or a slow disk"
+        )
     seconds = time.monotonic() - started
     if result.returncode:
         return problem(name, _last_line(result.stderr) or f"exit code {result.returncode}", remedy)

@@ -1,4 +1,4 @@
-"""What a check answers."""
+"""Findings of checks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """What a finding means for training."""
+    """Effect of a finding on training."""
 
     ok = "ok"
     warning = "warning"
-    """It works, with something missing or slower."""
+    """Training works, but slower or with something missing."""
     problem = "problem"
     """Training will fail."""
 
@@ -23,9 +23,9 @@ class Finding:
     name: str
     status: Status
     finding: str
-    """What is there, in one line."""
+    """The observation, in one line."""
     remedy: str = ""
-    """What to do, in one line; empty if there is nothing to do."""
+    """The action to take, in one line; empty without one."""
 
 
 def ok(name: str, finding: str) -> Finding:

@@ -1,4 +1,4 @@
-"""GPUs, memory, cores, disk, limits, isolation, and what earlier runs left behind."""
+"""Checks of GPUs, memory, cores, disk, limits, isolation, and leftovers of earlier runs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.tiers import strongest, why_not
 
 MEMORY_GB = {"cpu": 9, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
-"""GiB that GRPO's hardware profiles need free, their coding.min_memory_gb (a test compares)."""
+"""Free GiB that GRPO's hardware profiles need, as their coding.min_memory_gb (a test compares)."""
 
 CPUS = {"gpu_1x": 6, "gpu_8x": 33}
-"""CPUs that GRPO reserves for a whole run, by profile (a test compares)."""
+"""CPUs that GRPO reserves for a run, by profile (a test compares)."""
 
 OBJECT_STORE_MB = 500
-"""Of Ray's object store on a CPU, which lies in /dev/shm."""
+"""Size of Ray's object store on a CPU, in /dev/shm."""
 
 OPEN_FILES = 4096
 DISK_WARNING_GB, DISK_PROBLEM_GB = 10, 2
@@ -42,25 +42,27 @@ _GIB = 2**30
 def gpus() -> list[Finding]:
     found, profile = accelerators.measure(), default_hardware()
     if not found:
-        return [ok("gpus", f"none; hardware={profile} is chosen")]
+        return [ok("gpus", f"none; hardware={profile} is the default")]
     names = [_described(gpu) for gpu in found]
     kinds = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
-    said = f"{kinds}; hardware={profile} is chosen"
+    description = f"{kinds}; hardware={profile} is the default"
     if all(gpu.amd for gpu in found):
         remedy = (
-            "requirements/gpu.txt is CUDA's: with ROCm's torch and vLLM, untested, set hardware="
+            "requirements/gpu.txt is for CUDA; with ROCm's torch and vLLM (untested), set hardware="
         )
-        return [warning("gpus", said, remedy)]
+        return [warning("gpus", description, remedy)]
     if profile == "cpu":
-        return [warning("gpus", said, "CUDA_VISIBLE_DEVICES hides them: unset it to use them")]
+        return [
+            warning("gpus", description, "CUDA_VISIBLE_DEVICES hides them; unset it to use them")
+        ]
     torch = version("torch")
     if torch is not None and "+cpu" in torch:
         remedy = f"{how_to_install(gpu=True)}, or train with hardware=cpu"
-        return [problem("gpus", f"{said}, but torch {torch} cannot use them", remedy)]
+        return [problem("gpus", f"{description}, but torch {torch} cannot use them", remedy)]
     if len(found) > 1 and any(gpu.mig for gpu in found):
-        remedy = "a run uses one instance: set CUDA_VISIBLE_DEVICES to its UUID, or turn MIG off"
-        return [warning("gpus", said, remedy)]
-    return [ok("gpus", said)]
+        remedy = "a run uses one MIG instance; set CUDA_VISIBLE_DEVICES to its UUID, or disable MIG"
+        return [warning("gpus", description, remedy)]
+    return [ok("gpus", description)]
 
 
 def _described(gpu: accelerators.Gpu) -> str:
@@ -73,16 +75,18 @@ def memory() -> list[Finding]:
     found = f"{free:.1f} GB free; hardware={profile} needs {needed}"
     if free >= needed:
         return [ok("memory", found)]
-    remedy = "end other programs or raise the container's limit; lower the batch as a last resort"
+    remedy = (
+        "end other programs or raise the container's limit; as a last resort, lower the batch size"
+    )
     return [problem("memory", found, remedy)]
 
 
 def shared_memory() -> list[Finding]:
     free = shutil.disk_usage("/dev/shm").free / 2**20
-    found = f"{free:.0f} MB free; Ray's object store takes {OBJECT_STORE_MB} MB"
+    found = f"{free:.0f} MB free; Ray's object store needs {OBJECT_STORE_MB} MB"
     if free >= OBJECT_STORE_MB:
         return [ok("/dev/shm", found)]
-    remedy = "give the container more (docker run --shm-size=1g); Ray uses the disk meanwhile"
+    remedy = "give the container more (docker run --shm-size=1g); until then Ray uses the disk"
     return [warning("/dev/shm", found, remedy)]
 
 
@@ -95,7 +99,7 @@ def cores() -> list[Finding]:
         return [problem("cores", found, remedy)]
     if cores >= 2:
         return [ok("cores", str(cores))]
-    return [warning("cores", "1", "training and judging share it: give this machine two or more")]
+    return [warning("cores", "1", "training and judging share it; use a machine with two or more")]
 
 
 def sandbox() -> list[Finding]:
@@ -111,15 +115,15 @@ def sandbox() -> list[Finding]:
 
 
 def languages() -> list[Finding]:
-    """What programs may be written in; only Python is needed."""
+    """Report the languages of programs; only Python is required."""
     try:
         return [ok("languages", summary(strongest(Tier.rlimit, sys.executable)))]
     except SandboxError:
-        return []  # which the sandbox's own check says
+        return []  # the sandbox check reports it
 
 
 def disk(folder: Path) -> list[Finding]:
-    """The file systems of outputs/ and data/, each once."""
+    """Check the file systems of outputs/ and data/."""
     places: dict[int, list[str]] = {}
     for name in ("outputs", "data"):
         places.setdefault(_existing(folder / name).stat().st_dev, []).append(name)
@@ -145,11 +149,11 @@ def open_files() -> list[Finding]:
     found = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
     if limit == resource.RLIM_INFINITY or limit >= OPEN_FILES:
         return [ok("open files", found)]
-    return [warning("open files", f"{found}; Ray wants {OPEN_FILES}", "ulimit -n 65536")]
+    return [warning("open files", f"{found}; Ray recommends {OPEN_FILES}", "ulimit -n 65536")]
 
 
 def ray() -> list[Finding]:
-    """What an earlier run left: Ray's processes, or its session folders."""
+    """Check for leftovers of earlier runs: Ray's processes and session folders."""
     raylets = [
         process.info
         for process in psutil.process_iter(["name", "pid", "uids", "status"])
@@ -157,18 +161,18 @@ def ray() -> list[Finding]:
     ]
     mine = [str(raylet["pid"]) for raylet in raylets if raylet["uids"].real == os.getuid()]
     if mine:
-        found = f"a Ray session runs (raylet {', '.join(mine)})"
-        return [warning("ray session", found, "if no run of yours is going on: ray stop")]
+        found = f"a Ray session is running (raylet {', '.join(mine)})"
+        return [warning("ray session", found, "if none of your runs is active: ray stop")]
     folder = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray"
     size_gb = _size(folder) / _GIB
     if size_gb >= STALE_RAY_GB and not raylets:  # others share the folder
-        found = f"none runs, but old ones take {size_gb:.1f} GB in {folder}"
+        found = f"none is running, but old ones use {size_gb:.1f} GB in {folder}"
         return [warning("ray session", found, f"rm -r {folder}")]
-    return [ok("ray session", "none is left over")]
+    return [ok("ray session", "no leftovers")]
 
 
 def _size(folder: Path) -> int:
-    """Bytes that a folder's own files take; what vanishes or cannot be read counts nothing."""
+    """Return the disk usage of a folder in bytes, ignoring files that vanish or cannot be read."""
     paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
     return sum(_blocks(path) for path in paths)
 

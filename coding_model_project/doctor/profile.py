@@ -1,7 +1,8 @@
-"""Whether a hardware profile of a recipe fits a machine, estimated before anything is started."""
+"""Estimates of whether a recipe's hardware profile fits a machine."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,25 +21,27 @@ from coding_model_project.launch.sizing.plan import ROLLOUT, Plan, plan_of
 from coding_model_project.launch.sizing.training import Part, total
 
 TIGHT = 0.9
-"""Share of the memory from which an estimate is a warning."""
+"""Share of the memory above which an estimate is a warning."""
 _LEAST_SHARE = 0.2
-"""Of a GPU for vLLM; below it offloading the optimiser is the better way out."""
+"""Minimum share of a GPU for vLLM; below it, offloading the optimiser is the better remedy."""
 _CARD_GB = 80.0
-"""What the profiles are made for; assumed where no GPU says its own."""
+"""GPU memory in GiB for which the profiles are tuned; the default if a GPU reports none."""
 _SHARE = f"{ROLLOUT}.gpu_memory_utilization"
 _LOG_PROB_TOKENS = f"{ROLLOUT}.log_prob_max_token_len_per_gpu"
 _TOKEN_STEP = 1024
+_REMEDY = re.compile(r"(.+)[:;] (set .+)")
+_LAST_PART = re.compile(r"(.+): (.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The answer for one recipe."""
+    """The report on a recipe."""
 
     findings: list[Finding]
     gpu: dict[str, list[Part]] = field(default_factory=dict)
-    """Memory of each GPU, by phase of a step."""
+    """Memory per GPU, by phase of a step."""
     host: list[Part] = field(default_factory=list)
-    """Memory of a node."""
+    """Memory per node."""
 
 
 def report(
@@ -47,10 +50,10 @@ def report(
     """Compare a composed profile with a machine.
 
     Args:
-        folder: where runs are to lie, if the machine is this one: its disk is looked at.
+        folder: folder of future runs if the machine is this one, to check its disk.
 
     Raises:
-        ConfigError: the profile or an override does not compose, or the model is not known.
+        ConfigError: the profile or an override does not compose, or the model is unknown.
     """
     config = compose_recipe(recipe, [f"hardware={profile}", *overrides])
     findings = [*_values(config), *_devices(config, machine)]
@@ -71,7 +74,7 @@ def report(
     memory = host.host_memory(config, plan, machine.cpus)
     findings += [_host(memory, machine), _free(config, machine), _disk(plan, folder)]
     if not plan.flash:
-        remedy = "the estimate is for PyTorch's sdpa; with flash-attn an update takes less"
+        remedy = "the estimate is for PyTorch's sdpa; with flash-attn an update needs less"
         findings.append(warning("attention", "flash-attn is not installed here", remedy))
     return Report(findings=findings, gpu=phases, host=memory)
 
@@ -82,13 +85,13 @@ def _values(config: DictConfig) -> Iterator[Finding]:
     except ConfigError as error:
         yield problem("values", *_split(str(error)))
     else:
-        yield ok("values", "batches, lengths, heads and GPUs divide")
+        yield ok("values", "batch sizes, lengths, heads and GPUs are divisible")
 
 
 def _split(message: str) -> tuple[str, str]:
-    """Split one of our messages into what is wrong and the way out."""
-    wrong, _, way = message.rpartition(": ")
-    return (wrong, way) if wrong else (message, "see the message")
+    """Split one of our messages into the problem and the remedy."""
+    found = _REMEDY.fullmatch(message) or _LAST_PART.fullmatch(message)
+    return (found[1], found[2]) if found else (message, "see the message")
 
 
 def _devices(config: DictConfig, machine: Machine) -> Iterator[Finding]:
@@ -96,7 +99,7 @@ def _devices(config: DictConfig, machine: Machine) -> Iterator[Finding]:
         return
     gpus, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
     size = f" of {machine.gpu_memory_gb:.0f} GB" if machine.gpu_memory_gb else ""
-    found = f"{machine.nodes} × {machine.gpus}{size}; the profile takes {nodes} × {gpus}"
+    found = f"{machine.nodes} × {machine.gpus}{size}; the profile needs {nodes} × {gpus}"
     if machine.gpus >= gpus and machine.nodes >= nodes:
         yield ok("gpus", found)
         return
@@ -115,7 +118,7 @@ def _cpus(config: DictConfig, machine: Machine) -> Iterator[Finding]:
     need = cpu_need(config)
     own = OmegaConf.select(config, "ray_kwargs.ray_init.num_cpus")
     counted = own or machine.cpus * machine.nodes
-    found = f"{need.total} reserved of {counted}{' that Ray is told of' if own else ''}"
+    found = f"{need.total} reserved of {counted}{' (ray_init.num_cpus)' if own else ''}"
     if message := too_few_cpus(need, counted):
         yield problem("cpus", found, message.rpartition("set ")[2])
     elif not own and need.per_node > machine.cpus:
@@ -179,23 +182,27 @@ def _generation(config: DictConfig, plan: Plan, made: rollout.Generation, card: 
     needed, at_once = total(made.parts), min(made.sequences, made.samples)
     cache = f"KV cache {made.cache_tokens:,} tokens, {at_once} of {made.samples} samples at once"
     found = f"about {needed:.0f} of {card:.0f} GB on a GPU; {cache}"
-    beside = total(training.resident(plan)) + rollout.CONTEXT_GB
-    share = int((TIGHT * card - beside) / card * 100) / 100
-    way = f"set {_SHARE}={share}" if share >= _LEAST_SHARE else _offload(plan)
+    resident_gb = total(training.resident(plan)) + rollout.CONTEXT_GB
+    share = int((TIGHT * card - resident_gb) / card * 100) / 100
+    remedy = f"set {_SHARE}={share}" if share >= _LEAST_SHARE else _offload(plan)
     if needed > card:
-        return problem("generation", found, way)
+        return problem("generation", found, remedy)
     length = config.actor_rollout_ref.rollout.max_model_len or plan.longest
     if made.cache_tokens < length:
         if share <= config.actor_rollout_ref.rollout.gpu_memory_utilization:
-            way = f"raise {ROLLOUT}.tensor_model_parallel_size, or shorten max_model_len"
-        return problem("generation", f"{found}: not one of max_model_len={length} tokens", way)
+            remedy = f"raise {ROLLOUT}.tensor_model_parallel_size, or shorten max_model_len"
+        return problem(
+            "generation",
+            f"{found}: too small for one sample of max_model_len={length} tokens",
+            remedy,
+        )
     if needed > TIGHT * card:
-        return warning("generation", found, f"close: {way}")
+        return warning("generation", found, f"close: {remedy}")
     return ok("generation", found)
 
 
 def _offload(plan: Plan) -> str:
-    """Return what leaves vLLM more of the GPU where its own share cannot be less."""
+    """Return the remedy that frees GPU memory if vLLM's share cannot be lowered."""
     engine = "actor_rollout_ref.actor.fsdp_config"
     if not plan.optimizer_offload:
         return f"set {engine}.optimizer_offload=true"
@@ -211,21 +218,21 @@ def _host(parts: list[Part], machine: Machine) -> Finding:
 
 def _free(config: DictConfig, machine: Machine) -> Finding:
     needed, has = config.coding.min_memory_gb, machine.memory_gb
-    found = f"coding.min_memory_gb={needed:g}, and {has:.0f} GB are there"
+    found = f"coding.min_memory_gb={needed:g}, and {has:.0f} GB are free"
     if has >= needed:
         return ok("least memory", found)
     return problem(
-        "least memory", found, f"free some, or set coding.min_memory_gb={int(has)} at your risk"
+        "least memory", found, f"free some, or set coding.min_memory_gb={int(has)} at your own risk"
     )
 
 
 def _disk(plan: Plan, folder: Path | None) -> Finding:
     one, most = host.checkpoint_gb(plan), host.checkpoints_gb(plan)
-    found = f"{one:.0f} GB a checkpoint, {most:.0f} for the {plan.kept} that are kept"
+    found = f"{one:.0f} GB per checkpoint, {most:.0f} for the {plan.kept} kept"
     if folder is None:
         return ok("checkpoints", found)
     free = shutil.disk_usage(folder).free / training.GIB
     found = f"{found}; {free:.0f} GB free here"
     if free >= most:
         return ok("checkpoints", found)
-    return problem("checkpoints", found, "set coding.run_dir to a larger disk")
+    return problem("checkpoints", found, "set coding.run_dir to a path on a larger disk")

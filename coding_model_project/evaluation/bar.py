@@ -1,21 +1,21 @@
-"""The progress of an evaluation in a terminal: what is generated and judged, how fast, how long yet."""
+"""Progress bars of an evaluation: generated and judged samples, rates, time left."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coding_model_project.evaluation.runner import Progress, Told
+from coding_model_project.evaluation.runner import Progress, Update
 from coding_model_project.progress import bars
 
 
 @contextmanager
 def evaluation_bar(total: int, generated: int, judged: int) -> Iterator[Progress]:
-    """Two bars on standard error; where that is no terminal, their last state only.
+    """Show two bars on standard error; if that is not a terminal, print only their final state.
 
     Args:
-        total: samples to do.
-        generated, judged: how many of them earlier attempts did.
+        total: number of samples.
+        generated, judged: numbers of samples that earlier attempts generated and judged.
     """
     with bars("{task.description:9}", "{task.fields[rate]}") as shown:
         generating = shown.add_task("generated", total=total, completed=generated, rate="")
@@ -23,7 +23,7 @@ def evaluation_bar(total: int, generated: int, judged: int) -> Iterator[Progress
         started = shown.get_time()
         tokens = n_judged = n_passed = 0
 
-        def told(step: Told) -> None:
+        def update(step: Update) -> None:
             nonlocal tokens, n_judged, n_passed
             seconds = max(shown.get_time() - started, 1e-3)
             if step.generated is not None:
@@ -35,4 +35,4 @@ def evaluation_bar(total: int, generated: int, judged: int) -> Iterator[Progress
                 rate = f"{n_judged / seconds:.1f}/s, {n_passed / n_judged:.0%} pass"
                 shown.update(judging, advance=1, rate=rate)
 
-        yield told
+        yield update

@@ -12,45 +12,47 @@ from coding_model_project.types import Problem
 
 
 def day(text: str | None, key: str) -> str | None:
-    """Check a day, such as "2024-08-01".
+    """Check a day such as "2024-08-01".
 
     Raises:
-        ConfigError: it is none; names the key.
+        ConfigError: the text is not a day; names the key.
     """
     if text is None:
         return None
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError as error:
-        raise ConfigError(f"coding.evaluation.{key}={text}: write a day like 2024-08-01") from error
+        raise ConfigError(
+            f"coding.evaluation.{key}={text}: expected a day such as 2024-08-01"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The days from `first` to `last`, both included; None is open."""
+    """The days from `first` to `last`, both inclusive; None is unbounded."""
 
     first: str | None = None
     last: str | None = None
 
     @classmethod
     def parse(cls, first: str | None, last: str | None) -> Self:
-        """Make a window of the days as given.
+        """Create a window from two days.
 
         Raises:
-            ConfigError: one is no day, or the last is before the first.
+            ConfigError: a text is not a day, or the last day is before the first.
         """
         window = cls(first=day(first, "from_date"), last=day(last, "to_date"))
         if window.first and window.last and window.last < window.first:
             raise ConfigError(
-                f"coding.evaluation.to_date={last}: before from_date={first} (--from, --to)"
+                f"coding.evaluation.to_date={last}: must not be before from_date={first} (--from, --to)"
             )
         return window
 
     def cut(self, problems: Sequence[Problem], name: str) -> tuple[Problem, ...]:
-        """Keep the problems that were published in the window.
+        """Return the problems published in the window.
 
         Raises:
-            ConfigError: a problem has no date, or none is left; names the data set.
+            ConfigError: a problem has no date, or no problem is left; names the data set.
         """
         if self.first is None and self.last is None:
             return tuple(problems)
@@ -58,7 +60,7 @@ class Window:
         if len(days) < len(problems):
             raise ConfigError(
                 f"{name}: {len(problems) - len(days)} of {len(problems)} problems have no date, so "
-                "--from and --to do not apply; livecodebench has dates"
+                "--from and --to cannot be used; livecodebench has dates"
             )
         low, high = self.first or days[0], self.last or days[-1]
         kept = tuple(one for one in problems if one.date is not None and low <= one.date <= high)
@@ -66,6 +68,6 @@ class Window:
             ends = (("--from", self.first), ("--to", self.last))
             given = " ".join(f"{option} {end}" for option, end in ends if end)
             raise ConfigError(
-                f"{name}: no problem is left by {given}; its problems are from {days[0]} to {days[-1]}"
+                f"{name}: no problems within {given}; its problems are from {days[0]} to {days[-1]}"
             )
         return kept

@@ -1,4 +1,4 @@
-"""An evaluation from its configuration to its outputs, in a run's folder."""
+"""A whole evaluation in a run's folder, from its configuration to its outputs."""
 
 from __future__ import annotations
 
@@ -60,25 +60,25 @@ def evaluate(
     say: Say,
     opens: OpenJudge = open_judge,
 ) -> Metrics:
-    """Evaluate a model, or go on with what an earlier attempt has left.
+    """Evaluate a model, or resume an earlier attempt.
 
     Args:
-        backend: what generates; started only if something is missing.
-        config: where the settings come from, for the record.
-        command: what started this, for the record.
-        say: told a line now and then.
-        opens: opens the judge, only if something is missing.
+        backend: the back end that generates; started only if samples are missing.
+        config: configuration of the settings, for the record.
+        command: command line of the evaluation, for the record.
+        say: called with each line of output.
+        opens: opens the judge; called only if verdicts are missing.
 
     Returns:
         The content of metrics.json.
 
     Raises:
-        ConfigError: a key, a data set or the folder does not work out; before anything is generated.
-        DataError: a file is damaged; names it and the line.
-        GenerationError, SandboxError, StorageError, ClusterError: infrastructure failed. All that was
-            made is kept, and the same command goes on.
+        ConfigError: a key, a data set or the folder is invalid; raised before generation starts.
+        DataError: a file is damaged; names the file and the line.
+        GenerationError, SandboxError, StorageError, ClusterError: infrastructure failed. All results
+            so far are kept, and the same command resumes.
     """
-    make_sandbox(settings.sandbox)  # is it known?
+    make_sandbox(settings.sandbox)  # raises early if the sandbox is unknown
     run = RunFolder(settings.run_dir)
     with sole_writer(run.path, "evaluation"), mirrored(config, run.path, say) as start_mirror:
         datasets = load_datasets(
@@ -95,7 +95,7 @@ def evaluate(
             start_mirror()
             metrics = orjson.loads((run.path / METRICS).read_bytes())
             say(metrics_table(metrics, settings.protocol.ks))
-            say(f"{run.path} has finished; for another evaluation choose a new folder")
+            say(f"{run.path} has finished; pass a new folder for another evaluation")
             return metrics
         _refuse_nothing_to_repair(datasets, settings.protocol)
         _say_datasets(datasets, say)
@@ -118,7 +118,7 @@ def evaluate(
             raise
         end_attempt(run.path, attempt)
         with storage_errors(run.path):
-            outputs.write_report(run.path)  # which says how the run ended
+            outputs.write_report(run.path)  # after the attempt's end, which the report shows
     say(f"written to {run.path}")
     return metrics
 
@@ -135,7 +135,7 @@ async def _evaluate(
         samples(datasets, n=protocol.sampling.n, seed=settings.seed, shard=settings.shard)
     )
     if not planned:
-        raise ConfigError(f"shard {settings.shard.number}/{settings.shard.of}: no problem is in it")
+        raise ConfigError(f"shard={settings.shard.number}/{settings.shard.of}: has no problems")
     with (
         Journal(folder / COMPLETIONS, Generated) as completions,
         Journal(folder / RESULTS, Result) as results,
@@ -146,7 +146,7 @@ async def _evaluate(
         known = read_known(completions, results, planned)
         n_known = len(known.generated), len(known.judged)
         if any(n_known):
-            say(f"going on with {n_known[0]} completions and {n_known[1]} verdicts")
+            say(f"resuming with {n_known[0]} completions and {n_known[1]} verdicts")
         if n_known[1] < len(planned):
             await _run(settings, planned, backend, opens, known, completions, results, say)
     by_key = with_completions(folder, read_rows(folder / RESULTS, Result))
@@ -208,15 +208,12 @@ async def _run(
 
 
 def _refuse_nothing_to_repair(datasets: Sequence[DataSet], protocol: EvalProtocol) -> None:
-    """Raises:
-    ConfigError: repairs are asked for, and no problem has a test that may be shown.
-    """
+    """Raise `ConfigError` if repairs are configured and no problem has a public test."""
     if protocol.repair_rounds and not any(
         can_repair(p) for data in datasets for p in data.problems
     ):
         raise ConfigError(
-            "coding.evaluation.repair_rounds: no problem has a public test, so nothing can be told; "
-            "leave it at 0"
+            "coding.evaluation.repair_rounds: no problem has a public test to repair with; set it to 0"
         )
 
 
@@ -229,21 +226,21 @@ def _say_datasets(datasets: Sequence[DataSet], say: Say) -> None:
 
 
 def _described(settings: Settings, backend: Backend) -> str:
-    """What is asked how, in a line: the keys that a number depends on most."""
+    """Return a line with the settings that a score depends on most."""
     protocol, sampling = settings.protocol, settings.protocol.sampling
     more = {"system_prompt": protocol.system_prompt, **sampling.optional()}
-    said = "".join(
+    options = "".join(
         f"{name}={repr(value)[:60]} " for name, value in more.items() if value not in (None, "")
     )
     return (
         f"{settings.model} ({backend.identity}): protocol={protocol.name} n={sampling.n} "
-        f"temperature={sampling.temperature:g} prompt={protocol.prompt} {said}"
+        f"temperature={sampling.temperature:g} prompt={protocol.prompt} {options}"
         f"max_tokens={sampling.max_tokens}"
     )
 
 
 def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend) -> Metrics:
-    """The content of run_info.json."""
+    """Return the content of run_info.json."""
     versions = {data.name: data.version for data in datasets}
     shard = settings.shard
     return {
@@ -268,18 +265,18 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
 
 
 def _refuse_another(path: Path, info: Mapping[str, Any]) -> None:
-    """Refuse to resume what was generated in another way or of other problems; see `refuse_another`."""
+    """Refuse to resume completions of other settings or problems; see `refuse_another`."""
     if path.exists() and path.with_name(COMPLETIONS).stat().st_size:
         kept = {key: info[key] for key in ("model", "seed", "protocol", "shard")}
         refuse_another(path.parent, orjson.loads(path.read_bytes()), kept)
 
 
 def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:
-    """An evaluation with samples that an outage left without a verdict is not finished.
+    """Raise if the evaluation is unfinished because samples have no verdict.
 
     Raises:
-        SandboxError: there are some; the same command judges them again.
-        ConfigError: the model could be asked nothing at all.
+        SandboxError: an outage left samples without a verdict; the same command judges them again.
+        ConfigError: the model could not answer any prompt.
     """
     if all(generated.refused for _, generated, _ in judged):
         why = judged[0][1].refused
@@ -291,5 +288,5 @@ def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:
     if down:
         raise SandboxError(
             f"{len(down)} of {len(judged)} samples could not be judged ({down[0]}); run the same "
-            "command again to judge them, nothing is generated anew"
+            "command again to judge them without generating again"
         )

@@ -1,4 +1,4 @@
-"""`coding.evaluation`: model, data sets, protocol and server of an evaluation."""
+"""`coding.evaluation`: an evaluation's model, data sets, protocol and server."""
 
 # ruff: noqa: RUF009 - key() makes a dataclass field, as field() does.
 
@@ -12,20 +12,20 @@ from coding_model_project.config_key import key
 
 
 class EvaluationMode(StrEnum):
-    """What generates in an evaluation."""
+    """The generator of an evaluation."""
 
     simple = "simple"
     verl = "verl"
 
 
 class Cluster(StrEnum):
-    """Machines that share the work of one command."""
+    """A cluster on which a command can run."""
 
     ray = "ray"
 
 
 class TokenLimitField(StrEnum):
-    """The field of a request that holds the longest completion."""
+    """The request field for the maximum completion length."""
 
     max_tokens = "max_tokens"
     max_completion_tokens = "max_completion_tokens"
@@ -33,152 +33,150 @@ class TokenLimitField(StrEnum):
 
 @dataclass
 class EvaluationConfig:
-    """Of `recipes.baseline` only."""
+    """Keys that only `recipes.baseline` uses."""
 
     model: str = key(
         "???",
-        "The model: a folder or a hub name; with `base_url`, the name it is served by.",
+        "Model: a folder or a Hub name; with `base_url`, its name on the server.",
     )
     datasets: list[str] = key(
         ["tinycode_test"],
-        "Data sets by name (`humaneval`, `mbpp_reg`, `codecontests_valid`), as `NAME=PATH`, or as the "
-        "path of a file of problems.",
+        "Data sets: names (`humaneval`, `mbpp_reg`, `codecontests_valid`), `NAME=PATH`, or paths of "
+        "problem files.",
     )
     data_dir: str | None = key(
         None,
-        "Where to look for data sets by name. null: the environment variable `CODING_DATA_DIR`, else "
-        "`./data`.",
+        "Folder of named data sets. null: the environment variable `CODING_DATA_DIR`, or `./data`.",
     )
     protocol: str = key(
         "greedy",
-        "How is sampled: `greedy` (EVAL@1), `sampled` (EVAL@k: 16 samples) or `budget` (EVAL@budget: "
-        "32 samples). The keys from `n` to `system_prompt` change it, and with it the hash that is "
-        "compared.",
+        "Sampling protocol: `greedy` (EVAL@1), `sampled` (EVAL@k: 16 samples) or `budget` (EVAL@budget: "
+        "32 samples). The keys from `n` to `system_prompt` override its settings and change the "
+        "protocol hash.",
     )
     n: int | None = key(None, "Samples per problem. null: the protocol's.", unit="samples")
     temperature: float | None = key(
         None, "Sampling temperature; 0 is greedy. null: the protocol's.", unit="1"
     )
     top_p: float | None = key(
-        None, "Sample from the likeliest tokens of this mass. null: the protocol's.", unit="share"
+        None, "Nucleus sampling probability. null: the protocol's.", unit="share"
     )
     max_tokens: int | None = key(
         None,
-        "Longest completion, its reasoning included. null: the protocol's.",
+        "Maximum completion length, including reasoning. null: the protocol's.",
         unit="tokens",
     )
     profile: str | None = key(
         None,
-        "Sampling that a model's makers advise, by name (`qwen3-thinking`) or as a YAML file of keys of "
-        "`coding.evaluation`; keys that are given here go before it. null: none.",
+        "Sampling recommended by a model's authors: a name (`qwen3-thinking`) or a YAML file with keys "
+        "of `coding.evaluation`. Keys set here override it. null: none.",
     )
     top_k: int | None = key(
         None,
-        "Sample from this many of the likeliest tokens; -1 is all. null, here and in the next four: a "
-        "server has its own default, vLLM in this process none.",
+        "Sample from this many of the likeliest tokens; -1 for all. null, for this and the next four "
+        "keys: the server's default; disabled for vLLM in this process.",
         unit="tokens",
     )
     min_p: float | None = key(
         None, "Drop tokens below this share of the likeliest token's probability.", unit="share"
     )
     presence_penalty: float | None = key(
-        None, "Subtracted from the logits of tokens that the completion has, -2 to 2.", unit="1"
+        None, "Penalty on the logits of tokens already in the completion, -2 to 2.", unit="1"
     )
     frequency_penalty: float | None = key(
-        None, "As `presence_penalty`, for each time that the token occurs.", unit="1"
+        None, "Penalty on logits per occurrence of the token in the completion, -2 to 2.", unit="1"
     )
     repetition_penalty: float | None = key(
-        None, "Divides the likelihood of tokens that prompt or completion have; 1 is off.", unit="1"
+        None,
+        "Divisor of the likelihood of tokens in the prompt or completion; 1 disables it.",
+        unit="1",
     )
-    stop: list[str] = key([], "Texts that end a completion, and are not part of it.")
+    stop: list[str] = key([], "Texts that end a completion; they are excluded from it.")
     chat_template_kwargs: dict[str, Any] = key(
         {},
         "Variables of the model's chat template: "
-        "`+coding.evaluation.chat_template_kwargs.enable_thinking=false`. One that the template does "
-        "not have is refused where the template can be read.",
+        "`+coding.evaluation.chat_template_kwargs.enable_thinking=false`. Variables that the "
+        "template does not use are refused if the template can be read.",
     )
     system_prompt: str | None = key(
-        None, "System message before each problem, part of the hash. null: none is sent."
+        None, "System message before each problem, included in the protocol hash. null: none."
     )
     repair_rounds: int = key(
         0,
-        "How often an answer that fails a public test may be repaired within its sample; its tokens and "
-        "judge-seconds are those of all its attempts. How much the model is shown: "
-        "`coding.repair.observation_bytes`.",
+        "Maximum repairs, within a sample, of an answer that fails a public test. The sample's tokens "
+        "and judge-seconds include all attempts. `coding.repair.observation_bytes` limits the "
+        "observation.",
         unit="rounds",
     )
     stop_early: bool = key(
         False,
-        "Judge a program until its first failing test only: much faster where problems have many slow "
-        "tests, but there is no pass ratio.",
+        "Stop judging a program at its first failing test: much faster for problems with many slow "
+        "tests, but gives no pass ratio.",
     )
     from_date: str | None = key(
-        None, "Only problems published on this day or later: `2024-08-01`. null: all."
+        None, "Use only problems published on or after this day: `2024-08-01`. null: all."
     )
-    to_date: str | None = key(None, "Only problems published on this day or earlier. null: all.")
+    to_date: str | None = key(None, "Use only problems published on or before this day. null: all.")
     cutoff: str | None = key(
         None,
-        "The end of the model's training data, as a day: rates of problems from before it and from then "
-        "on are reported apart. null: they are not.",
+        "Cutoff day of the model's training data: rates of problems from before it and from it on are "
+        "reported separately. null: disabled.",
     )
-    limit: int | None = key(None, "Only the first problems of each data set.", unit="problems")
-    max_tests: int | None = key(
-        None, "Judge by at most this many hidden tests of each problem.", unit="tests"
+    limit: int | None = key(
+        None, "Number of first problems of each data set to use. null: all.", unit="problems"
     )
+    max_tests: int | None = key(None, "Maximum hidden tests per problem. null: all.", unit="tests")
     mode: EvaluationMode = key(
         EvaluationMode.simple,
-        "What generates: `simple` is vLLM in this process, or the server at `base_url`; `verl` is "
-        "verl's standalone rollout.",
+        "Generator: `simple` is vLLM in this process, or the server at `base_url`; `verl` is verl's "
+        "standalone rollout.",
     )
     cluster: Cluster | None = key(
         None,
-        "`ray` judges on all nodes of a Ray cluster, and generates there with `mode=verl`: "
-        "`docs/evaluate-on-a-cluster.md`. null: on this machine.",
+        "`ray` judges on all nodes of a Ray cluster, and with `mode=verl` generates there: "
+        "`docs/evaluate-on-a-cluster.md`. null: this machine only.",
     )
     ray_address: str | None = key(
         None,
-        "That cluster's head, as `HOST:PORT`. null: the environment variable `RAY_ADDRESS`.",
+        "Address of the Ray head, as `HOST:PORT`. null: the environment variable `RAY_ADDRESS`.",
     )
     base_url: str | None = key(
         None,
-        "An OpenAI-compatible server, such as `http://localhost:8000/v1`. With one, `recipes.baseline` "
-        "has the defaults of chat models on any hardware: `coding.prompt=fenced` and the protocol's "
-        "`max_tokens`.",
+        "URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`. If set, "
+        "`recipes.baseline` has the defaults of chat models on any hardware: `coding.prompt=fenced` and "
+        "the protocol's `max_tokens`.",
     )
-    api_key_env: str = key(
-        "OPENAI_API_KEY", "Environment variable that holds the key for that server."
-    )
+    api_key_env: str = key("OPENAI_API_KEY", "Environment variable with the server's API key.")
     send_seeds: bool = key(
-        True, "Send that server each sample's seed; false for one that refuses the field."
+        True, "Send the server each sample's seed; false for a server that rejects the field."
     )
     token_limit_field: TokenLimitField = key(
         TokenLimitField.max_tokens,
-        "Field of the request that holds `max_tokens`: hosted reasoning models take "
-        "`max_completion_tokens` only.",
+        "Request field for `max_tokens`: hosted reasoning models accept only `max_completion_tokens`.",
     )
     extra_body: dict[str, Any] = key(
         {},
-        "More fields of each request to that server: "
-        "`+coding.evaluation.extra_body.reasoning_effort=low`; null leaves a field out (`temperature`). "
-        "Part of the hash.",
+        "Extra fields of each request to the server: "
+        "`+coding.evaluation.extra_body.reasoning_effort=low`; null removes a field (`temperature`). "
+        "Included in the protocol hash.",
     )
-    timeout_s: float = key(600.0, "How long that server may take for an answer.", unit="s")
+    timeout_s: float = key(600.0, "Time-out of a request to the server.", unit="s")
     retry_s: float = key(
         300.0,
-        "How long a request that it failed to answer is tried again before the evaluation ends, to be "
-        "resumed.",
+        "Time for which a failed request is retried before the evaluation ends; the same command "
+        "resumes.",
         unit="s",
     )
     concurrency: int | None = key(
-        None, "Requests at once. null: 256, or 32 to a server.", unit="requests"
+        None, "Concurrent requests. null: 256, or 32 to a server.", unit="requests"
     )
     max_model_len: int | None = key(
-        None, "Tokens of prompt and completion together. null: the model's limit.", unit="tokens"
+        None, "Maximum tokens of prompt plus completion. null: the model's limit.", unit="tokens"
     )
-    dtype: str = key("auto", "Of the model's weights in vLLM: `auto`, `float32`, `bfloat16`.")
+    dtype: str = key("auto", "Data type of the weights in vLLM: `auto`, `float32` or `bfloat16`.")
     shard: str | None = key(
-        None, "Only a part of the problems: `0/4` is the first of four parts. null: all."
+        None, "Shard of the problems: `0/4` is the first of four shards. null: all problems."
     )
     wandb: bool = key(
-        False, "Log metrics and a table of samples to W&B (offline unless `WANDB_MODE` says else)."
+        False, "Log metrics and a table of samples to W&B (offline unless `WANDB_MODE` is set)."
     )

@@ -1,4 +1,4 @@
-"""What a training gained: its first validation against its last, paired by problem."""
+"""The gain of a training run: its last validation against its first, paired by problem."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Validated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """Two validations of a run, of the problems that both could judge."""
+    """Two validations of a run, over the problems judged in both."""
 
     before: Validated
     after: Validated
     test: PairedTest
-    """Of the later over the earlier."""
+    """Paired test of the later against the earlier validation."""
 
     def line(self) -> str:
-        """All of it in words."""
+        """Return a one-line summary."""
         rates = ", ".join(
             f"step {v.step}: {v.rate:.1%} ({v.low:.1%} – {v.high:.1%})"
             for v in (self.before, self.after)
@@ -52,7 +52,7 @@ class Gain:
 
 
 def gain(run_dir: Path) -> Gain | None:
-    """The gain from a run's first validation to its last; None if there are no two."""
+    """Return the gain from a run's first validation to its last, or None with fewer than two."""
     steps: dict[int, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for row in read_rollouts(run_dir):
         if row.split == "validation":
@@ -73,7 +73,7 @@ def gain(run_dir: Path) -> Gain | None:
 
 
 def say_gain(run_dir: Path | str, say: Callable[[str], None]) -> None:
-    """Say a run's gain and write it to its folder, if it validated twice."""
+    """Print a run's gain and write it to its folder, if the run validated at least twice."""
     found = gain(Path(run_dir))
     if found is not None:
         (Path(run_dir) / FILE).write_text(json.dumps(asdict(found), indent=2) + "\n")

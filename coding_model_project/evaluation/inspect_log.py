@@ -1,7 +1,7 @@
-"""Evaluations as logs of Inspect, which `inspect view` opens: one of each run and data set.
+"""Evaluations as Inspect logs for `inspect view`, one per run and data set.
 
 The fields are those of https://inspect.aisi.org.uk/eval-logs.html, version 2. A log holds prompts,
-answers and error types, and nothing of a hidden test.
+answers and error types, but no hidden tests.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from coding_model_project.grading.prompts import Message, PromptStyle
 from coding_model_project.runs.rollouts import read_rollouts
 
 SCORER = "code_scorer"
-"""As `integrations.inspect` names its own."""
+"""Name of the scorer in `integrations.inspect`."""
 
 _PACKED = ".eval"
 _ALIKE = ("temperature", "top_p", "max_tokens", "top_k", "presence_penalty", "frequency_penalty")
-"""Options of sampling that Inspect's generate config has by the same names."""
+"""Sampling options with the same names in Inspect's generate config."""
 _SENT_APART = ("min_p", "repetition_penalty", "chat_template_kwargs")
-"""Options that it has none for: servers take them as fields of the request."""
+"""Sampling options without an Inspect equivalent, which go into `extra_body`."""
 
 Log = Mapping[str, Any]
 
 
 def inspect_logs(runs: Sequence[Path], name: str | None = None) -> list[Log]:
-    """Return a log of each data set of each evaluation.
+    """Return a log per evaluation and data set.
 
     Args:
-        name: of the model; by default the evaluated model's.
+        name: name of the model; by default the evaluated model's.
 
     Raises:
         DataError: a run is not a finished evaluation, or a file of it is damaged.
@@ -58,7 +58,7 @@ def write_logs(logs: Sequence[Log], out: Path) -> list[Path]:
         out: a file (.json or .eval) for one log, or a folder, whose files get names that Inspect lists.
 
     Raises:
-        ConfigError: several logs for one file, or a packed log and Inspect is not installed.
+        ConfigError: there are several logs for one file, or `out` is .eval and Inspect is not installed.
     """
     if out.suffix not in (".json", _PACKED):
         paths = [out / _file_name(log) for log in logs]
@@ -66,7 +66,7 @@ def write_logs(logs: Sequence[Log], out: Path) -> list[Path]:
         paths = [out]
     else:
         raise ConfigError(
-            f"--out={out}: there are {len(logs)} logs, one of each run and data set; name a folder"
+            f"--out={out}: there are {len(logs)} logs, one per run and data set; pass a folder"
         )
     for log, path in zip(logs, paths, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,14 +82,14 @@ def _write_packed(log: Log, path: Path) -> None:
         from inspect_ai.log import EvalLog, write_eval_log  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"--out={path}: only Inspect writes .eval files, and it is not installed; run: pip install "
-            "inspect-ai, or write a .json file"
+            f"--out={path}: .eval files need Inspect, which is not installed; run `pip install "
+            "inspect-ai`, or pass a .json file"
         ) from error
     write_eval_log(EvalLog.model_validate(log), str(path))
 
 
 def _file_name(log: Log) -> str:
-    """Return a name as Inspect gives its own logs, by which it finds them in a folder."""
+    """Return a file name in Inspect's pattern, by which it finds logs in a folder."""
     spec = log["eval"]
     time, task = spec["created"].replace(":", "-"), spec["task"].replace("_", "-")
     return f"{time}_{task}_{spec['task_id']}.json"
@@ -118,7 +118,7 @@ def _logs(run: Path, name: str | None) -> Iterator[Log]:
 
 
 def _samples(evaluation: Evaluation, model: str) -> dict[str, list[Log]]:
-    """Return the samples of each data set, those of a problem in their order.
+    """Return the samples by data set, each problem's samples in order.
 
     Raises:
         DataError: a sample's prompt is not stored.
@@ -128,13 +128,13 @@ def _samples(evaluation: Evaluation, model: str) -> dict[str, list[Log]]:
     for one in read_rollouts(evaluation.path):
         found = judged.pop((one.split, one.problem, int(one.sample)), None)
         if found is not None:
-            asked = _asked(one.prompt, evaluation)
-            samples.setdefault(one.split, []).append(_sample(*found, asked, model))
+            conversation = _conversation(one.prompt, evaluation)
+            samples.setdefault(one.split, []).append(_sample(*found, conversation, model))
     if judged:
         dataset, problem, number = next(iter(judged))
         raise DataError(
-            f"{evaluation.path}: rollouts.jsonl lacks sample {number} of {problem} ({dataset}); the "
-            "evaluation's command writes it anew"
+            f"{evaluation.path}: rollouts.jsonl lacks sample {number} of {problem} ({dataset}); run "
+            "the evaluation's command again to rewrite it"
         )
     return samples
 
@@ -176,7 +176,7 @@ def _spec(
 
 
 def _config(evaluation: Evaluation) -> dict[str, Any]:
-    """Return how the model was sampled, as far as the evaluation says it."""
+    """Return the recorded sampling options as Inspect's generate config."""
     settings: Mapping[str, Any] = evaluation.settings
     sampling = settings.get("sampling", {})
     apart = {key: sampling[key] for key in _SENT_APART if key in sampling}
@@ -189,15 +189,15 @@ def _config(evaluation: Evaluation) -> dict[str, Any]:
     return {key: value for key, value in config.items() if value is not None}
 
 
-def _asked(prompt: str, evaluation: Evaluation) -> list[Message]:
-    """Return the messages whose texts `outputs.prompt_text` has put together."""
+def _conversation(prompt: str, evaluation: Evaluation) -> list[Message]:
+    """Return the messages that `outputs.prompt_text` joined."""
     system = evaluation.settings.get("system_prompt")
     user = {"role": "user", "content": prompt.removeprefix(f"{system}\n\n") if system else prompt}
     return [{"role": "system", "content": str(system)}, user] if system else [user]
 
 
 def _sample(
-    generated: Generated, result: Result, asked: Sequence[Message], model: str
+    generated: Generated, result: Result, conversation: Sequence[Message], model: str
 ) -> dict[str, Any]:
     content: Any = generated.completion
     if generated.reasoning:
@@ -207,9 +207,9 @@ def _sample(
         ]
     message = {"role": "assistant", "content": content}
     repaired = [
-        said
+        turn
         for attempt in generated.attempts[:-1]
-        for said in (
+        for turn in (
             {"role": "assistant", "content": attempt["completion"]},
             {"role": "user", "content": attempt["observation"]},
         )
@@ -220,9 +220,9 @@ def _sample(
     return {
         "id": generated.problem,
         "epoch": generated.sample + 1,
-        "input": asked,
+        "input": conversation,
         "target": "",
-        "messages": [*asked, *repaired, message] if answered else asked,
+        "messages": [*conversation, *repaired, message] if answered else conversation,
         "output": {
             "model": model,
             "choices": [{"message": message, "stop_reason": stop}] if answered else [],
@@ -238,7 +238,7 @@ def _sample(
 
 
 def _outcome(result: Result) -> dict[str, Any]:
-    """Return a score or an error: what could not be judged is no score."""
+    """Return a score, or an error for an ungradable sample."""
     if result.passed is None:
         why = {"message": result.ungradable, "traceback": "", "traceback_ansi": ""}
         return {"scores": {}, "error": why}
@@ -251,7 +251,7 @@ def _outcome(result: Result) -> dict[str, Any]:
 
 
 def _usage(tokens: int, reasoning: int | None = None) -> dict[str, int] | None:
-    """Return the tokens that were generated; None where nothing says how many."""
+    """Return the generated tokens, or None if unknown."""
     if not tokens:
         return None
     usage = {"output_tokens": tokens, "total_tokens": tokens}

@@ -1,4 +1,4 @@
-"""Files of JSON lines that are appended to as things happen, and survive a kill at any moment."""
+"""Append-only files of JSON lines that survive a kill at any moment."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ Row = TypeVar("Row")
 
 
 def to_line(row: Any) -> bytes:
-    """The line of a row."""
+    """Encode a row as a JSON line."""
     return orjson.dumps(asdict(row)) + b"\n"
 
 
 def read_rows(path: Path, kind: type[Row]) -> Iterator[Row]:
-    """Read the rows of a file that may be written to meanwhile.
+    """Read the rows of a file, which may be written to concurrently.
+
+    Skips a last line without a line end, which a kill leaves behind.
 
     Raises:
-        DataError: a line is not a row; names the file and the line. A last line without its end
-            is what a kill leaves, and is passed over.
+        DataError: a line is not a row; names the file and the line.
     """
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -39,18 +40,18 @@ def read_rows(path: Path, kind: type[Row]) -> Iterator[Row]:
                 row = kind(**orjson.loads(line))
             except (ValueError, TypeError) as error:
                 raise DataError(
-                    f"{path}, line {number}: damaged ({error}); remove the line to have its sample "
-                    "made again"
+                    f"{path}, line {number}: damaged ({error}); remove the line to generate its "
+                    "sample again"
                 ) from error
             yield row
 
 
 @contextmanager
 def storage_errors(folder: Path) -> Iterator[None]:
-    """Failures to write below a folder, as what they are.
+    """Convert failures to write below a folder.
 
     Raises:
-        StorageError: names the file, and a full disk.
+        StorageError: a write failed; names the file, and a full disk.
     """
     try:
         yield
@@ -61,15 +62,15 @@ def storage_errors(folder: Path) -> Iterator[None]:
 
 
 class Journal(Generic[Row]):
-    """One file of rows: a line that is there is whole.
+    """A file of rows, in which every line is complete.
 
-    Entering cuts off a last line that a kill left half-written.
+    Entering cuts off a last line that a kill left incomplete.
 
     Args:
-        kind: the dataclass whose fields a line holds.
+        kind: dataclass of the rows.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: the file cannot be written.
     """
 
     def __init__(self, path: Path, kind: type[Row]) -> None:
@@ -82,10 +83,10 @@ class Journal(Generic[Row]):
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._size = os.fstat(self._file).st_size
-            whole = self._end_of_lines()
-            if whole < self._size:
-                os.ftruncate(self._file, whole)
-                self._size = whole
+            end = self._end_of_lines()
+            if end < self._size:
+                os.ftruncate(self._file, end)
+                self._size = end
             os.lseek(self._file, self._size, os.SEEK_SET)
         except OSError as error:
             self._close()
@@ -96,7 +97,7 @@ class Journal(Generic[Row]):
         self._close()
 
     def rows(self) -> list[Row]:
-        """All rows so far.
+        """Return all rows so far.
 
         Raises:
             DataError: as `read_rows`.
@@ -104,15 +105,15 @@ class Journal(Generic[Row]):
         return list(read_rows(self.path, self._kind))
 
     def append(self, row: Row) -> None:
-        """Write one row, whole or not at all.
+        """Write one row, completely or not at all.
 
         Raises:
-            StorageError: it cannot be written; the file is as before.
+            StorageError: the row cannot be written; the file is unchanged.
         """
         line = to_line(row)
         try:
             written = os.write(self._file, line)
-            if written < len(line):  # the disk is full; the next write would say so
+            if written < len(line):  # probably a full disk: the second write raises the error
                 written += os.write(self._file, line[written:])
                 if written < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -123,7 +124,7 @@ class Journal(Generic[Row]):
         self._size += len(line)
 
     def rewrite(self, rows: Iterable[Row]) -> None:
-        """Put other rows in the place of all there are; a kill leaves the old ones or the new."""
+        """Replace all rows atomically: a kill leaves either the old or the new rows."""
         self._close()
         partial = self.path.with_name(self.path.name + ".partial")
         try:
@@ -135,7 +136,7 @@ class Journal(Generic[Row]):
         self.__enter__()
 
     def _end_of_lines(self) -> int:
-        """Bytes up to the end of the last whole line."""
+        """Return the number of bytes up to the end of the last complete line."""
         end = self._size
         while end:
             start = max(0, end - (1 << 16))

@@ -1,4 +1,4 @@
-"""An evaluation's samples as training data is made of them: completion, verdict and problem."""
+"""An evaluation's samples as a source of training data: completion, verdict and problem."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from coding_model_project.types import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedSamples:
-    """Of one evaluation of training problems."""
+    """The judged samples of one evaluation of training problems."""
 
     path: Path
     style: PromptStyle
-    """Of its prompts."""
+    """Style of the evaluation's prompts."""
     problems: Mapping[str, Problem]
-    """That it asked, by id."""
+    """Problems of the evaluation, by id."""
     samples: tuple[tuple[Generated, Result], ...]
-    """In the order of judging."""
+    """Samples in the order of judging."""
 
     @property
     def accepted(self) -> int:
@@ -42,7 +42,7 @@ class JudgedSamples:
 
     @property
     def cut_off(self) -> int:
-        """Accepted ones ended by the token limit: the program is whole, the answer is not."""
+        """Number of accepted samples cut off by the token limit after a complete program."""
         return sum(result.passed is True and result.truncated for _, result in self.samples)
 
     @property
@@ -50,10 +50,10 @@ class JudgedSamples:
         return sum(result.ungradable is not None for _, result in self.samples)
 
     def accepted_programs(self) -> list[Candidate]:
-        """Of whole answers.
+        """Return the accepted programs of complete answers.
 
         Raises:
-            DataError: a completion is not the one that was judged.
+            DataError: a completion differs from the judged one.
         """
         return [
             self._program(generated, result)
@@ -62,7 +62,7 @@ class JudgedSamples:
         ]
 
     def rejected_programs(self) -> list[Candidate]:
-        """Whole ones that failed a hidden test.
+        """Return programs of complete answers that failed a hidden test.
 
         Raises:
             DataError: as `accepted_programs`.
@@ -78,8 +78,8 @@ class JudgedSamples:
         code = extract_for(problem, generated.completion, bare=bare).code
         if code is None or program_hash(code) != result.program:
             raise DataError(
-                f"{self.path}: sample {result.sample} of {result.problem}: the program in it is not the "
-                "one that was judged; evaluate again"
+                f"{self.path}: sample {result.sample} of {result.problem}: its program differs from the "
+                "judged one; evaluate again"
             )
         return Candidate(problem=problem.id, code=code, origin=f"{self.path.name}/{result.sample}")
 
@@ -88,22 +88,24 @@ def read_judged(path: Path, problems: Mapping[str, Problem]) -> JudgedSamples:
     """Read an evaluation of training problems.
 
     Args:
-        problems: by id, at least those that it asked.
+        problems: problems by id, including at least the evaluated ones.
 
     Raises:
-        ConfigError: it asked problems that must not train, or others than these, or its prompts are
-            not of this project.
-        DataError: it is no evaluation, or is damaged.
+        ConfigError: the evaluation has test-only problems, problems missing from these, or prompts of
+            another project.
+        DataError: the folder is not an evaluation, or is damaged.
     """
     evaluation = read_evaluation(path)
     if not (path / COMPLETIONS).is_file():
         raise DataError(f"{path / COMPLETIONS}: no such file")
-    members = _asked(evaluation, problems)
+    members = _evaluated(evaluation, problems)
     for problem in members:
         refuse_training(source(problem), problem.split, str(path))
     style = str(evaluation.settings.get("prompt", ""))
     if style not in tuple(PromptStyle):
-        raise ConfigError(f"{path}: its prompts are {style!r}, not one of ours")
+        raise ConfigError(
+            f"{path}: unknown prompt style {style!r}; expected one of {', '.join(PromptStyle)}"
+        )
     return JudgedSamples(
         path=path,
         style=PromptStyle(style),
@@ -113,39 +115,41 @@ def read_judged(path: Path, problems: Mapping[str, Problem]) -> JudgedSamples:
 
 
 def one_style(evaluations: Sequence[JudgedSamples]) -> PromptStyle:
-    """The style that the prompts of all of them have.
+    """Return the prompt style that all evaluations share.
 
     Raises:
-        ConfigError: they have two.
+        ConfigError: the styles differ.
     """
     first = evaluations[0]
     other = next((one for one in evaluations if one.style is not first.style), None)
     if other is not None:
         raise ConfigError(
-            f"{first.path} has prompt={first.style} and {other.path} prompt={other.style}: use "
-            "one of them"
+            f"{first.path} has prompt={first.style} and {other.path} prompt={other.style}; use "
+            "evaluations with the same prompt"
         )
     return first.style
 
 
-def _asked(evaluation: Evaluation, problems: Mapping[str, Problem]) -> list[Problem]:
-    """The problems that an evaluation asked.
+def _evaluated(evaluation: Evaluation, problems: Mapping[str, Problem]) -> list[Problem]:
+    """Return the problems of an evaluation.
 
     Raises:
-        ConfigError: one is missing, or is not what was evaluated.
+        ConfigError: a problem is missing, or has changed since the evaluation.
     """
     found: list[Problem] = []
     for name in evaluation.datasets():
         ids = {result.problem for result in evaluation.results if result.dataset == name}
         if missing := sorted(ids - problems.keys()):
-            raise ConfigError(f"{evaluation.path}: --problems has no {missing[0]}, which it asked")
+            raise ConfigError(
+                f"{evaluation.path}: the evaluated problem {missing[0]} is missing from --problems"
+            )
         members = [problem for problem in problems.values() if problem.id in ids]
         described = evaluation.settings["data"][name]  # type: ignore[index]
-        # Of a shard, or of one cut short, the version cannot be told.
+        # The version of a shard or of an unfinished evaluation cannot be computed.
         if described["problems"] == len(ids) and described["version"] != data_version(members):
             raise ConfigError(
-                f"{evaluation.path}: the problems of {name} were not those of --problems (another "
-                "statement, tests, limits or order): give the file that was evaluated"
+                f"{evaluation.path}: the problems of {name} differ from --problems (statements, tests, "
+                "limits or order); pass the file that was evaluated"
             )
         found += members
     return found

@@ -1,4 +1,4 @@
-"""Results of a command that are kept by content, so that the same command resumes after any end."""
+"""Results of a command, stored by content, so that the same command resumes after any interruption."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from coding_model_project.types import Problem, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A line of the journal."""
+    """A line of a journal."""
 
     key: str
-    """A digest of all that the result depends on."""
+    """Digest of everything that the result depends on."""
     result: dict[str, Any]
 
 
 class KeptResults:
-    """A journal of results, and what earlier attempts left in it."""
+    """A journal of results, including those of earlier attempts."""
 
     def __init__(self, journal: Journal[Kept] | None) -> None:
         self._journal = journal
@@ -41,7 +41,7 @@ class KeptResults:
         """Append a result.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the journal cannot be written.
         """
         if self._journal is not None:
             self._journal.append(Kept(key, result))
@@ -49,12 +49,12 @@ class KeptResults:
 
 @contextmanager
 def kept_results(path: Path | None) -> Iterator[KeptResults]:
-    """Open a journal for this process alone; without a path nothing is kept.
+    """Open a journal exclusively for this process; without a path, store nothing.
 
     Raises:
-        ConfigError: another command writes into it.
+        ConfigError: another command is writing to it.
         DataError: a line is damaged.
-        StorageError: it cannot be written.
+        StorageError: the journal cannot be written.
     """
     if path is None:
         yield KeptResults(None)
@@ -71,19 +71,19 @@ def kept_results(path: Path | None) -> Iterator[KeptResults]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ConfigError(
-                f"--journal={path}: another command writes into it; wait for it, or name another file"
+                f"--journal={path}: another command is writing to it; wait for it, or pass another file"
             ) from error
         with Journal(path, Kept) as journal:
             yield KeptResults(journal)
 
 
 class KeptGrader:
-    """A `grading.base.Grader` that keeps its verdicts, and asks for none twice.
+    """A `grading.base.Grader` that stores verdicts and never grades a completion twice.
 
-    Of Harbor tasks nothing is kept: their folders may change.
+    Verdicts of Harbor tasks are not stored, because their folders may change.
 
     Args:
-        settings: all that a verdict depends on beside problem and completion.
+        settings: everything that a verdict depends on besides problem and completion.
     """
 
     def __init__(self, inner: Grader, kept: KeptResults, settings: str) -> None:

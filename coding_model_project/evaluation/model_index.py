@@ -1,7 +1,7 @@
-"""Evaluations as a model card's results: the `model-index` block that the Hugging Face hub reads.
+"""Evaluations as the `model-index` block of a model card, which the Hugging Face Hub reads.
 
-The fields are those of huggingface.co/docs/hub/model-cards: a task, a data set, and its metrics. The
-interval, the number of samples and what could not be judged stand in a metric's `args`, which are free.
+The fields are those of huggingface.co/docs/hub/model-cards: a task, a data set, and its metrics. A
+metric's free-form `args` have the interval and the numbers of samples and of ungradable samples.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ TASK = "text-generation"
 def model_index(runs: Sequence[Path], name: str | None = None) -> dict[str, Any]:
     """Return the `model-index` of a model's evaluations.
 
-    Evaluations of one data set by one protocol are its seeds: the value is their mean, and `args` has
-    their standard deviation in the place of an interval.
+    Evaluations with the same data set and protocol are seeds: the value is their mean, and `args` has
+    their standard deviation instead of an interval.
 
     Args:
-        name: of the model; by default the last part of the evaluated model's.
+        name: name of the model; by default the last part of the evaluated model's path.
 
     Raises:
         ConfigError: the runs are of several models and no name is given, or two have the same seed.
-        DataError: a run is no finished evaluation.
+        DataError: a run is not a finished evaluation.
     """
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -37,7 +37,7 @@ def model_index(runs: Sequence[Path], name: str | None = None) -> dict[str, Any]
     models = sorted({evaluation.model for evaluation, _ in read})
     if name is None and len(models) > 1:
         raise ConfigError(
-            f"eval export: the runs are of several models ({', '.join(models)}): --name MODEL"
+            f"eval export: the runs are of several models ({', '.join(models)}); pass --name MODEL"
         )
     results = [
         EvalResult(
@@ -59,7 +59,7 @@ def model_index(runs: Sequence[Path], name: str | None = None) -> dict[str, Any]
 
 
 Seed = tuple[Evaluation, Mapping[str, Any]]
-"""An evaluation, and its metrics of one data set."""
+"""An evaluation and its metrics on one data set."""
 
 
 def _by_set(
@@ -72,7 +72,7 @@ def _by_set(
             seeds = groups.setdefault((dataset, version, evaluation.protocol_hash), [])
             if any(other.seed == evaluation.seed for other, _ in seeds):
                 raise ConfigError(
-                    f"eval export: {dataset} with seed {evaluation.seed} is there twice; give one of "
+                    f"eval export: {dataset} has two runs with seed {evaluation.seed}; pass one of "
                     f"{seeds[0][0].path}, {evaluation.path}"
                 )
             seeds.append((evaluation, measured))
@@ -80,7 +80,7 @@ def _by_set(
 
 
 def _hub(dataset: str) -> str | None:
-    """The repository that a data set is published in, if it is a known one."""
+    """Return the Hub repository of a data set known by name, or None."""
     found = find(dataset)
     return found[0].published.hub if found else None
 
@@ -96,23 +96,23 @@ def _values(seeds: Sequence[Seed], k: str) -> list[float]:
 
 
 def _how(seeds: Sequence[Seed], k: str) -> dict[str, Any]:
-    """How sure a value is, and what it was measured by. Shares are in percent, as the value is."""
+    """Return a value's uncertainty and protocol. Shares are in percent, like the value."""
     evaluation, measured = seeds[0]
     values = _values(seeds, k)
     if len(seeds) > 1:
-        sure: dict[str, Any] = {
+        uncertainty: dict[str, Any] = {
             "seeds": sorted(evaluation.seed for evaluation, _ in seeds),
             "std": round(100 * stdev(values), 2),
         }
     else:
         one = measured["pass@k"][k]
-        sure = {"seeds": [evaluation.seed]}
+        uncertainty = {"seeds": [evaluation.seed]}
         if one["low"] is not None:
             bounds = [round(100 * one["low"], 2), round(100 * one["high"], 2)]
-            sure["interval"] = "95% bootstrap over problems"
-            sure["low"], sure["high"] = bounds
+            uncertainty["interval"] = "95% bootstrap over problems"
+            uncertainty["low"], uncertainty["high"] = bounds
     return {
-        **sure,
+        **uncertainty,
         "samples": sum(of["samples"] for _, of in seeds),
         "could_not_be_judged": sum(of["ungradable"] for _, of in seeds),
         "protocol": evaluation.protocol,

@@ -1,4 +1,4 @@
-"""What an evaluation leaves besides its samples: metrics, logs to read, the report, W&B."""
+"""An evaluation's outputs besides its samples: metrics, readable logs, the report, W&B."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from coding_model_project.types import Problem
 
 REPORT = "report.html"
 UNGRADABLE = "ungradable"
-"""In the place of an error type, where a sample has no verdict."""
+"""Error type of samples without a verdict."""
 N_LOGGED = 4
-"""Samples of each problem in qa_logs/."""
+"""Samples per problem in qa_logs/."""
 N_TABLE = 2_000
-"""Rows of the table in W&B."""
+"""Maximum rows of the W&B table."""
 
 Judged = tuple[Sample, Generated, Result]
 
@@ -41,14 +41,13 @@ def write_metrics(
     protocol: EvalProtocol,
     cutoff: str | None = None,
 ) -> Metrics:
-    """metrics.json, and the same figures in metrics.jsonl, by which `runs` and the report know them.
+    """Write metrics.json, and the same values to metrics.jsonl for `runs` and the report.
 
     Args:
-        cutoff: as of `parts.part_metrics`.
+        cutoff: see `parts.part_metrics`.
 
     Returns:
-        The content of metrics.json: metrics by data set, as `scores.dataset_metrics` and
-        `parts.part_metrics` have them.
+        The content of metrics.json: `scores.dataset_metrics` and `parts.part_metrics` by data set.
     """
     metrics: dict[str, Any] = {}
     for data in datasets:
@@ -62,7 +61,7 @@ def write_metrics(
 
 
 def truncation_notes(metrics: Metrics, protocol: EvalProtocol) -> list[str]:
-    """Return a line for each data set whose answers the token limit has cut off."""
+    """Return a line for each data set with answers that the token limit cut off."""
     return [
         f"{name}: {found['truncated']:,} of {found['samples']:,} answers were cut off by "
         f"max_tokens={protocol.sampling.max_tokens}"
@@ -71,14 +70,14 @@ def truncation_notes(metrics: Metrics, protocol: EvalProtocol) -> list[str]:
             if (begun := found["truncated_in_reasoning"])
             else ""
         )
-        + "; they count as they are. A longer --max-tokens is another protocol"
+        + "; they are judged as they are. Another --max-tokens changes the protocol hash"
         for name, found in metrics.items()
         if found["truncated"]
     ]
 
 
 def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) -> dict[str, float]:
-    """Rates by the names that training logs its validation under."""
+    """Return rates by the metric names of training validation."""
     n = protocol.sampling.n
     data = {f"val-core/{name}/acc/mean@{n}": found["accepted"] for name, found in metrics.items()}
     for name, found in metrics.items():
@@ -88,7 +87,7 @@ def _logged(metrics: Mapping[str, Mapping[str, Any]], protocol: EvalProtocol) ->
 
 
 def write_summary(folder: Path, metrics: Mapping[str, Any], judged: Sequence[Judged]) -> None:
-    """summary.json: what the evaluation came to, and what it cost."""
+    """Write summary.json: the evaluation's results and cost."""
     brief = {
         name: {key: found[key] for key in ("pass@k", "pass_ratio", "graded", "ungradable")}
         for name, found in metrics.items()
@@ -104,7 +103,7 @@ def write_summary(folder: Path, metrics: Mapping[str, Any], judged: Sequence[Jud
 
 
 def write_rollouts(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol) -> None:
-    """rollouts.jsonl, which the report reads; made anew, so that no sample is in it twice."""
+    """Rewrite rollouts.jsonl for the report, so that it has no duplicate samples."""
     partial = folder / "rollouts.jsonl.partial"
     with partial.open("wb") as file:
         for sample, generated, result in judged:
@@ -114,7 +113,7 @@ def write_rollouts(folder: Path, judged: Sequence[Judged], protocol: EvalProtoco
 
 
 def rollout_of(generated: Generated, result: Result, *, prompt: str) -> Rollout:
-    """A judged sample as the line that the report reads."""
+    """Return a judged sample as a line of rollouts.jsonl."""
     if result.ungradable is None:
         verdict = {"error": result.error, **result.verdict}
     else:
@@ -140,13 +139,13 @@ def rollout_of(generated: Generated, result: Result, *, prompt: str) -> Rollout:
 
 
 def prompt_text(problem: Problem, protocol: EvalProtocol) -> str:
-    """What the model is asked, without the chat template's own words."""
+    """Return the prompt's text without the chat template's own tokens."""
     messages = solve_messages(problem, style=protocol.prompt, system=protocol.system_prompt)
     return "\n\n".join(message["content"] for message in messages)
 
 
 def write_qa_logs(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol) -> None:
-    """qa_logs/<data set>.md: each question, the first answers to it, and their verdicts."""
+    """Write qa_logs/<data set>.md: each prompt, its first answers, and their verdicts."""
     (folder / "qa_logs").mkdir(exist_ok=True)
     for name, of_set in groupby(judged, key=lambda one: one[0].dataset):
         parts = [f"# {name}\n"]
@@ -159,7 +158,7 @@ def write_qa_logs(folder: Path, judged: Sequence[Judged], protocol: EvalProtocol
                 parts.append(f"### sample {sample.number}: {_outcome(result)}\n")
                 for attempt in generated.attempts[:-1]:
                     parts.append(_quoted(attempt["completion"]))
-                    parts.append(f"it was told:\n\n{_quoted(attempt['observation'])}")
+                    parts.append(f"observation:\n\n{_quoted(attempt['observation'])}")
                 if generated.reasoning:
                     parts.append(f"reasoning:\n\n{_quoted(generated.reasoning)}answer:\n")
                 parts.append(_quoted(generated.completion))
@@ -179,7 +178,7 @@ def _outcome(result: Result) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text in a fence that is longer than any in it."""
+    """Return text in a fence longer than any fence within it."""
     fence = "````"
     while fence in text:
         fence += "`"
@@ -187,8 +186,10 @@ def _quoted(text: str) -> str:
 
 
 def write_report(folder: Path) -> None:
-    """report.html: figures and samples in one page that opens from disk."""
-    write = resolve_name("coding_model_project.reports:write_report")  # a room above this one
+    """Write report.html: charts and samples on a self-contained page."""
+    write = resolve_name(
+        "coding_model_project.reports:write_report"
+    )  # resolved by name: reports may import evaluation, not the other way round
     write([RunFolder(folder)], folder / REPORT)
 
 
@@ -199,7 +200,7 @@ def log_to_wandb(
     protocol: EvalProtocol,
     info: Mapping[str, Any],
 ) -> None:
-    """Metrics and a table of samples as a run of W&B; offline, below the folder, by default."""
+    """Log metrics and a table of samples to W&B; by default offline, into the folder."""
     import wandb
 
     mode = os.environ.get("WANDB_MODE", "offline")

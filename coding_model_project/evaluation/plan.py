@@ -1,4 +1,4 @@
-"""The work of an evaluation: the problems of the data sets, and a seed for every sample of each."""
+"""The plan of an evaluation: problems of its data sets, and a seed for each sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coding_model_project.types import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """A data set as it is evaluated."""
+    """A data set and the problems of it that are evaluated."""
 
     name: str
     problems: tuple[Problem, ...]
@@ -25,13 +25,13 @@ class DataSet:
     """`protocols.data_version` of the problems."""
     origin: str
     n_set_aside: int
-    """Rows that cannot be used."""
+    """Number of unusable rows."""
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One completion that is to be generated and judged."""
+    """One completion to generate and judge."""
 
     dataset: str
     problem: Problem
@@ -45,23 +45,25 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Every `of`-th problem, from the `number`-th on."""
+    """Every `of`-th problem, starting at the `number`-th."""
 
     number: int = 0
     of: int = 1
 
     @classmethod
     def parse(cls, text: str | None) -> Shard:
-        """A shard as given, such as "0/4"; None is all of it.
+        """Parse a shard such as "0/4"; None is the whole.
 
         Raises:
-            ConfigError: it is no shard.
+            ConfigError: the text is not a shard.
         """
         if text is None:
             return cls()
         number, _, of = text.partition("/")
         if not (number.isdigit() and of.isdigit() and int(number) < int(of)):
-            raise ConfigError(f"shard={text}: not like 0/4, the first of four (the last is 3/4)")
+            raise ConfigError(
+                f"shard={text}: expected NUMBER/OF, from 0/4 (the first of four) to 3/4"
+            )
         return cls(int(number), int(of))
 
 
@@ -77,21 +79,21 @@ def load_datasets(
 
     Args:
         words: each a name, NAME=PATH or the path of a file.
-        limit: only the first problems of each, in the window.
-        max_tests: at most so many hidden tests of each problem.
-        window: only problems published in it.
+        limit: number of first problems of each data set in the window.
+        max_tests: maximum number of hidden tests per problem.
+        window: days of publication of the problems to keep.
 
     Raises:
-        ConfigError: none is named, one is not to be found, twice there, or has nothing in the window.
+        ConfigError: no data set is named, or one is missing, named twice or empty in the window.
         DataError: a file is damaged.
     """
     if not words:
-        raise ConfigError("no data sets: name some, such as humaneval or mbpp_reg")
+        raise ConfigError("no data sets; pass some, such as humaneval or mbpp_reg")
     found: dict[str, DataSet] = {}
     for word in words:
         name, path = given_set(word)
         if name in found:
-            raise ConfigError(f"{name}: named twice; a path may have another name (NAME=PATH)")
+            raise ConfigError(f"{name}: named twice; give one another name (NAME=PATH)")
         loaded = load(name, path=path, data_dir=data_dir, max_tests=max_tests)
         found[name] = _chosen(loaded, window or Window(), limit)
     return tuple(found.values())
@@ -102,11 +104,11 @@ def _chosen(loaded: Loaded, window: Window, limit: int | None) -> DataSet:
     problems = window.cut(loaded.problems, name)[:limit]
     if not problems:
         reason = f": {loaded.set_aside[0].reason}" if loaded.set_aside else ""
-        raise ConfigError(f"{name}: no problem can be used ({loaded.origin}){reason}")
+        raise ConfigError(f"{name}: no usable problems ({loaded.origin}){reason}")
     ids: set[str] = set()
     for problem in problems:
         if problem.id in ids:
-            raise ConfigError(f"{name}: the problem {problem.id} is there twice ({loaded.origin})")
+            raise ConfigError(f"{name}: duplicate problem {problem.id} ({loaded.origin})")
         ids.add(problem.id)
     return DataSet(
         name=name,
@@ -119,7 +121,7 @@ def _chosen(loaded: Loaded, window: Window, limit: int | None) -> DataSet:
 
 
 def samples(datasets: Sequence[DataSet], *, n: int, seed: int, shard: Shard) -> Iterator[Sample]:
-    """Every sample of a shard: data sets, their problems and each problem's samples in order."""
+    """Yield the samples of a shard, ordered by data set, problem and sample number."""
     problems = ((data, problem) for data in datasets for problem in data.problems)
     for place, (data, problem) in enumerate(problems):
         if place % shard.of == shard.number:
@@ -129,6 +131,6 @@ def samples(datasets: Sequence[DataSet], *, n: int, seed: int, shard: Shard) -> 
 
 
 def sample_seed(seed: int, key: Key) -> int:
-    """A sample's own seed, in [0, 2³¹): the same wherever, whenever and beside whatever it is drawn."""
+    """Return a sample's seed in [0, 2³¹), which depends only on the evaluation's seed and the key."""
     text = "\0".join(map(str, (seed, *key)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1

@@ -1,4 +1,4 @@
-"""Profiles of models: the sampling that their makers advise, as YAML of keys of `coding.evaluation`."""
+"""Model profiles: sampling recommended by models' authors, as YAML with `coding.evaluation` keys."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from coding_model_project.evaluation.evaluation_config import EvaluationConfig
 
 _PACKAGE, _FOLDER = "coding_model_project.evaluation", "model_profiles"
 _MERGED = ("chat_template_kwargs", "extra_body")
-"""Keys whose entries are taken one by one, so that an option changes one of them."""
+"""Keys that merge entry by entry, so that an option changes a single entry."""
 
 
 @dataclass
 class Profile:
-    """Keys that a profile may have; each is one of `EvaluationConfig`, and has its meaning."""
+    """Keys of a profile, each with its meaning in `EvaluationConfig`."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -39,7 +39,7 @@ class Profile:
 
 
 def profile_names() -> list[str]:
-    """Return the names of the profiles that come with this package."""
+    """Return the names of this package's profiles."""
     folder = resources.files(_PACKAGE) / _FOLDER
     return sorted(
         one.name.removesuffix(".yaml") for one in folder.iterdir() if one.name.endswith(".yaml")
@@ -50,10 +50,10 @@ def read_profile(name: str) -> Profile:
     """Read a profile.
 
     Args:
-        name: of one of ours, or the path of a YAML file.
+        name: name of a profile of this package, or the path of a YAML file.
 
     Raises:
-        ConfigError: there is none, or a key or value of it is not one of `Profile`; names it.
+        ConfigError: the profile is missing, or has a key or value that `Profile` does not accept.
     """
     if name.endswith((".yaml", ".yml")) or "/" in name:
         if not Path(name).is_file():
@@ -63,8 +63,8 @@ def read_profile(name: str) -> Profile:
         text = (resources.files(_PACKAGE) / _FOLDER / f"{name}.yaml").read_text()
     else:
         raise ConfigError(
-            f"coding.evaluation.profile={name}: no such profile; choose one of "
-            f"{', '.join(profile_names())}, or give the path of a .yaml file"
+            f"coding.evaluation.profile={name}: unknown profile; expected one of "
+            f"{', '.join(profile_names())}, or the path of a .yaml file"
         )
     try:
         given = OmegaConf.create(text)
@@ -73,7 +73,7 @@ def read_profile(name: str) -> Profile:
     except OmegaConfBaseException as error:
         raise ConfigError(
             f"coding.evaluation.profile={name}: {error.full_key}: "
-            f"{' '.join(str(error).split('full_key')[0].split())}; keys are "
+            f"{' '.join(str(error).split('full_key')[0].split())}; known keys are "
             f"{', '.join(one.name for one in dataclasses.fields(Profile))}"
         ) from error
     except (yaml.YAMLError, ValueError, TypeError, AssertionError) as error:
@@ -85,31 +85,31 @@ def read_profile(name: str) -> Profile:
     return found
 
 
-def with_profile(asked: EvaluationConfig) -> EvaluationConfig:
-    """Return the keys of an evaluation with its profile's where they were not given.
+def with_profile(config: EvaluationConfig) -> EvaluationConfig:
+    """Return an evaluation's keys, with the profile's values for keys that are not set.
 
     Raises:
-        ConfigError: as `read_profile`; or a profile that samples meets the protocol `greedy`, whose
-            one answer would not be a greedy one.
+        ConfigError: as `read_profile`; or the profile samples at a temperature while the protocol is
+            `greedy`.
     """
-    if asked.profile is None:
-        return asked
-    profile = read_profile(asked.profile)
+    if config.profile is None:
+        return config
+    profile = read_profile(config.profile)
     changes: dict[str, Any] = {}
     for one in dataclasses.fields(Profile):
-        given, advised = getattr(asked, one.name), getattr(profile, one.name)
+        given, advised = getattr(config, one.name), getattr(profile, one.name)
         if one.name in _MERGED:
             changes[one.name] = {**advised, **given}
         elif given in (None, []):
             changes[one.name] = advised
-    if asked.base_url is None and not asked.extra_body:
-        changes["extra_body"] = {}  # an engine in this process has no requests
-    found = dataclasses.replace(asked, **changes)
-    if asked.protocol == "greedy" and found.temperature and asked.temperature is None:
+    if config.base_url is None and not config.extra_body:
+        changes["extra_body"] = {}  # only requests to a server have these fields
+    found = dataclasses.replace(config, **changes)
+    if config.protocol == "greedy" and found.temperature and config.temperature is None:
         raise ConfigError(
-            f"coding.evaluation.profile={asked.profile} samples at temperature={found.temperature:g}, "
+            f"coding.evaluation.profile={config.profile} samples at temperature={found.temperature:g}, "
             "and coding.evaluation.protocol=greedy does not: set coding.evaluation.protocol=sampled "
-            "(--protocol sampled --n 1 is one answer a problem), or temperature=0 to go against the "
+            "(--protocol sampled --n 1 draws one answer per problem), or temperature=0 to override the "
             "profile"
         )
     return found

@@ -1,8 +1,7 @@
-"""Sampling protocols: frozen settings with names, and a hash over all that a number depends on.
+"""Sampling protocols: named, frozen settings, and a hash over everything a score depends on.
 
-Numbers may be compared if their hashes are equal: the same settings, prompt, rules of extraction and
-judging, and the same problems. What generates (a local engine, a server) and where programs run are
-not part of it; run_info.json records them.
+Scores with equal hashes are comparable: they have the same settings, prompt, extraction and judging
+rules, and problems. The hash excludes the back end and the sandbox; run_info.json records them.
 """
 
 from __future__ import annotations
@@ -25,59 +24,59 @@ from coding_model_project.types import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalProtocol:
-    """How a model is asked and judged.
+    """Settings of sampling, prompting and judging.
 
-    A program that runs out of time on a test is not run on further ones; they count as not passed. One
-    that never ends would otherwise cost its time limit on each of a problem's hundreds of tests.
+    A program that times out on a test skips the remaining tests, which count as not passed. Otherwise
+    an endless program would cost its time limit on each of a problem's hundreds of tests.
     """
 
     name: str
     sampling: Sampling
-    """`sampling.n` samples of each problem."""
+    """Sampling options; `sampling.n` samples per problem."""
     prompt: PromptStyle = PromptStyle.fenced
     system_prompt: str | None = None
-    """The conversation's first message, if any."""
+    """System message at the start of the conversation, if any."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """More fields of the requests to a server."""
+    """Extra fields in requests to a server."""
     stop_early: bool = False
-    """Judge a program until its first failing test only: faster, and there is no pass ratio."""
+    """Stop judging at the first failing test: faster, but gives no pass ratio."""
     repair_rounds: int = 0
-    """How often an answer that fails a public test may be repaired (`repair`), within its sample."""
+    """Maximum repairs, within a sample, of an answer that fails a public test (`repair`)."""
     observation_bytes: int = 600
-    """Longest test and outcome that the model is shown for it."""
+    """Maximum bytes of the test and outcome shown to the model for a repair."""
     grader_version: str = GRADER_VERSION
-    """The rules of extraction and comparison."""
+    """Version of the extraction and comparison rules."""
 
     def __post_init__(self) -> None:
         sampling = self.sampling
         if sampling.n < 1 or sampling.max_tokens < 1 or sampling.temperature < 0:
             raise ConfigError(
                 f"protocol {self.name}: n={sampling.n}, max_tokens={sampling.max_tokens} and "
-                f"temperature={sampling.temperature:g}: counts are at least 1, a temperature 0"
+                f"temperature={sampling.temperature:g}: counts must be at least 1, temperature at least 0"
             )
         if self.repair_rounds < 0 or self.observation_bytes < MIN_BYTES:
             raise ConfigError(
-                f"protocol {self.name}: repair_rounds={self.repair_rounds} is at least 0, and "
+                f"protocol {self.name}: repair_rounds={self.repair_rounds} must be at least 0, and "
                 f"observation_bytes={self.observation_bytes} at least {MIN_BYTES}"
             )
         if sampling.temperature == 0 and sampling.n > 1:
             raise ConfigError(
-                f"protocol {self.name}: {sampling.n} greedy samples of a problem are all the same; "
-                "set a temperature, or n=1"
+                f"protocol {self.name}: n={sampling.n} greedy samples would be identical; set a "
+                "temperature, or n=1"
             )
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """The k of the pass@k that are reported: powers of two, and the number of samples."""
+        """The reported k of pass@k: powers of two, and the number of samples."""
         n = self.sampling.n
         return tuple(sorted({1 << i for i in range(n.bit_length())} | {n}))
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> EvalProtocol:
-        """Read a protocol from a run_info.json; the reverse of `described`.
+        """Read a protocol from a run_info.json; the inverse of `described`.
 
         Raises:
-            TypeError, ValueError, KeyError: it lacks a setting, or has one that is not known.
+            TypeError, ValueError, KeyError: a setting is missing or unknown.
         """
         settings = {name: value for name, value in record.items() if name != "hash"}
         sampling = dict(settings.pop("sampling"))
@@ -92,17 +91,17 @@ class EvalProtocol:
         )
 
     def judged_today(self) -> EvalProtocol:
-        """Return the same protocol with today's rules of extraction and comparison."""
+        """Return the same protocol with the current grader version."""
         return replace(self, grader_version=GRADER_VERSION)
 
     def described(self, versions: Mapping[str, str]) -> dict[str, Any]:
-        """Settings and hash, as run_info.json has them.
+        """Return the settings and hash for run_info.json.
 
         Args:
-            versions: of the data sets, by name (`data_version`).
+            versions: versions of the data sets by name (`data_version`).
         """
         settings = asdict(self) | {"sampling": self.sampling.described()}
-        if not self.repair_rounds:  # plays no part
+        if not self.repair_rounds:  # observation_bytes has no effect then
             del settings["repair_rounds"], settings["observation_bytes"]
         for name in ("system_prompt", "extra_body"):
             if not settings[name]:
@@ -112,23 +111,23 @@ class EvalProtocol:
 
 
 def protocol_hash(settings: Mapping[str, Any], versions: Mapping[str, str]) -> str:
-    """Hash a protocol's settings, its name included, with the versions of its data sets."""
+    """Hash a protocol's settings, including its name, with the versions of its data sets."""
     content = orjson.dumps([dict(settings), dict(versions)], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(content).hexdigest()[:16]
 
 
 GREEDY = EvalProtocol(name="greedy", sampling=Sampling(max_tokens=2048))
-"""EVAL@1: the one answer that is most likely token by token."""
+"""EVAL@1: one greedily decoded answer."""
 
 SAMPLED = EvalProtocol(
     name="sampled", sampling=Sampling(n=16, temperature=0.8, top_p=0.95, max_tokens=2048)
 )
-"""EVAL@k: pass@1 to pass@16, unbiased; temperature and top-p as in Chen et al. 2021 for large k."""
+"""EVAL@k: unbiased pass@1 to pass@16; temperature and top-p follow Chen et al. 2021 for large k."""
 
 BUDGET = EvalProtocol(
     name="budget", sampling=Sampling(n=32, temperature=0.8, top_p=0.95, max_tokens=2048)
 )
-"""EVAL@budget: samples drawn until one is accepted or the tokens, or judge-seconds, are spent."""
+"""EVAL@budget: samples drawn until one is accepted, or the tokens or judge-seconds are spent."""
 
 PROTOCOLS = {protocol.name: protocol for protocol in (GREEDY, SAMPLED, BUDGET)}
 
@@ -144,16 +143,16 @@ def protocol(
     observation_bytes: int = 600,
     **changes: Any,
 ) -> EvalProtocol:
-    """A named protocol, with other settings where they are given.
+    """Return a named protocol with some settings changed.
 
     Args:
-        changes: fields of `Sampling`; None leaves the protocol's.
+        changes: fields of `Sampling`; None keeps the protocol's value.
 
     Raises:
-        ConfigError: no such protocol, or settings that make no sense.
+        ConfigError: the protocol is unknown, or a setting is out of range.
     """
     if name not in PROTOCOLS:
-        raise ConfigError(f"protocol={name}: choose one of {', '.join(PROTOCOLS)}")
+        raise ConfigError(f"protocol={name}: expected one of {', '.join(PROTOCOLS)}")
     chosen = PROTOCOLS[name]
     sampling = replace(chosen.sampling, **{k: v for k, v in changes.items() if v is not None})
     return replace(
@@ -169,7 +168,7 @@ def protocol(
 
 
 def data_version(problems: Iterable[Problem]) -> str:
-    """A hash of a data set's problems: their order, statements, tests and limits, no solutions."""
+    """Return a hash of problems: their order, statements, tests and limits, but not solutions."""
     digest = hashlib.sha256()
     for problem in problems:
         digest.update(

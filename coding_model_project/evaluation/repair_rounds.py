@@ -1,4 +1,4 @@
-"""A sample's answer and its repairs, as often as the protocol says; `episodes.repair` has the rules."""
+"""Answers of samples with up to the protocol's number of repairs; see `episodes.repair`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coding_model_project.grading.prompts import Message, solve_messages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A sample's attempts, at least one."""
+    """A sample's attempts (at least one)."""
 
     attempts: tuple[Attempt[Completion], ...]
 
@@ -27,18 +27,18 @@ class Episode:
 
     @property
     def tokens(self) -> int:
-        """Of all answers."""
+        """Tokens of all answers."""
         return sum(attempt.answer.n_tokens for attempt in self.attempts)
 
     @property
     def reasoning_tokens(self) -> int | None:
-        """Of all answers; None where no answer's are counted."""
+        """Reasoning tokens of all answers; None if no answer has a count."""
         counted = [attempt.answer.n_reasoning_tokens for attempt in self.attempts]
         known = [n for n in counted if n is not None]
         return sum(known) if known else None
 
     def plain(self) -> list[dict[str, Any]]:
-        """The attempts as completions.jsonl has them."""
+        """Return the attempts as plain values for completions.jsonl."""
         return [
             {
                 "completion": attempt.answer.text,
@@ -52,10 +52,10 @@ class Episode:
 
 
 class Episodes:
-    """Has samples answered.
+    """A generator of episodes.
 
     Args:
-        public: judges by public tests; needed by a protocol with rounds.
+        public: grader by public tests, which protocols with repair need.
     """
 
     def __init__(self, backend: Backend, public: AnyGrader, protocol: EvalProtocol) -> None:
@@ -65,14 +65,14 @@ class Episodes:
         self._cost_s: dict[tuple[str, str], float] = {}
 
     async def generate(self, sample: Sample) -> Episode:
-        """One sample's episode.
+        """Generate a sample's episode.
 
         Raises:
-            PromptError: the model cannot be asked at all.
-            GenerationError, SandboxError: infrastructure failed; the episode is begun anew later.
+            PromptError: the model cannot answer the prompt.
+            GenerationError, SandboxError: infrastructure failed; a resumed run repeats the episode.
         """
         made = await attempts(
-            _Asked(self._backend, self._protocol, sample),
+            _Model(self._backend, self._protocol, sample),
             lambda answer: self._look(sample, answer),
             rounds=self._protocol.repair_rounds,
         )
@@ -90,16 +90,16 @@ class Episodes:
             )
         except SandboxError:
             raise
-        except UngradableError:  # the problem's own fault: the verdict on its hidden tests says so
+        except UngradableError:  # the problem is broken, which judging its hidden tests reports
             return Seen()
-        # What they cost when they were run, for a verdict from the cache too.
+        # A cache hit costs what the original run cost.
         key = sample.problem.id, answer.text
         self._cost_s[key] = max(seen.judge_s, self._cost_s.get(key, 0.0))
         return replace(seen, judge_s=round(self._cost_s[key], 4))
 
 
-class _Asked:
-    """A back end as the model of an episode; see `episodes.repair.Model`."""
+class _Model:
+    """Adapter of a back end to `episodes.repair.Model`."""
 
     def __init__(self, backend: Backend, protocol: EvalProtocol, sample: Sample) -> None:
         self._backend, self._protocol, self._sample = backend, protocol, sample
@@ -113,7 +113,7 @@ class _Asked:
         seed = sample_seed(sample.seed, key) if repairs else sample.seed
         try:
             made = await self._backend.complete(self._messages, self._protocol.sampling, seed)
-        except PromptError:  # the conversation has become too long: the last answer stays
+        except PromptError:  # the conversation is too long: keep the last answer
             if not repairs:
                 raise
             return None

@@ -1,6 +1,6 @@
-"""An evaluation's folder as other code reads it: a line per judged sample, and what was evaluated how.
+"""Files of an evaluation's folder, and functions that read them.
 
-completions.jsonl  a `Generated` per line, in the order in which generation ended
+completions.jsonl  a `Generated` per line, in the order of generation
 results.jsonl      a `Result` per line, in the order of judging
 metrics.json       rates, shares and costs by data set (`scores.dataset_metrics`)
 run_info.json      {"model", "seed", "protocol": {"name", "hash", ...its settings},
@@ -26,15 +26,15 @@ RUN_INFO = "run_info.json"
 METRICS = "metrics.json"
 
 Key = tuple[str, str, int]
-"""Data set, problem and number of a sample: what it is known by in all files."""
+"""Data set, problem and number of a sample: its key in all files."""
 
 Metrics = dict[str, Any]
-"""The content of metrics.json: by data set, as `scores.dataset_metrics` gives it."""
+"""Content of metrics.json: `scores.dataset_metrics` by data set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """One completion, before it is judged."""
+    """A completion before judging."""
 
     dataset: str
     problem: str
@@ -42,22 +42,22 @@ class Generated:
     seed: int
     completion: str
     tokens: int
-    """All that were generated, reasoning included."""
+    """Number of generated tokens, including reasoning."""
     truncated: bool
-    """Ended by the token limit and not by the model."""
+    """True if the token limit cut it off."""
     reasoning: str = ""
-    """Text of the reasoning where the back end gives it apart; it is not judged."""
+    """Reasoning text, if the back end returns it separately; it is not judged."""
     reasoning_tokens: int | None = None
-    """Of `tokens`, those of the reasoning; None where the back end does not count them."""
+    """Reasoning tokens, included in `tokens`; None if the back end does not count them."""
     refused: str | None = None
-    """Why the model could not be asked; there is no completion then, and no score."""
+    """Reason why the model could not answer the prompt; then there is no completion and no score."""
     seconds: float
-    """From the request to its answer, waiting beside others included."""
+    """Seconds from the request to the answer, including queueing."""
     at: float
-    """When it ended, in seconds since the epoch."""
+    """Time of completion, in seconds since the epoch."""
     attempts: Sequence[Mapping[str, Any]] = ()
-    """Of a protocol with repair, as `repair_rounds.Episode.plain` gives them: `completion` is the last
-    one's, `tokens` are of all."""
+    """Attempts of a protocol with repair (`repair_rounds.Episode.plain`): `completion` is the last
+    attempt's, `tokens` counts all attempts."""
 
     @property
     def key(self) -> Key:
@@ -65,7 +65,7 @@ class Generated:
 
     @property
     def estimated_reasoning_tokens(self) -> int | None:
-        """Of `tokens`, the reasoning's share by characters; None without its text, or after repairs."""
+        """Reasoning tokens, estimated from characters; None without reasoning text or after repairs."""
         if not self.reasoning or len(self.attempts) > 1:
             return None
         share = len(self.reasoning) / (len(self.reasoning) + len(self.completion))
@@ -73,7 +73,7 @@ class Generated:
 
     @property
     def cut_in_reasoning(self) -> bool:
-        """The token limit ended it before an answer began, as far as the back end tells."""
+        """True if the token limit cut it off before the answer began, as far as the back end reports."""
         if not self.truncated:
             return False
         if not self.completion.strip():
@@ -82,48 +82,48 @@ class Generated:
 
     @property
     def public_judge_s(self) -> float:
-        """Wall seconds of judging public tests between attempts."""
+        """Wall-clock seconds of judging public tests between attempts."""
         return sum(attempt["judge_s"] for attempt in self.attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One sample of one problem, judged or found to be ungradable."""
+    """A sample of a problem, judged or ungradable."""
 
     dataset: str
     problem: str
     sample: int
-    """Which of the problem's samples, from 0."""
+    """Number of the sample within its problem, from 0."""
     passed: bool | None
-    """Whether every hidden test accepts it; None if it could not be graded."""
+    """True if it passes every hidden test; None if ungradable."""
     pass_fraction: float | None
     error: str | None
-    """The first failing test's error type; None if accepted or ungradable."""
+    """Error type of the first failing test; None if accepted or ungradable."""
     ungradable: str | None
-    """Why it has no verdict. Part of no rate, and never zero quietly."""
+    """Reason for having no verdict. The sample is excluded from all rates and never counts as 0."""
     tokens: int
-    """Of the completion; with repair of all attempts."""
+    """Tokens of the completion; with repair, of all attempts."""
     truncated: bool
-    """The completion was ended by the token limit and not by the model."""
+    """True if the token limit cut the completion off."""
     judge_s: float
-    """Wall seconds of judging; 0 for a verdict from the cache."""
+    """Wall-clock seconds of judging; 0 for a cache hit."""
     reasoning_tokens: int | None = None
-    """Of `tokens`, those of the reasoning; None where nothing is known of them."""
+    """Reasoning tokens, included in `tokens`; None if unknown."""
     reasoning_estimated: bool = False
-    """`reasoning_tokens` is an estimate: the reasoning's share of all characters, where a server gives
-    its text and no count."""
+    """True if `reasoning_tokens` is estimated from the reasoning's share of characters, because the
+    server returns its text without a count."""
     cut_in_reasoning: bool = False
-    """The token limit ended it before an answer began."""
+    """True if the token limit cut the completion off before the answer began."""
     repairs: int = 0
-    """Attempts after the first."""
+    """Number of attempts after the first."""
     repair_s: float = 0.0
-    """Wall seconds of judging public tests between attempts."""
+    """Wall-clock seconds of judging public tests between attempts."""
     at: float = 0.0
-    """When it was judged, in seconds since the epoch."""
+    """Time of judging, in seconds since the epoch."""
     program: str | None = None
-    """`program_hash` of the code that was found; None without one."""
+    """`program_hash` of the extracted code; None without code."""
     verdict: Mapping[str, Any] = field(default_factory=dict)
-    """What else is known, as `grading.brief.brief` gives it; empty if ungradable."""
+    """Details of the verdict (`grading.brief.brief`); empty if ungradable."""
 
     @property
     def key(self) -> Key:
@@ -132,24 +132,24 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A finished (or cut short) evaluation, read back."""
+    """A finished or interrupted evaluation, read from its folder."""
 
     path: Path
     model: str
     seed: int
     protocol: str
     protocol_hash: str
-    """Equal for two evaluations whose numbers may be compared."""
+    """Hash that is equal for evaluations with comparable scores."""
     settings: Mapping[str, object]
-    """The protocol's, and the versions of the data: to say in what two evaluations differ."""
+    """Settings of the protocol and versions of the data, to explain how two evaluations differ."""
     results: tuple[Result, ...]
 
     def datasets(self) -> list[str]:
-        """Names of data sets, in the order in which they were evaluated."""
+        """Return the names of the data sets, in the order of evaluation."""
         return list(dict.fromkeys(result.dataset for result in self.results))
 
     def by_problem(self, dataset: str) -> dict[str, list[Result]]:
-        """Graded results of one data set's problems; an ungradable sample is left out."""
+        """Return a data set's graded results by problem, without ungradable samples."""
         groups: dict[str, list[Result]] = {}
         for result in self.results:
             if result.dataset == dataset and result.passed is not None:
@@ -160,10 +160,10 @@ class Evaluation:
 def with_completions(
     folder: Path, results: Iterable[Result]
 ) -> dict[Key, tuple[Generated, Result]]:
-    """Judged samples of an evaluation's folder with their completions, in the order of judging.
+    """Return judged samples with their completions, in the order of judging.
 
     Returns:
-        By data set, problem and number.
+        Completion and result by data set, problem and number.
 
     Raises:
         DataError: a file is damaged, or a verdict's completion is missing.
@@ -181,20 +181,20 @@ def with_completions(
 
 
 def refuse_another(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Make sure that an evaluation goes on as it began.
+    """Refuse to resume an evaluation with different settings.
 
     Args:
-        before: how, by name, as the folder's files of JSON have it.
-        now: the same of what would go on there.
+        before: settings by name, from the folder's JSON files.
+        now: settings of the resuming attempt.
 
     Raises:
-        ConfigError: something differs.
+        ConfigError: a setting differs.
     """
     for key, value in now.items():
         if before.get(key) != json.loads(json.dumps(value)):
             raise ConfigError(
-                f"{folder}: began with another {key} ({before.get(key)} → {value}), maybe because "
-                "problems or the grader have changed; choose another folder"
+                f"{folder}: {key} differs from the recorded one ({before.get(key)} → {value}), maybe "
+                "because problems or the grader have changed; pass another folder"
             )
 
 
@@ -202,7 +202,7 @@ def read_evaluation(path: Path) -> Evaluation:
     """Read an evaluation's folder.
 
     Raises:
-        DataError: there is no evaluation in it, or a file of it is damaged.
+        DataError: the folder has no evaluation, or a damaged file.
     """
     try:
         info = json.loads((path / RUN_INFO).read_text())
@@ -237,19 +237,17 @@ def read_metrics(run: Path) -> Metrics:
         return json.loads((run / METRICS).read_text())
     except FileNotFoundError as error:
         raise DataError(
-            f"{run}: the evaluation is not finished; the same command goes on with it"
+            f"{run}: the evaluation is not finished; run its command again to resume it"
         ) from error
     except ValueError as error:
         raise DataError(f"{run / METRICS}: damaged ({error})") from error
 
 
 def _once(results: tuple[Result, ...], path: Path) -> tuple[Result, ...]:
-    """Raises:
-    DataError: a sample is there twice, and would count twice.
-    """
+    """Return the results, or raise `DataError` if a sample occurs twice."""
     seen = set()
     for result in results:
         if result.key in seen:
-            raise DataError(f"{path}: sample {result.sample} of {result.problem} is there twice")
+            raise DataError(f"{path}: duplicate sample {result.sample} of {result.problem}")
         seen.add(result.key)
     return results

@@ -1,4 +1,4 @@
-"""Generates and judges samples at the same time, and keeps each as soon as it is known."""
+"""Concurrent generation and judging of samples, each stored as soon as it is done."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from coding_model_project.grading.brief import brief
 from coding_model_project.types import Verdict
 
 _BACKLOG = 2048
-"""Samples that may wait for the judge before generation waits too: bounds memory."""
+"""Maximum samples waiting for the judge before generation pauses, to bound memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a progress bar shows of a step."""
+class Update:
+    """A progress update: one sample generated or judged."""
 
     generated: Generated | None = None
     judged: Result | None = None
 
 
-Progress = Callable[[Told], None]
+Progress = Callable[[Update], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What earlier attempts have left."""
+    """Samples of earlier attempts."""
 
     generated: dict[Key, Generated]
     judged: set[Key]
@@ -45,13 +45,13 @@ class Known:
 def read_known(
     completions: Journal[Generated], results: Journal[Result], planned: Iterable[Sample]
 ) -> Known:
-    """Read what is there.
+    """Read the samples of earlier attempts.
 
-    Results without a verdict are taken out, to be judged again; and those whose completion is lost,
-    as after a loss of power.
+    Removes results without a verdict, to judge them again, and results whose completion is lost, as
+    after a power failure.
 
     Raises:
-        DataError: a line is damaged, there twice, or of a sample that is not planned.
+        DataError: a line is damaged, a duplicate, or of a sample that is not planned.
     """
     seeds = {sample.key: sample.seed for sample in planned}
     generated: dict[Key, Generated] = {}
@@ -59,26 +59,26 @@ def read_known(
         if seeds.get(one.key) != one.seed or one.key in generated:
             raise DataError(
                 f"{completions.path}, line {number}: sample {one.sample} of {one.problem} is "
-                f"{'there twice' if one.key in generated else 'not of this evaluation'}"
+                f"{'a duplicate' if one.key in generated else 'not of this evaluation'}"
             )
         generated[one.key] = one
     rows = results.rows()
     kept = [result for result in rows if result.ungradable is None and result.key in generated]
     judged = {result.key for result in kept}
     if len(judged) < len(kept):
-        raise DataError(f"{results.path}: holds a sample twice")
+        raise DataError(f"{results.path}: has duplicate samples")
     if len(kept) < len(rows):
         results.rewrite(kept)
     return Known(generated, judged)
 
 
 class Runner:
-    """Takes samples through generation and judging.
+    """A pipeline that generates and judges samples.
 
     Args:
-        concurrency: samples that are generated at once.
-        grader: judges completions as the protocol says.
-        known: samples that need not be generated, or judged, again.
+        concurrency: maximum concurrent generations.
+        grader: grader that follows the protocol.
+        known: samples already generated or judged.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Runner:
         self._generating = asyncio.Semaphore(concurrency)
 
     async def run(self, samples: Sequence[Sample]) -> None:
-        """Do all that is missing, in the samples' order as far as that depends on us.
+        """Generate and judge missing samples, started in their order.
 
         Raises:
-            GenerationError, SandboxError: the back end does not answer, or public tests, of which a
-                model is told, cannot be judged. All that was made is kept.
+            GenerationError, SandboxError: the back end does not answer, or the public tests for a
+                repair cannot be judged. All results so far are kept.
             StorageError: a file cannot be written.
         """
         missing = (sample for sample in samples if sample.key not in self._known.judged)
@@ -120,11 +120,11 @@ class Runner:
             async with self._generating:
                 generated = await self._generate(sample)
             self._completions.append(generated)
-            self._progress(Told(generated=generated))
+            self._progress(Update(generated=generated))
         stop_early = self._protocol.stop_early
         result = await judged(sample, generated, self._grader, stop_early=stop_early)
         self._results.append(result)
-        self._progress(Told(judged=result))
+        self._progress(Update(judged=result))
 
     async def _generate(self, sample: Sample) -> Generated:
         started = time.monotonic()
@@ -163,11 +163,11 @@ async def judged(
     """Judge one completion.
 
     Args:
-        stop_early: the grader stops at a program's first failing test, so that the share of tests that
-            pass is unknown for a program that fails.
+        stop_early: the grader stops at the first failing test, so the pass fraction of a failing program
+            is unknown.
 
     Returns:
-        A result without a verdict, and with the reason, if it cannot be judged.
+        The result; without a verdict and with the reason if the sample is ungradable.
     """
     verdict: Verdict | None = None
     why = generated.refused
@@ -201,7 +201,7 @@ async def judged(
 
 
 def _pass_fraction(verdict: Verdict | None, stop_early: bool) -> float | None:
-    """Of all hidden tests; unknown where judging stopped at the first that failed."""
+    """Return the share of hidden tests passed, or None if judging stopped at the first failing test."""
     if verdict is None or (stop_early and not verdict.passed):
         return None
     return verdict.pass_fraction
@@ -212,5 +212,5 @@ def _encodable_texts(attempt: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encodable(text: str) -> str:
-    """What JSON can hold: a lone surrogate, which no UTF-8 has, becomes a question mark."""
+    """Replace lone surrogates, which UTF-8 cannot encode, with question marks."""
     return text.encode("utf-8", "replace").decode()

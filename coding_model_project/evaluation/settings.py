@@ -1,4 +1,4 @@
-"""`coding.evaluation` as frozen values, and the back end it names."""
+"""`coding.evaluation` as frozen values, and the back end that it selects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What is evaluated, and how."""
+    """Settings of an evaluation."""
 
     run_dir: Path
     model: str
@@ -26,26 +26,26 @@ class Settings:
     datasets: tuple[str, ...]
     data_dir: Path | None
     window: Window
-    """Of the days on which problems were published."""
+    """Days of publication of the problems."""
     cutoff: str | None
-    """The end of the model's training data."""
+    """Last day of the model's training data."""
     limit: int | None
     max_tests: int | None
     protocol: EvalProtocol
     profile: str | None
-    """Where the protocol has values from a model's profile, its name, for the record."""
+    """Name of the model profile whose values the protocol has, for the record."""
     shard: Shard
     mode: EvaluationMode
     wandb: bool
 
     sandbox: SandboxConfig
     force: bool
-    """Go on in a folder although settings have changed."""
+    """Resume although settings have changed."""
 
     @classmethod
     def of(
         cls,
-        asked: EvaluationConfig,
+        config: EvaluationConfig,
         *,
         run_dir: Path,
         seed: int,
@@ -54,110 +54,110 @@ class Settings:
         sandbox: SandboxConfig,
         force: bool,
     ) -> Settings:
-        """From a configuration.
+        """Create settings from a configuration.
 
         Args:
-            observation_bytes: most of a failing test that a model is shown to repair its program.
+            observation_bytes: maximum bytes of a failing test shown to the model for a repair.
 
         Raises:
-            ConfigError: names the key that makes no sense.
+            ConfigError: a key has an invalid value; names it.
         """
-        asked = with_profile(asked)
+        config = with_profile(config)
         for name in ("limit", "max_tests", "concurrency"):
-            if (value := getattr(asked, name)) is not None and value < 1:
-                raise ConfigError(f"coding.evaluation.{name}={value}: at least 1")
-        if asked.base_url and asked.mode is not EvaluationMode.simple:
-            raise ConfigError("coding.evaluation.base_url: a server goes with mode=simple only")
-        if asked.stop and asked.mode is EvaluationMode.verl:
+            if (value := getattr(config, name)) is not None and value < 1:
+                raise ConfigError(f"coding.evaluation.{name}={value}: must be at least 1")
+        if config.base_url and config.mode is not EvaluationMode.simple:
+            raise ConfigError("coding.evaluation.base_url: only available with mode=simple")
+        if config.stop and config.mode is EvaluationMode.verl:
             raise ConfigError(
-                "coding.evaluation.stop: verl's rollout does not take texts that end a completion; "
+                "coding.evaluation.stop: verl's rollout does not support stop texts; "
                 "remove it (--stop), or set coding.evaluation.mode=simple (--mode simple)"
             )
-        if asked.cluster and not asked.base_url and asked.mode is EvaluationMode.simple:
+        if config.cluster and not config.base_url and config.mode is EvaluationMode.simple:
             raise ConfigError(
-                f"coding.evaluation.cluster={asked.cluster}: vLLM in this process generates on one "
-                "machine; set coding.evaluation.mode=verl (--mode verl), or name a server (--base-url)"
+                f"coding.evaluation.cluster={config.cluster}: vLLM in this process generates on one "
+                "machine; set coding.evaluation.mode=verl (--mode verl), or pass a server (--base-url)"
             )
-        if asked.ray_address and not asked.cluster:
+        if config.ray_address and not config.cluster:
             raise ConfigError(
-                f"coding.evaluation.ray_address={asked.ray_address}: needs "
+                f"coding.evaluation.ray_address={config.ray_address}: needs "
                 "coding.evaluation.cluster=ray (--cluster ray)"
             )
-        if asked.extra_body and not asked.base_url:
+        if config.extra_body and not config.base_url:
             raise ConfigError(
-                "coding.evaluation.extra_body: only requests to a server have one; set "
+                "coding.evaluation.extra_body: only available with a server; set "
                 "coding.evaluation.base_url"
             )
         return cls(
             run_dir=run_dir,
-            model=asked.model,
+            model=config.model,
             seed=seed,
-            datasets=tuple(asked.datasets),
-            data_dir=Path(asked.data_dir) if asked.data_dir else None,
-            window=Window.parse(asked.from_date, asked.to_date),
-            cutoff=day(asked.cutoff, "cutoff"),
-            limit=asked.limit,
-            max_tests=asked.max_tests,
+            datasets=tuple(config.datasets),
+            data_dir=Path(config.data_dir) if config.data_dir else None,
+            window=Window.parse(config.from_date, config.to_date),
+            cutoff=day(config.cutoff, "cutoff"),
+            limit=config.limit,
+            max_tests=config.max_tests,
             protocol=protocol(
-                asked.protocol,
+                config.protocol,
                 prompt=prompt,
-                stop_early=asked.stop_early,
-                n=asked.n,
-                temperature=asked.temperature,
-                top_p=asked.top_p,
-                max_tokens=asked.max_tokens,
-                top_k=asked.top_k,
-                min_p=asked.min_p,
-                presence_penalty=asked.presence_penalty,
-                frequency_penalty=asked.frequency_penalty,
-                repetition_penalty=asked.repetition_penalty,
-                stop=tuple(asked.stop),
-                chat_template_kwargs=dict(asked.chat_template_kwargs),
-                system_prompt=asked.system_prompt,
-                extra_body=asked.extra_body,
-                repair_rounds=asked.repair_rounds,
+                stop_early=config.stop_early,
+                n=config.n,
+                temperature=config.temperature,
+                top_p=config.top_p,
+                max_tokens=config.max_tokens,
+                top_k=config.top_k,
+                min_p=config.min_p,
+                presence_penalty=config.presence_penalty,
+                frequency_penalty=config.frequency_penalty,
+                repetition_penalty=config.repetition_penalty,
+                stop=tuple(config.stop),
+                chat_template_kwargs=dict(config.chat_template_kwargs),
+                system_prompt=config.system_prompt,
+                extra_body=config.extra_body,
+                repair_rounds=config.repair_rounds,
                 observation_bytes=observation_bytes,
             ),
-            profile=asked.profile,
-            shard=Shard.parse(asked.shard),
-            mode=asked.mode,
-            wandb=asked.wandb,
+            profile=config.profile,
+            shard=Shard.parse(config.shard),
+            mode=config.mode,
+            wandb=config.wandb,
             sandbox=sandbox,
             force=force,
         )
 
 
-def simple_backend(asked: EvaluationConfig, *, seed: int, on_cpu: bool) -> Backend:
-    """The server that is named, else vLLM in this process; not yet started.
+def simple_backend(config: EvaluationConfig, *, seed: int, on_cpu: bool) -> Backend:
+    """Return the back end, not yet started: the configured server, or vLLM in this process.
 
     Args:
-        on_cpu: vLLM's CPU build, which needs other settings.
+        on_cpu: use settings for vLLM's CPU build.
 
     Raises:
-        ConfigError: a key makes no sense; names it.
+        ConfigError: a key has an invalid value; names it.
     """
-    asked = with_profile(asked)
-    if asked.base_url is not None:
+    config = with_profile(config)
+    if config.base_url is not None:
         from coding_model_project.evaluation.backends.openai_backend import OpenAIBackend
 
         return OpenAIBackend(
-            asked.base_url,
-            asked.model,
-            concurrency=asked.concurrency or 32,
-            send_seeds=asked.send_seeds,
-            extra_body=asked.extra_body,
-            token_limit_field=asked.token_limit_field,
-            key_variable=asked.api_key_env,
-            timeout_s=asked.timeout_s,
-            retry_s=asked.retry_s,
+            config.base_url,
+            config.model,
+            concurrency=config.concurrency or 32,
+            send_seeds=config.send_seeds,
+            extra_body=config.extra_body,
+            token_limit_field=config.token_limit_field,
+            key_variable=config.api_key_env,
+            timeout_s=config.timeout_s,
+            retry_s=config.retry_s,
         )
     from coding_model_project.evaluation.backends.vllm_backend import VllmBackend, VllmEngine
 
     engine = VllmEngine(
-        max_model_len=asked.max_model_len,
-        dtype=asked.dtype,
+        max_model_len=config.max_model_len,
+        dtype=config.dtype,
         seed=seed,
-        concurrency=asked.concurrency or 256,
+        concurrency=config.concurrency or 256,
         on_cpu=on_cpu,
     )
-    return VllmBackend(asked.model, engine)
+    return VllmBackend(config.model, engine)

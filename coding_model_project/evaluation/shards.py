@@ -1,4 +1,4 @@
-"""One evaluation by several processes: each does a shard, then their samples are put together."""
+"""Merging of shards, which are evaluated by several processes."""
 
 from __future__ import annotations
 
@@ -14,36 +14,38 @@ from coding_model_project.runs.folder import write_json
 
 
 def gather(settings: Settings, folders: Sequence[Path], *, say: Callable[[str], None]) -> None:
-    """Make the evaluation's folder of those of its shards; evaluating there then does the rest.
+    """Merge shards' folders into the evaluation's folder, where evaluating then does the rest.
 
-    What a shard has not finished is done then, and nothing twice. Does nothing if the evaluation has
-    begun.
+    The evaluation completes what shards left unfinished and repeats nothing. Does nothing if the
+    evaluation has begun.
 
     Args:
-        settings: of the whole: as the shards', without `shard` and with a folder of its own.
+        settings: the whole evaluation's settings: the shards', without `shard` and with another folder.
 
     Raises:
-        ConfigError: a folder is none of a shard, or they are not shards of one evaluation.
+        ConfigError: a folder is not a shard's, or the shards are of different evaluations.
     """
     target = settings.run_dir
     if settings.shard.of > 1:
-        raise ConfigError("--shard goes with a part, --merge with the whole")
+        raise ConfigError("--shard and --merge exclude each other; pass --merge without --shard")
     if (target / COMPLETIONS).exists():
-        say(f"{target} has begun: going on there")
+        say(f"{target} has begun; resuming it")
         return
     infos = [_info(folder) for folder in folders]
     for folder, info in zip(folders, infos, strict=True):
         for key in ("model", "seed", "protocol"):
             if info[key] != infos[0][key]:
-                raise ConfigError(f"{folder}: another {key} than {folders[0]}: not one evaluation")
+                raise ConfigError(
+                    f"{folder}: {key} differs from that of {folders[0]}; merge shards of one evaluation"
+                )
     _check_complete(infos)
     target.mkdir(parents=True, exist_ok=True)
-    for name in (RESULTS, COMPLETIONS):  # the one that says it has begun comes last
+    for name in (RESULTS, COMPLETIONS):  # COMPLETIONS last: it marks the evaluation as begun
         partial = target / f"{name}.partial"
-        with partial.open("wb") as whole:
+        with partial.open("wb") as merged:
             for folder in folders:
                 with (folder / name).open("rb") as part:
-                    whole.writelines(line for line in part if line.endswith(b"\n"))
+                    merged.writelines(line for line in part if line.endswith(b"\n"))
         partial.replace(target / name)
     write_json(target / RUN_INFO, infos[0] | {"shard": None})
 
@@ -52,12 +54,14 @@ def _info(folder: Path) -> dict[str, object]:
     try:
         return orjson.loads((folder / RUN_INFO).read_bytes())
     except FileNotFoundError as error:
-        raise ConfigError(f"{folder}: not the folder of a shard (it has no {RUN_INFO})") from error
+        raise ConfigError(f"{folder}: not a shard's folder (it has no {RUN_INFO})") from error
 
 
 def _check_complete(infos: Sequence[dict[str, object]]) -> None:
     shards = sorted(str(info["shard"]) for info in infos)
     of = shards[0].partition("/")[2] or "1"
-    wanted = sorted(f"{number}/{of}" for number in range(int(of)))
-    if shards != wanted:
-        raise ConfigError(f"--merge: the folders hold {', '.join(shards)}, not {', '.join(wanted)}")
+    expected = sorted(f"{number}/{of}" for number in range(int(of)))
+    if shards != expected:
+        raise ConfigError(
+            f"--merge: the folders hold {', '.join(shards)}; expected {', '.join(expected)}"
+        )

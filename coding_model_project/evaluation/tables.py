@@ -1,4 +1,4 @@
-"""Metrics as text, for the console."""
+"""Metrics as text tables for the console."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 160
 
 
 def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
-    """A line per data set: rates with their 95% intervals, counts, costs; then the errors."""
+    """Return a table with a line per data set (rates with 95% intervals, counts, costs), then errors."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     shown = sorted({ks[0], ks[len(ks) // 2], ks[-1]})
     counts = ("problems", "graded", "ungradable", "truncated", "tokens", "judge s")
@@ -50,7 +50,7 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
 
 
 def _parts(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Parts of a data set, by their titles, with their pass@k."""
+    """Yield the titles of a data set's parts, with their pass@k."""
     for level, rates in found.get("by_difficulty", {}).items():
         yield f"difficulty {level}", rates
     if cutoff := found.get("cutoff"):
@@ -60,7 +60,7 @@ def _parts(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def months_table(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """A table of pass@1 by month for each data set whose problems have dates."""
+    """Yield a table of pass@1 by month for each data set whose problems have dates."""
     for name, found in metrics.items():
         by_month = found.get("by_month", {})
         if not by_month:
@@ -79,7 +79,7 @@ def months_table(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def budget_table(metrics: Mapping[str, Any]) -> str:
-    """Pass rate against tokens and judge-seconds per problem."""
+    """Return a table of pass rates by tokens and judge-seconds spent per problem."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("data set")
     for name in ("tokens", "pass rate", "judge s", "pass rate"):
@@ -104,7 +104,7 @@ def budget_table(metrics: Mapping[str, Any]) -> str:
 
 
 def _reasoning(found: Mapping[str, float] | None) -> str:
-    """Tokens of the reasoning and their share of all tokens; "~" marks sums with estimates."""
+    """Return reasoning tokens and their share of all tokens; "~" marks sums with estimates."""
     if found is None:
         return "–"
     about = "~" if found["estimated"] else ""
@@ -112,13 +112,13 @@ def _reasoning(found: Mapping[str, float] | None) -> str:
 
 
 def _errors(shares: Mapping[str, float]) -> str:
-    """The shares that are not zero, largest first."""
+    """Return the nonzero shares, largest first."""
     ordered = sorted(shares.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {share:.1%}" for name, share in ordered if share) or "no errors"
 
 
 def table_text(table: Table) -> str:
-    """A table as lines without colours, wherever they are shown."""
+    """Render a table as plain text of a fixed width."""
     buffer = io.StringIO()
     Console(file=buffer, width=_WIDTH).print(table)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())

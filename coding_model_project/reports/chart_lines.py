@@ -1,7 +1,7 @@
-"""The charts' lines: from rollouts where they were recorded, else from the logged metrics.
+"""Lines of charts, from recorded rollouts or else from logged metrics.
 
-An interval of a rate or a mean is a 95% percentile bootstrap over problems, because samples of one
-problem are not independent; the line itself is then the mean of the problems' means.
+Intervals of rates and means are 95% percentile bootstraps over problems, because samples of a problem
+are not independent; the line is then the mean of the problems' means.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coding_model_project.types import ERROR_GROUPS
 Metrics = Mapping[int, dict[str, float]]
 
 N_RESAMPLES = 2_000
-"""Enough for a band in a chart; results use `intervals.N_RESAMPLES`."""
+"""Bootstrap resamples for a chart's band; results use `intervals.N_RESAMPLES`."""
 
 VERDICTS = (ACCEPTED, *(str(group) for group in ERROR_GROUPS))
 _SPLITS = ("train", "validation")
@@ -39,7 +39,7 @@ _STEP_PARTS = {
 def chart_lines(
     tally: RunTally, metrics: Metrics, evaluations: Metrics = MappingProxyType({})
 ) -> dict[str, list[Line]]:
-    """Every chart's lines for one run; charts without data are left out."""
+    """Return the lines of a run's charts, without charts that have no data."""
     train, validation = tally.steps("train"), tally.steps("validation")
     charts = {
         "accepted": _clustered(
@@ -65,7 +65,7 @@ def chart_lines(
 
 
 def chart_stacks(tally: RunTally, metrics: Metrics) -> dict[str, Stack]:
-    """Every stacked chart of one run; charts without data are left out."""
+    """Return a run's stacked charts, without those that have no data."""
     stacks = {
         "errors": _logged_errors(metrics) or _judged_errors(tally.steps("train")),
         "times": _times(metrics),
@@ -74,7 +74,7 @@ def chart_stacks(tally: RunTally, metrics: Metrics) -> dict[str, Stack]:
 
 
 def _staleness(metrics: Metrics) -> list[Line]:
-    """Weight versions that samples lag behind; none in a run whose samples are never old."""
+    """Return the staleness of samples in weight versions; empty if samples are never stale."""
     lines = _logged(
         metrics,
         {
@@ -101,7 +101,7 @@ def _clustered(
     per_problem: Callable[[StepTally], list[float]],
     logged: Mapping[int, float] = MappingProxyType({}),
 ) -> list[Line]:
-    """Means with intervals; where a step's samples were not recorded, the logged mean without."""
+    """Return means with intervals, or the logged mean for steps without recorded samples."""
     values, bounds = dict(logged), {}
     for number, step in steps.items():
         means = per_problem(step)
@@ -124,7 +124,7 @@ def _clustered(
 def _by_source(
     steps: Mapping[int, StepTally], per_problem: Callable[[StepTally], list[float]]
 ) -> list[Line]:
-    """A line per data source; none for a run on one source, whose line `_clustered` has drawn."""
+    """Return a line per data source; empty for a single source, which `_clustered` draws."""
     found: dict[str, dict[int, StepTally]] = {}
     for number, step in steps.items():
         for source, tally in step.by_source().items():
@@ -138,16 +138,16 @@ def _by_source(
     ]
 
 
-@lru_cache(maxsize=2_000)  # runs that are followed are drawn again and again
+@lru_cache(maxsize=2_000)  # the live view redraws its runs repeatedly
 def _interval(values: tuple[float, ...]) -> tuple[float | None, float | None]:
-    """No interval from one problem: it says nothing about others."""
+    """Return the bootstrap interval, or no interval for a single problem."""
     if len(values) < 2 or not np.isfinite(values).all():
         return None, None
     return bootstrap_interval(values, n=N_RESAMPLES)
 
 
 def _logged(metrics: Metrics, names: Mapping[str, str]) -> list[Line]:
-    """Metrics as they were logged, by label."""
+    """Return logged metrics as lines, by label."""
     found = {label: series(metrics, metric) for label, metric in names.items()}
     return [
         Line(label=label, steps=[s for s, _ in points], values=[v for _, v in points])
@@ -163,10 +163,10 @@ def _validation(metrics: Metrics) -> list[Line]:
 
 
 def _evaluated(evaluations: Metrics, part: str) -> list[Line]:
-    """Of checkpoints that were watched, a line per data set and protocol, or metric and tool.
+    """Return the watched checkpoints' lines, per data set and protocol, or per metric and tool.
 
     Args:
-        part: "pass_at_1" for evaluations of ours, "value" for numbers of other tools.
+        part: "pass_at_1" for our evaluations, "value" for other tools.
     """
     keys = dict.fromkeys(key for data in evaluations.values() for key in data)
     names = [key.rpartition("/")[0] for key in keys if key.rpartition("/")[2] == part]
@@ -214,7 +214,7 @@ def _lengths(steps: Mapping[int, StepTally]) -> list[Line]:
 
 
 def _public(split: str, steps: Mapping[int, StepTally]) -> list[Line]:
-    """Share of the judged samples that pass the public tests and fail a hidden one."""
+    """Return the share of judged samples that pass the public tests but fail a hidden one."""
     ran = {number: step for number, step in steps.items() if step.n_public}
     if not ran:
         return []
@@ -237,7 +237,7 @@ def _judged_errors(steps: Mapping[int, StepTally]) -> Stack:
 
 
 def _times(metrics: Metrics) -> Stack:
-    """Seconds per step. Validation comes after verl's step and is not part of `timing_s/step`."""
+    """Return seconds per step. Validation follows verl's step and is not part of `timing_s/step`."""
     timed = {
         step: _step_times(data)
         for step, data in metrics.items()
@@ -250,7 +250,7 @@ def _times(metrics: Metrics) -> Stack:
 
 def _step_times(data: Mapping[str, float]) -> dict[str, float]:
     generating = data.get("timing_s/gen", 0.0)
-    # Judging runs while others still generate; only what comes after the last of them is waiting.
+    # Judging overlaps generation; only the time after the last generated sample is waiting.
     waiting = min(max(data.get("judge/wait_s", 0.0), 0.0), generating)
     parts = {name: data.get(metric, 0.0) for name, metric in _STEP_PARTS.items()}
     rest = data.get("timing_s/step", 0.0) - generating - sum(parts.values())

@@ -1,6 +1,6 @@
-"""Every chart of every page: lines, stacks and scores as the plain values that figures.js draws.
+"""Charts as plain values that figures.js draws: lines, stacks and scores.
 
-A colour is a variable of page.css: charts follow the reader's colour scheme.
+Colours are variables of page.css, so charts follow the reader's colour scheme.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import Any
 from coding_model_project.reports.page_data import Line, Score, Stack
 
 N_COLOURS = 8
-"""page.css has so many variables for runs, and for parts; a ninth run has the first one's colour."""
+"""Number of colours for runs, and for parts, in page.css; a ninth run reuses the first colour."""
 _DASHES = ("solid", "6px,4px", "2px,3px", "6px,3px,2px,3px")
-"""As SVG reads them; a solid line is told from an area by its name."""
+"""SVG dash patterns; "solid" marks a line, because an area has none."""
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_HALF_UP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A chart's words and its scale."""
+    """A chart's texts and scale."""
 
     title: str
     note: str
     percent: bool = False
     unit: str = ""
     band: str = ""
-    """The name of the interval from a line's `low` to its `high`."""
+    """Name of the interval between a line's `low` and `high`."""
     from_zero: bool = True
-    """Begin the scale at 0, not at the least value."""
+    """Start the scale at 0 instead of the least value."""
 
     def text(self, value: float | None) -> str:
-        """A value as the table and the hover label, which are JavaScript's, round it: halves go up."""
+        """Format a value with the rounding of the JavaScript table and hover label: halves go up."""
         if value is None or not math.isfinite(value):
             return "–"
         if self.percent:
@@ -44,59 +44,59 @@ class Kind:
 
 
 class Shape(StrEnum):
-    """A way to draw the traces of a chart."""
+    """A way to draw a chart's traces."""
 
     lines = "lines"
-    """By step, with the bands of those that have one."""
+    """Lines by step, with bands."""
     stack = "stack"
-    """By step, one upon the other."""
+    """Stacked bars by step."""
     bars = "bars"
-    """By label, side by side, with whiskers."""
+    """Grouped bars by label, with whiskers."""
     differences = "differences"
-    """A row for each label, around zero, with whiskers."""
+    """One row per label, around zero, with whiskers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A colour's meaning, for the legend."""
+    """A legend entry."""
 
     name: str
     colour: str
     dash: str = ""
-    """Of a line; empty for an area."""
+    """Dash pattern of a line; empty for an area."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Values of one colour."""
+    """Values drawn in one colour."""
 
     key: Key
     x: Sequence[float | str] = ()
     y: Sequence[float | str] = ()
     low: Sequence[float | None] | None = None
-    """Where the band or the whisker of each value begins."""
+    """Lower end of each value's band or whisker."""
     high: Sequence[float | None] | None = None
     text: Sequence[str] | None = None
-    """The rest of the hover label, after each value."""
+    """Text after each value in the hover label."""
     meta: Mapping[str, Any] | None = None
-    """For the page's scripts."""
+    """Data for the page's scripts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Traces and the words around them."""
+    """Traces with their texts."""
 
     id: str
-    """Unique in a page."""
+    """Unique on a page."""
     kind: Kind
     shape: Shape
     traces: Sequence[Trace]
     caption: str = ""
     height: int = 260
-    """Pixels."""
+    """Height in pixels."""
 
     def plain(self) -> dict[str, Any]:
-        """Return what figures.js reads."""
+        """Return the chart as figures.js reads it."""
         traces = [asdict(trace) for trace in self.traces]
         return {
             **asdict(self.kind),
@@ -109,14 +109,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A line and its looks."""
+    """A line and its style."""
 
     line: Line
     key: Key
 
 
 def line_chart(id: str, kind: Kind, curves: Sequence[Curve]) -> Chart:
-    """Lines by step, with the band of each that has one."""
+    """Return a chart of lines by step, with their bands."""
     last = "; ".join(
         f"{curve.key.name} {kind.text(curve.line.values[-1])}{_bounds(curve.line, -1, kind)} "
         f"at step {curve.line.steps[-1]}"
@@ -143,22 +143,22 @@ def _bounds(line: Line, n: int, kind: Kind) -> str:
 
 
 def line_key(name: str, colour: int, dash: int = 0) -> Key:
-    """The looks of a line, by the number of its run and of the line in it."""
+    """Return a line's style, by the number of its run and of the line within the run."""
     dash_pattern = _DASHES[dash % len(_DASHES)]
     return Key(name=name, colour=f"var(--run-{colour % N_COLOURS})", dash=dash_pattern)
 
 
 def history_chart(id: str, kind: Kind, samples: Sequence[tuple[Key, Mapping[str, Any]]]) -> Chart:
-    """Shares by step that the page fills in: a trace's `meta` says which samples are its."""
+    """Return a chart of shares by step that the page fills in from the samples in each trace's `meta`."""
     traces = [Trace(key=key, meta=meta) for key, meta in samples]
     return Chart(id=id, kind=kind, shape=Shape.lines, traces=traces, height=200)
 
 
 def stack_chart(id: str, kind: Kind, stack: Stack, *, by_name: bool) -> Chart:
-    """Bars, one upon the other.
+    """Return a chart of stacked bars.
 
     Args:
-        by_name: page.css has a colour for each part by its name, not by its number.
+        by_name: colour parts by their name in page.css instead of their number.
     """
     traces = [
         Trace(
@@ -180,7 +180,7 @@ def stack_chart(id: str, kind: Kind, stack: Stack, *, by_name: bool) -> Chart:
 
 
 def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Score]]) -> Chart:
-    """Bars with whiskers, a group for each label and a colour for each side."""
+    """Return a chart of bars with whiskers, a group per label and a colour per side."""
     traces = [
         Trace(
             key=Key(name=side, colour=f"var(--run-{n % N_COLOURS})"),
@@ -192,35 +192,35 @@ def bar_chart(id: str, kind: Kind, sides: Mapping[str, Sequence[Score]]) -> Char
         )
         for n, (side, scores) in enumerate(sides.items())
     ]
-    said = [
+    texts = [
         f"{score.label}: {side} {kind.text(score.value)} "
         f"({kind.text(score.low)} to {kind.text(score.high)})"
         for side, scores in sides.items()
         for score in scores
     ]
-    caption = f"{'; '.join(said)}."
+    caption = f"{'; '.join(texts)}."
     return Chart(id=id, kind=kind, shape=Shape.bars, traces=traces, caption=caption)
 
 
 def difference_chart(id: str, kind: Kind, differences: Sequence[Score]) -> Chart:
-    """A row for each difference of shares, around zero."""
-    said = [f"({one.low:+.1%} to {one.high:+.1%}), {one.note}" for one in differences]
+    """Return a chart of differences of shares, one row each."""
+    texts = [f"({one.low:+.1%} to {one.high:+.1%}), {one.note}" for one in differences]
     trace = Trace(
         key=Key(name="", colour="var(--ink)"),
         x=[one.value for one in differences],
         y=[one.label for one in differences],
         low=[one.low for one in differences],
         high=[one.high for one in differences],
-        text=[f" {text}" for text in said],
+        text=[f" {text}" for text in texts],
     )
-    whole = [
-        f"{one.label} {one.value:+.1%} {text}" for one, text in zip(differences, said, strict=True)
+    labelled = [
+        f"{one.label} {one.value:+.1%} {text}" for one, text in zip(differences, texts, strict=True)
     ]
     return Chart(
         id=id,
         kind=kind,
         shape=Shape.differences,
         traces=[trace],
-        caption=f"{'; '.join(whole)}.",
+        caption=f"{'; '.join(labelled)}.",
         height=60 + 44 * len(differences),
     )

@@ -1,10 +1,10 @@
 "use strict";
-// Python with colours, as elements and text: nothing here parses HTML, because a model wrote what is shown.
+// Python syntax highlighting with elements and text; nothing here parses HTML, because a model wrote the code.
 
 const KEYWORDS = new Set(
   ("False None True and as assert async await break class continue def del elif else except finally for from " +
    "global if import in is lambda nonlocal not or pass raise return try while with yield match case").split(" "));
-// Every alternative reads on without going back, so that no text can make this slow.
+// No alternative backtracks, so that no text can make this slow.
 const TOKENS = new RegExp([
   /(?<comment>#[^\n]*)/,
   /(?<string>(?:\b[rbfuRBFU]{1,2})?(?:"""[\s\S]*?(?:"""|$)|\x27{3}[\s\S]*?(?:\x27{3}|$)|"(?:[^"\\\n]|\\[\s\S])*"?|\x27(?:[^\x27\\\n]|\\[\s\S])*\x27?))/,
@@ -50,7 +50,7 @@ function listing(pieces, className) {
   return element("pre", {}, code);
 }
 
-// Where fenced blocks are: [is code, text] in order. Without a fence, the text is code if it was judged whole.
+// Parts of a completion as [is code, text]. Text without a fence is code if it was judged as a whole.
 function blocks(completion, extraction) {
   const lines = completion.split("\n");
   const found = [];
@@ -71,7 +71,7 @@ function blocks(completion, extraction) {
   return fenced ? found : [[extraction !== "nothing" && extraction !== "unclosed_think", completion]];
 }
 
-// A completion with its code highlighted and its prose plain.
+// Renders a completion with highlighted code and plain prose.
 function completionView(completion, extraction) {
   const view = element("div", { class: "completion" });
   if (!completion.trim()) view.append(element("p", { class: "empty" }, "The completion is empty."));

@@ -1,4 +1,4 @@
-"""A comparison as a page: scores by side, and differences with their intervals."""
+"""The page of a comparison: scores by side, and differences with intervals."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _DIFFERENCES = Kind(title="Difference", note="With its 95% interval; p after Hol
 
 
 def write_plot(comparison: Comparison, path: Path) -> None:
-    """Write a page that opens from disk, without a network.
+    """Write a self-contained HTML page.
 
     Raises:
-        ConfigError: the file is not to be a page.
+        ConfigError: the path does not end in .html.
     """
     if path.suffix != ".html":
-        raise ConfigError(f"--plot={path}: charts are written as a page; name it .html")
+        raise ConfigError(f"--plot={path}: expected a .html file")
     write_page(path, f"Comparison by pass@{comparison.k}", comparison_charts(comparison))
 
 
 def comparison_charts(comparison: Comparison) -> list[Chart]:
-    """Return bars of the sides' scores, and the differences with their intervals."""
+    """Return charts of the sides' scores and of the differences, with intervals."""
     sides: dict[str, dict[str, Score]] = {}
     for pair in comparison.pairs:
         for side, score in ((pair.first, pair.first_score), (pair.second, pair.second_score)):

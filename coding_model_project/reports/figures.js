@@ -5,7 +5,7 @@ const N_TABLE = 500;
 const N_MARKERS = 60;
 const N_TICKS = 5;
 const MARGIN = { left: 52, right: 12, top: 20, bottom: 24 };
-const charts = new Map();  // by their places, to be drawn again in another width
+const charts = new Map();  // by their figures, to redraw at another width
 
 // An element with properties, and children that are nodes or strings. Nothing here parses HTML.
 function element(tag, properties = {}, ...children) {
@@ -28,7 +28,7 @@ function vector(tag, attributes = {}, ...children) {
 
 // ── scales ────────────────────────────────────────────────────────────────────────────────────────
 
-// Round numbers in a range; `least` is how close they may be.
+// Round numbers in a range; `least` is the minimum distance between them.
 function ticks(low, high, least = 0) {
   const rough = Math.max((high - low) / N_TICKS, least) || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -41,7 +41,7 @@ const scale = (low, high, from, to) => (value) => from + ((value - low) / (high 
 const number = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
 const isNumber = (value) => typeof value === "number";
 
-// A value as the tables and the labels say it.
+// A value as formatted in tables and labels.
 function shown(value, { percent, shape }) {
   if (!isNumber(value)) return "–";
   if (shape === "differences") return `${value < 0 ? "" : "+"}${(100 * value).toFixed(1)}%`;
@@ -50,7 +50,7 @@ function shown(value, { percent, shape }) {
 
 // ── drawing ───────────────────────────────────────────────────────────────────────────────────────
 
-// Draws a chart. A click on it becomes the event "step", with the step as its detail.
+// Draws a chart. A click dispatches the event "step" with the step as its detail.
 function draw(place, chart) {
   if (!charts.has(place)) new ResizeObserver(() => charts.get(place)?.width !== place.clientWidth && paint(place)).observe(place);
   charts.set(place, { chart, width: 0 });
@@ -96,7 +96,7 @@ function paint(place) {
   });
 }
 
-// Grid, numbers and unit of the vertical axis; the scale of it.
+// Draws the vertical axis with grid, numbers and unit; returns its scale.
 function axisY(svg, chart, box, values) {
   const finite = values.filter(isNumber);
   let low = finite.reduce((least, value) => Math.min(least, value), finite[0] ?? 0);
@@ -112,7 +112,7 @@ function axisY(svg, chart, box, values) {
   return y;
 }
 
-// Numbers of a horizontal axis; the scale of it.
+// Draws the numbers of a horizontal axis; returns its scale.
 function axisX(svg, box, low, high, least, text) {
   const x = scale(low, high, box.left, box.right);
   for (const tick of ticks(low, high, least)) svg.append(vector("g", { class: "xtick" },
@@ -121,7 +121,7 @@ function axisX(svg, box, low, high, least, text) {
   return x;
 }
 
-// The steps of a chart, and their scale; `half` is what is left free at both ends.
+// The steps of a chart and their scale; `half` is the margin at both ends.
 function axisOfSteps(svg, { data }, box, half) {
   const steps = [...new Set(data.flatMap(({ x }) => x))].sort((a, b) => a - b);
   const first = steps[0] ?? 0, last = steps.at(-1) ?? 1;
@@ -130,7 +130,7 @@ function axisOfSteps(svg, { data }, box, half) {
   return { steps, x: axisX(svg, box, first - free, last + free, 1, (step) => step.toLocaleString("en")) };
 }
 
-// Where the pointer finds which values.
+// Hover stops: positions with their values.
 function stopsOf(steps, x, chart) {
   const at = chart.data.map((trace) => new Map(trace.x.map((step, n) => [step, n])));
   return steps.map((step) => ({ x: x(step), step, title: `step ${step.toLocaleString("en")}`, values: chart.data.flatMap((trace, t) => {
@@ -169,7 +169,7 @@ function drawStack(svg, chart, box) {
   const y = axisY(svg, chart, box, sums);
   const below = steps.map(() => 0);
   for (const trace of chart.data) {
-    // One path for all bars of a part: thousands of steps stay fast.
+    // One path for all bars of a part, which is fast with thousands of steps.
     const path = trace.x.map((step, n) => {
       const from = below[n];
       below[n] += trace.y[n] || 0;
@@ -225,7 +225,7 @@ function drawDifferences(svg, chart, box) {
 
 // ── what stands around a chart ────────────────────────────────────────────────────────────────────
 
-// The meaning of colours and dashes; empty where there is one.
+// The legend; empty for a single trace.
 function legend(keys) {
   return element("ul", { class: "legend" }, ...(keys.length > 1 ? keys : []).map(({ name, colour, dash }) => {
     const width = dash ? 22 : 10;
@@ -235,10 +235,10 @@ function legend(keys) {
   }));
 }
 
-// Puts a chart and the words around it into a figure, or puts newer ones in their place.
+// Renders a chart and its texts into a figure, replacing an older version.
 function fillFigure(figure, chart) {
   if (!figure.querySelector(".chart")) {
-    const bySteps = ["lines", "stack"].includes(chart.shape);  // the caption of any other says all values
+    const bySteps = ["lines", "stack"].includes(chart.shape);  // other captions list all values
     const details = element("details", { hidden: !bySteps }, element("summary", {}, "Values"));
     details.addEventListener("toggle", () => { if (details.open) fillTable(details, charts.get(place).chart); });
     const place = element("div", { class: "chart", role: "img" });
@@ -254,7 +254,7 @@ function fillFigure(figure, chart) {
   if (details.open) fillTable(details, chart);
 }
 
-// A chart's values, made when the table is opened: for those who cannot see or point at the chart.
+// A table of a chart's values, built when opened, for those who cannot see or point at the chart.
 function fillTable(details, chart) {
   const lines = chart.data;
   const steps = [...new Set(lines.flatMap(({ x }) => x))].sort((a, b) => a - b).slice(-N_TABLE);

@@ -1,4 +1,4 @@
-"""What stands above a run's charts: where it comes from, how it stands, what it cost."""
+"""The facts above a run's charts: provenance, state and cost."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from coding_model_project.runs.metrics_log import total
 
 
 def run_facts(run: RunFolder, tally: RunTally, metrics: Metrics) -> list[tuple[str, str]]:
-    """Label and text of each fact, in the order of the page. What is not known is left out.
+    """Return label and text of each known fact, in the order of the page.
 
     Raises:
-        ConfigError: this is not a run's folder.
+        ConfigError: the folder is not a run's.
     """
     origin = run.provenance()
     facts = {
@@ -43,7 +43,7 @@ def run_facts(run: RunFolder, tally: RunTally, metrics: Metrics) -> list[tuple[s
 
 
 def _evaluated(run: RunFolder) -> dict[str, str]:
-    """Of an evaluation: the model, how it was asked, and each data set's rates with intervals."""
+    """Return an evaluation's model, protocol, and each data set's rates with intervals."""
     if not (run.path / METRICS).exists():
         return {}
     info = json.loads((run.path / RUN_INFO).read_text())
@@ -59,7 +59,7 @@ def _evaluated(run: RunFolder) -> dict[str, str]:
 
 
 def run_names(runs: Sequence[RunFolder]) -> list[str]:
-    """A short name per run: as much of its path's end as tells it from the others."""
+    """Return a short name per run: the end of its path, as long as needed to be unique."""
     paths = [run.path.resolve() for run in runs]
     n = 1
     while n < max(len(path.parts) for path in paths):
@@ -91,7 +91,7 @@ def _clock(seconds: float | None) -> str:
 
 
 def _duration(run: RunFolder) -> str:
-    """Of all attempts together, the time between them left out."""
+    """Return the duration of all attempts, without the time between them."""
     attempts = run.attempts()
     ends = [attempt.ended for attempt in attempts]
     if attempts and ends[-1] is None:
@@ -101,7 +101,7 @@ def _duration(run: RunFolder) -> str:
 
 
 def _last_sign(run: RunFolder) -> float:
-    """When something was last written by a run that did not say when it ended."""
+    """Return when a run without a recorded end last wrote a file."""
     files = [run.metrics, run.path / "rollouts.jsonl", run.log_dir(run.last_number)]
     return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
 

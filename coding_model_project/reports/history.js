@@ -1,5 +1,5 @@
 "use strict";
-// One problem over training: at each step, how many of its samples were accepted, and the samples.
+// One problem over training: accepted counts and samples at each step.
 
 SampleBrowser.prototype.followTyped = function () {
   const wanted = this.field("problem").value.trim().toLowerCase();
@@ -12,7 +12,7 @@ SampleBrowser.prototype.followTyped = function () {
   else {
     this.field("problem").focus();
     document.getElementById("count").textContent =
-      `${matching.length ? matching.length : "No"} problems match: name one to follow it.`;
+      `${matching.length ? matching.length : "No"} problems match; enter one to follow it.`;
   }
 };
 
@@ -29,7 +29,7 @@ SampleBrowser.prototype.follow = function (problem) {
   panel.scrollIntoView({ block: "nearest" });
 };
 
-// Rows {run, split, step, n, accepted, samples}: counts are of all samples, `samples` of those in the page.
+// Rows {run, split, step, n, accepted, samples}: counts are over all samples, `samples` lists those on the page.
 SampleBrowser.prototype.historyOf = function (problem) {
   const rows = new Map();
   for (const [run, split, step, number, n, accepted] of this.table.history)
@@ -47,7 +47,7 @@ SampleBrowser.prototype.showHistory = function () {
   const here = rows.reduce((sum, row) => sum + row.samples.length, 0);
   document.getElementById("history-title").textContent = `${this.table.problems[this.following]} over training`;
   document.getElementById("history-note").textContent =
-    `${here === total ? "All" : `${here} of`} ${total.toLocaleString("en")} samples are in this page; ` +
+    `${here === total ? "All" : `${here} of`} ${total.toLocaleString("en")} samples are on this page; ` +
     "shares count every sample.";
   this.drawHistory();
   const head = [["step", ""], ...(this.runs.length > 1 ? [["run", "text"]] : []),
@@ -83,7 +83,7 @@ SampleBrowser.prototype.historyRow = function (row) {
     element("td", { class: "text" }, this.table.labels[row.split]));
 };
 
-// Each trace of charts.py's figure has its run and split; those without samples of the problem are left out.
+// Each trace of the chart has its run and split; omits those without samples of the problem.
 SampleBrowser.prototype.drawHistory = function () {
   const { data, ...chart } = this.historyFigure;
   const traces = data.map((trace) => {

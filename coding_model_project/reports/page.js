@@ -1,5 +1,5 @@
 "use strict";
-// Unpacks the page's data and starts its parts. A failure is said on the page.
+// Unpacks the page's data and starts its parts. Failures are shown on the page.
 
 async function unpacked(id) {
   const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
@@ -18,7 +18,7 @@ start().catch((error) => {
   const place = document.getElementById("failure");
   place.hidden = false;
   place.textContent = typeof DecompressionStream === "undefined"
-    ? "This browser is too old for this page: it has no DecompressionStream."
-    : `This page could not be put together: ${error.message}`;
+    ? "This browser is too old for this page: it lacks DecompressionStream."
+    : `This page could not be built: ${error.message}`;
   throw error;
 });

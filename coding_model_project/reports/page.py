@@ -1,8 +1,8 @@
-"""The HTML file of every page: it opens from disk, asks no network and runs only its own code.
+"""Self-contained HTML files, which need no network and run only their own code.
 
-Completions are hostile. They travel as compressed base64, which cannot end an element, and the page
-puts them on screen as text only. A content security policy lets no script run but the page's own,
-by its hash, and no request leave.
+Completions are hostile. They are embedded as compressed base64, which cannot end an element, and the
+page shows them as text only. A content security policy allows only the page's own scripts, by hash,
+and no requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jinja2.environment import TemplateStream
 from coding_model_project.reports.charts import Chart
 
 SHELL = Path(__file__).with_name("shell.html")
-"""A title and charts; other templates extend it."""
+"""Base template with a title and charts, which other templates extend."""
 
 
 def write_page(
@@ -34,13 +34,13 @@ def write_page(
     data: Mapping[str, Any] | None = None,
     **content: object,
 ) -> None:
-    """Write a page whole or not at all; its folder is made.
+    """Write a page atomically, creating its folder.
 
     Args:
-        charts: the figures that the page draws.
-        template: extends shell.html; gets `charts` and `content`.
-        scripts: names of this folder's scripts that the page needs besides those that draw.
-        data: what scripts unpack, by name.
+        charts: charts of the page.
+        template: template that extends shell.html; gets `charts` and `content`.
+        scripts: names of this folder's scripts that the page needs besides the drawing ones.
+        data: data for scripts, by name.
 
     Raises:
         OSError: the page cannot be written.
@@ -58,12 +58,12 @@ def write_page(
 def page(
     template: Path, scripts: Sequence[str], *, data: Mapping[str, Any], **content: object
 ) -> TemplateStream:
-    """Put a page together.
+    """Render a page.
 
     Args:
-        template: extends shell.html; gets `content`.
+        template: template that extends shell.html; gets `content`.
         scripts: names of scripts beside shell.html or the template.
-        data: what scripts unpack, by name.
+        data: data for scripts, by name.
     """
     folders = [SHELL.parent, template.parent]
     environment = jinja2.Environment(
@@ -82,11 +82,11 @@ def page(
 
 
 def _packed(content: Any) -> str:
-    """JSON, compressed, in an alphabet that HTML gives no meaning to. NaN becomes null."""
+    """Encode content as compressed JSON in base64, which is inert in HTML. NaN becomes null."""
     data = gzip.compress(orjson.dumps(content), compresslevel=6, mtime=0)
     return base64.b64encode(data).decode()
 
 
 def _hash(script: str) -> str:
-    """Return the name of a script in a content security policy."""
+    """Return the hash of a script for a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""What the page is given: a few plain values per run, ready to be JSON."""
+"""Data of a page: plain values per run that convert to JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of a chart, by step. Without `low` and `high` there is no interval to draw."""
+    """A line of a chart by step, with an interval if `low` and `high` are given."""
 
     label: str = ""
-    """Tells the lines of one run and chart apart; empty where there is only one."""
+    """Label that distinguishes the lines of a run and chart; empty for a single line."""
     steps: Sequence[int]
     values: Sequence[float]
     low: Sequence[float | None] | None = None
@@ -22,7 +22,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Parts that add up, by step: shares of samples, or seconds."""
+    """Additive parts by step: shares of samples, or seconds."""
 
     steps: Sequence[int]
     parts: Mapping[str, Sequence[float]]
@@ -37,42 +37,42 @@ class Score:
     low: float
     high: float
     note: str = ""
-    """For the hover label and the caption."""
+    """Text for the hover label and the caption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunData:
-    """All the page says of a run besides its samples."""
+    """Data of a run, without its samples."""
 
     name: str
     state: str
     facts: Sequence[tuple[str, str]]
-    """Label and text of the run's header."""
+    """Labels and texts of the run's header."""
     n_rollouts: int
     lines: Mapping[str, Sequence[Line]] = field(default_factory=dict)
-    """By chart: accepted, accepted_by_source, validation, evaluations, measures, reward,
+    """Lines by chart: accepted, accepted_by_source, validation, evaluations, measures, reward,
     reward_by_source, loss, parts, length, infra, public."""
     stacks: Mapping[str, Stack] = field(default_factory=dict)
-    """By chart: errors (shares) and times (seconds)."""
+    """Stacks by chart: errors (shares) and times (seconds)."""
     months: Mapping[str, Sequence[Score]] = field(default_factory=dict)
-    """pass@1 by the month in which problems were published, by data set."""
+    """pass@1 by the problems' month of publication, by data set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """The samples a page holds."""
+    """The samples on a page."""
 
     table: Mapping[str, Any]
-    """Columns and the texts they point to, as `sample_columns.SampleTable` lays them out."""
+    """Columns and their texts, in the layout of `sample_columns.SampleTable`."""
     n_shown: int
     n_total: int
     n_whole: int
-    """Problems of which every sample is there."""
+    """Number of problems with all their samples on the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What came of `write_report`."""
+    """The result of `write_report`."""
 
     path: Path
     page_bytes: int

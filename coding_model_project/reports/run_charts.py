@@ -1,6 +1,6 @@
-"""The charts of a run page: which there are, their words, and whose lines are in them.
+"""The charts of a run page, with their texts and lines.
 
-Runs are told apart by colour, a run's lines by dash; a stacked chart has a figure per run.
+Colours distinguish runs, dashes the lines of a run; stacked charts have a figure per run.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class RunCharts:
     """The charts of a run page."""
 
     rows: Sequence[Sequence[Chart]]
-    """Each from a new line on, so that runs are compared side by side."""
+    """Rows of charts, in which runs are compared side by side."""
     missing: Sequence[str]
-    """Titles of charts that nothing was recorded for."""
+    """Titles of charts without recorded data."""
     history: Chart
-    """Of one problem: a trace per run and split, whose points the page fills in."""
+    """Chart of one problem's history: a trace per run and split, filled in by the page."""
 
 
 _MEAN = "Mean over problems of the {}; 95% bootstrap interval, problems resampled."
 _ARMS = Kind(
     title="Accepted, by arm", percent=True, band="seeds",
-    note="Mean of an arm's seeds at the steps that all have; the band is from the least of them to the "
-    "greatest.",
+    note="Mean of an arm's seeds at the steps that all have; the band spans the least to the greatest "
+    "seed.",
 )  # fmt: skip
 _LINES = {
     "accepted": Kind(
@@ -46,7 +46,7 @@ _LINES = {
     ),
     "accepted_by_source": Kind(
         title="Accepted, by source", percent=True, band="95% interval",
-        note="The problems of each data set by themselves; intervals as above.",
+        note="Problems of each data set separately; intervals as above.",
     ),
     "validation": Kind(
         title="Accepted, validation", percent=True, band="95% interval",
@@ -58,12 +58,12 @@ _LINES = {
     ),
     "measures": Kind(
         title="Checkpoints, by other tools", band="95% interval", from_zero=False,
-        note="Numbers that commands of `watch` left; intervals from the tools' standard errors.",
+        note="Values of `watch --command`; intervals from the tools' standard errors.",
     ),
     "reward": Kind(title="Mean reward", band="95% interval", note=_MEAN.format("mean reward")),
     "reward_by_source": Kind(
         title="Mean reward, by source", band="95% interval",
-        note="The problems of each data set by themselves; intervals as above.",
+        note="Problems of each data set separately; intervals as above.",
     ),
     "loss": Kind(
         title="Loss", from_zero=False,
@@ -82,19 +82,19 @@ _LINES = {
     ),
     "infra": Kind(
         title="Could not be judged", percent=True,
-        note="Share of samples lost to the infrastructure. They are not scored.",
+        note="Share of samples lost to infrastructure failures, which are not scored.",
     ),
     "staleness": Kind(
         title="Staleness",
-        note="Versions of the weights by which samples lag behind, by the oldest of their tokens.",
+        note="Weight versions between generation and training, by a sample's oldest token.",
     ),
     "evicted": Kind(
         title="Evicted groups",
-        note="Groups of samples that were replaced: older than coding.max_staleness, or none judged.",
+        note="Groups of samples that were replaced: too old (coding.max_staleness), or none judged.",
     ),
 }  # fmt: skip
 _IN_SOME_RUNS = frozenset({"accepted_by_source", "reward_by_source", "staleness", "evicted"})
-"""Charts that a run on one data source does without."""
+"""Charts that not every run has, and that are not reported as missing."""
 _STACKS = {
     "errors": Kind(
         title="Verdicts", percent=True,
@@ -102,8 +102,8 @@ _STACKS = {
     ),
     "times": Kind(
         title="Where the time went", unit="seconds",
-        note="Wall time per step. Waiting for the judge is what generation did not hide; validation "
-        "follows the step.",
+        note="Wall-clock time per step. Waiting for the judge excludes judging during generation; "
+        "validation follows the step.",
     ),
 }  # fmt: skip
 _MONTHS = Kind(
@@ -117,11 +117,11 @@ _HISTORY = Kind(title="Accepted share by step", note="", percent=True)
 def run_charts(
     runs: Sequence[RunData], splits: Sequence[str], arms: Sequence[Line] = ()
 ) -> RunCharts:
-    """Return all charts of a page about these runs.
+    """Return the charts of a page about runs.
 
     Args:
-        splits: of the samples, for the history of a problem.
-        arms: a line for each arm of a study, in a chart that comes first.
+        splits: splits of the samples, for a problem's history.
+        arms: lines of a study's arms, for the first chart.
     """
     curves = [Curve(line=arm, key=line_key(arm.label, n)) for n, arm in enumerate(arms)]
     first = [line_chart("arms", _ARMS, curves)] if curves else []
@@ -169,7 +169,7 @@ def run_charts(
 
 
 def _run_curves(runs: Sequence[RunData], chart: str) -> Iterator[Curve]:
-    """Lines of all runs: one run's differ in colour, several runs' in dash."""
+    """Yield the lines of all runs; a run's lines differ in dash, or in colour if it is the only run."""
     for number, run in enumerate(runs):
         for of, line in enumerate(run.lines.get(chart, ())):
             if len(runs) > 1:

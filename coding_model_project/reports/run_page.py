@@ -1,4 +1,4 @@
-"""A page about runs: their curves, costs and samples."""
+"""The page about runs, with their curves, costs and samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coding_model_project.runs.metrics_log import read_metrics
 from coding_model_project.runs.rollouts import read_rollouts
 
 BUDGET_BYTES = 16_000_000
-"""Of samples' texts, before compression."""
+"""Maximum bytes of samples' texts, before compression."""
 
 _SCRIPTS = ("code.js", "timeline.js", "sample_view.js", "samples.js", "history.js")
 
@@ -32,21 +32,21 @@ def write_report(
     budget_bytes: int = BUDGET_BYTES,
     arms: Sequence[Line] = (),
 ) -> Written:
-    """Write a page about runs, finished or not. Rollouts are read twice, one at a time.
+    """Write a page about finished or running runs. Streams the rollouts twice.
 
     Args:
-        runs: at least one; a folder named twice is shown once.
-        out: the page, written whole or not at all; its folder is made.
-        budget_bytes: how much text of samples the page may hold before compression.
-        arms: accepted shares of a study's arms, with the band of their seeds.
+        runs: at least one run; duplicates are removed.
+        out: path of the page, which is written atomically; its folder is created.
+        budget_bytes: maximum bytes of samples' texts, before compression.
+        arms: accepted shares of a study's arms, with bands over seeds.
 
     Raises:
-        ConfigError: one of them is not a run's folder.
+        ConfigError: a folder is not a run's.
         OSError: the page cannot be written.
     """
     runs = list({run.path.resolve(): run for run in runs}.values())
     for run in runs:
-        run.provenance()  # refuse what is not a run before reading any of them
+        run.provenance()  # raises for other folders before any run is read
     tallies, choice = _read(runs, budget_bytes)
     about = [
         run_data(run, name, tally)
@@ -90,7 +90,7 @@ def _read(runs: Sequence[RunFolder], budget_bytes: int) -> tuple[list[RunTally],
 
 
 def run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
-    """Read all that a page says of a run besides its samples, whose sums are given."""
+    """Read the data of a run, given the tally of its samples."""
     metrics = read_metrics(run.metrics)
     return RunData(
         name=name,
@@ -104,7 +104,7 @@ def run_data(run: RunFolder, name: str, tally: RunTally) -> RunData:
 
 
 def _months(run: RunFolder) -> dict[str, list[Score]]:
-    """pass@1 by month of publication, of an evaluation that has ended, by data set."""
+    """Return a finished evaluation's pass@1 by month of publication, by data set."""
     if not (run.path / METRICS).exists():
         return {}
     found = {}
@@ -127,7 +127,7 @@ def _samples(
     table = SampleTable()
     start = 0
     for number, (run, tally) in enumerate(zip(runs, tallies, strict=True)):
-        # A run that goes on may have more rows by now: the first `tally.n` are those counted.
+        # A running run may have more rows by now; only the first `tally.n` were counted.
         flags = choice.shown[start : start + tally.n]
         start += tally.n
         for row, is_shown in zip(read_rollouts(run.path), flags, strict=False):

@@ -1,4 +1,4 @@
-"""Chosen rollouts as columns: numbers, and texts that are kept once however often they occur."""
+"""Chosen rollouts as columns of numbers and deduplicated texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABELS = frozenset({"split", "error", "extraction", "sandbox"})
 
 
 def sample_fields(row: Rollout) -> dict[str, Any]:
-    """Return what a page shows of a sample."""
+    """Return the fields of a sample that a page shows."""
     verdict = row.verdict
     return {
         "step": row.step,
@@ -44,7 +44,7 @@ def sample_fields(row: Rollout) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Texts:
-    """Numbers texts in the order of their first use."""
+    """Deduplicated texts, numbered in the order of first use."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -54,10 +54,10 @@ class _Texts:
 
 @dataclass(slots=True)
 class SampleTable:
-    """Gathers the page's samples.
+    """The table of a page's samples.
 
-    The page reads `columns[name][i]` for sample i. Columns that end in `_text` hold a number in
-    `texts`; `problem` and `label` columns one in `problems` and `labels`.
+    The page reads `columns[name][i]` for sample i. Columns that end in `_text` hold indices into
+    `texts`; `problem` and `label` columns indices into `problems` and `labels`.
     """
 
     _texts: _Texts = field(default_factory=_Texts)
@@ -82,7 +82,7 @@ class SampleTable:
         self.n += 1
 
     def finish(self, runs: Sequence[str], tallies: Sequence[RunTally], choice: Choice) -> Samples:
-        """The table, with the runs' names and each shown problem's history over all of its samples."""
+        """Return the table, with the runs' names and the shown problems' histories over all samples."""
         problems = self._problems.numbers
         table = {
             "runs": list(runs),
@@ -103,7 +103,7 @@ class SampleTable:
         )
 
     def _history(self, run: int, tally: RunTally) -> Iterable[tuple[int, int, int, int, int, int]]:
-        """(run, split label, step, problem, samples, accepted) of the problems shown."""
+        """Yield (run, split label, step, problem, samples, accepted) of the shown problems."""
         for split in tally.splits:
             label = self._labels.numbers.get(split)
             for step, sums in tally.steps(split).items():

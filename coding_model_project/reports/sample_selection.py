@@ -1,8 +1,8 @@
-"""Which samples a page holds when not all fit: the same ones every time.
+"""Deterministic choice of samples for a page when not all fit.
 
-A share of the budget goes to whole problems, those judged at most steps first, so that they can be
-followed over training. The rest goes around the strata (run, split, step, verdict), one sample each
-in turn, so that a rare verdict is there to be looked at although it is then over-represented.
+A share of the budget goes to complete problems, starting with those judged at most steps, to follow
+them over training. The rest is distributed round-robin over the strata (run, split, step, verdict), so
+that rare verdicts are shown, although over-represented.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from coding_model_project.reports.tally import error_group
 from coding_model_project.runs.rollouts import Rollout
 
 WHOLE_SHARE = 0.4
-"""Of the budget, at most, for problems of which every sample is kept."""
+"""Maximum share of the budget for complete problems."""
 
 MAX_TEXT = 20_000
-"""Characters of one text; the page says how many more there are."""
+"""Maximum characters of a text; the page shows how many are cut."""
 
 ROW_BYTES = 100
-"""What a sample takes besides its texts."""
+"""Bytes of a sample besides its texts."""
 
 
 @dataclass(slots=True)
@@ -38,20 +38,20 @@ class _Problem:
     prompt_bytes: int
     rows: array[int] = field(default_factory=lambda: array("I"))
     steps: set[tuple[int, int]] = field(default_factory=set)
-    """(run, step)."""
+    """Pairs of (run, step)."""
 
 
 @dataclass(slots=True)
 class Index:
-    """What the choice needs to know of each sample, a few numbers each."""
+    """A few numbers per sample, on which the choice is based."""
 
     sizes: array[int] = field(default_factory=lambda: array("I"))
     """Bytes of the sample's texts without the prompt, plus `ROW_BYTES`."""
     keys: array[int] = field(default_factory=lambda: array("I"))
-    """A hash of the sample's name: an order that has nothing to do with its content."""
+    """Hash of the sample's name, for an order independent of its content."""
     strata: array[int] = field(default_factory=lambda: array("I"))
     numbers: array[int] = field(default_factory=lambda: array("I"))
-    """The sample's problem, as a number."""
+    """Number of the sample's problem."""
     problems: dict[str, _Problem] = field(default_factory=dict)
     _problem_numbers: dict[str, int] = field(default_factory=dict)
     _strata_numbers: dict[tuple[int, str, int, str], int] = field(default_factory=dict)
@@ -78,43 +78,43 @@ class Choice:
     """The samples to show."""
 
     shown: bytearray
-    """1 or 0 per sample, in the order in which they were added."""
+    """1 or 0 per sample, in the order of addition."""
     whole: frozenset[str]
-    """Problems of which every sample is shown."""
+    """Problems with all their samples shown."""
 
 
 def text_bytes(text: str) -> int:
-    """UTF-8 bytes of as much of a text as the page holds."""
+    """Return the UTF-8 bytes of a text as cut for the page."""
     kept = text[:MAX_TEXT]
     return len(kept) if kept.isascii() else len(kept.encode())
 
 
 def brief_json(values: Mapping[str, Any]) -> str:
-    """Values as JSON; empty where there are none."""
+    """Encode values as JSON; empty without values."""
     return orjson.dumps(values, default=str).decode() if values else ""
 
 
 def extra_json(extra: Mapping[str, Any]) -> str:
-    """An episode's part of a sample as JSON, short enough to be read as such by the page.
+    """Encode a sample's episode as JSON, clipped so that it stays valid on the page.
 
-    The texts of its turns share `MAX_TEXT`; rollouts.jsonl has them whole.
+    The texts of its turns share `MAX_TEXT`; rollouts.jsonl has them in full.
     """
     replies = extra.get("replies")
     if not replies:
         return brief_json(extra)
-    most = MAX_TEXT // (4 * len(replies))  # two texts each, and room for numbers and escapes
-    turns = [{key: _clipped(value, most) for key, value in one.items()} for one in replies]
+    max_chars = MAX_TEXT // (4 * len(replies))  # two texts each, and room for numbers and escapes
+    turns = [{key: _clipped(value, max_chars) for key, value in one.items()} for one in replies]
     return brief_json({**extra, "replies": turns})
 
 
-def _clipped(value: Any, most: int) -> Any:
-    if not isinstance(value, str) or len(value) <= most:
+def _clipped(value: Any, max_chars: int) -> Any:
+    if not isinstance(value, str) or len(value) <= max_chars:
         return value
-    return f"{value[:most]}… ({len(value) - most:,} more characters)"
+    return f"{value[:max_chars]}… ({len(value) - max_chars:,} more characters)"
 
 
 def choose(index: Index, budget_bytes: int) -> Choice:
-    """Choose samples whose texts take at most `budget_bytes` together."""
+    """Choose samples whose texts total at most `budget_bytes`."""
     prompts = sum(problem.prompt_bytes for problem in index.problems.values())
     n = len(index.sizes)
     if sum(index.sizes) + prompts <= budget_bytes:
@@ -140,7 +140,7 @@ def _take_problems(index: Index, shown: bytearray, budget: int) -> tuple[set[str
 
 
 def _by_steps(index: Index) -> Iterator[str]:
-    """Problems by how many steps judged them, most first, the splits in turn."""
+    """Yield problems by the number of steps that judged them, most first, alternating splits."""
     by_split: dict[str, list[str]] = {}
     for name, problem in index.problems.items():
         by_split.setdefault(problem.split, []).append(name)
@@ -151,7 +151,7 @@ def _by_steps(index: Index) -> Iterator[str]:
 
 
 def _take_around(index: Index, shown: bytearray, whole: set[str], budget: int) -> None:
-    """Fill what is left of the budget; stops at the first sample that does not fit."""
+    """Fill the remaining budget; stop at the first sample that does not fit."""
     names = list(index.problems)
     with_prompt = {number for number, name in enumerate(names) if name in whole}
     for row in _in_turn(index):
@@ -169,7 +169,7 @@ def _take_around(index: Index, shown: bytearray, whole: set[str], budget: int) -
 
 
 def _in_turn(index: Index) -> Iterator[int]:
-    """All samples: the first of every stratum, then the second of every stratum, and so on."""
+    """Yield all samples round-robin: the first of every stratum, then the second, and so on."""
     keys, strata = np.asarray(index.keys), np.asarray(index.strata)
     order = np.lexsort((keys, strata))
     starts = np.flatnonzero(np.diff(strata[order], prepend=-1))

@@ -1,5 +1,5 @@
 "use strict";
-// One sample in full: its code, its verdict, its prompt; and what lists of samples share.
+// A sample in full (code, verdict, prompt), and helpers for lists of samples.
 
 const GROUPS = { compile_error: "syntax_error", memory_limit: "runtime_error", output_limit: "runtime_error" };
 const verdictColour = (verdict) => `var(--${GROUPS[verdict] || verdict}, var(--soft))`;
@@ -10,7 +10,7 @@ function verdictMark(verdict) {
   return mark;
 }
 
-// What is shown of a sample, as sample_columns.py gives it; `actions` are buttons.
+// Renders the fields of sample_columns.py; `actions` are buttons.
 function sampleView(sample, ...actions) {
   const verdict = element("div", { class: "verdict-side" },
     element("h4", {}, "Verdict"), verdictMark(sample.error), factList(verdictFacts(sample)));
@@ -27,7 +27,7 @@ function sampleView(sample, ...actions) {
     ...timeline,
     element("h4", {}, "Prompt"),
     sample.prompt ? element("pre", { class: "prompt" }, sample.prompt)
-      : element("p", { class: "empty" }, "It is recorded when the evaluation has ended."),
+      : element("p", { class: "empty" }, "Recorded when the evaluation ends."),
     ...(timeline.length ? extra : []),
   ];
 }
@@ -63,7 +63,7 @@ function verdictFacts(sample) {
   ];
 }
 
-// "51–100 of 12,345", with buttons to go back and on.
+// "51–100 of 12,345", with buttons for the previous and next page.
 function pager(place, page, size, n, go) {
   const move = (text, to, allowed) => {
     const button = element("button", { type: "button", disabled: !allowed }, text);

@@ -1,5 +1,5 @@
 "use strict";
-// The samples: a filtered list, of which one page at a time is on screen, and one sample in full.
+// The samples: a filtered, paginated list, and one sample in full.
 
 const PAGE = 50;
 const HISTORY_PAGE = 25;
@@ -12,7 +12,7 @@ class SampleBrowser {
     this.historyFigure = historyFigure;
     this.columns = table.columns;
     this.n = this.columns.run ? this.columns.run.length : 0;
-    this.lower = new Map();  // texts in lower case, made as a search needs them
+    this.lower = new Map();  // lower-case texts, cached for searches
     this.found = [];
     this.page = 0;
     this.selected = -1;
@@ -28,7 +28,7 @@ class SampleBrowser {
   problem(i) { return this.table.problems[this.columns.problem[i]]; }
   verdict(i) { return this.label(i, "error"); }
 
-  // All columns of a sample, by their names without what they point to.
+  // All columns of a sample by name, with indices resolved.
   sample(i) {
     const found = {};
     for (const [name, values] of Object.entries(this.columns)) {
@@ -77,7 +77,7 @@ class SampleBrowser {
     });
   }
 
-  // Which samples the filters let through, in order.
+  // The samples that match the filters, in order.
   filter() {
     const value = (name) => this.field(name).value.trim();
     const c = this.columns;
@@ -156,7 +156,7 @@ class SampleBrowser {
     follow.addEventListener("click", () => this.follow(this.columns.problem[i]));
     detail.replaceChildren(...sampleView(this.sample(i), follow));
     detail.focus({ preventScroll: true });
-    // Beside the list it may be out of sight; below it, it always is.
+    // Next to the list it may be out of view; below the list it always is.
     detail.scrollIntoView({ block: innerWidth <= 800 ? "start" : "nearest" });
   }
 }

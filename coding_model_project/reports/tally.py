@@ -1,4 +1,4 @@
-"""Sums over a run's rollouts, in one pass: what the charts and the choice of samples need.
+"""Sums over a run's rollouts, computed in one pass, for charts and the choice of samples.
 
 Memory grows with the number of (step, problem) pairs, not with the length of the texts.
 """
@@ -33,16 +33,16 @@ class StepTally:
 
     n: int = 0
     groups: dict[str, Group] = field(default_factory=dict)
-    """By problem."""
+    """Groups by problem."""
     verdicts: Counter[str] = field(default_factory=Counter)
-    """Accepted and the error groups."""
+    """Counts of accepted samples and of each error group."""
     parts: dict[str, float] = field(default_factory=dict)
     """Sum of each reward part."""
     tokens: array[int] = field(default_factory=lambda: array("I"))
     n_public: int = 0
-    """Samples whose public tests were run."""
+    """Samples with a verdict on public tests."""
     n_public_only: int = 0
-    """Samples that passed the public tests and failed a hidden one."""
+    """Samples that passed the public tests but failed a hidden one."""
     judge_s: float = 0.0
 
     def add(self, row: Rollout) -> None:
@@ -62,15 +62,15 @@ class StepTally:
         self.judge_s += _number(row.verdict, "judge_s")
 
     def accepted_rates(self) -> list[float]:
-        """Share of accepted samples per problem."""
+        """Return the share of accepted samples per problem."""
         return [group.accepted / group.n for group in self.groups.values()]
 
     def rewards(self) -> list[float]:
-        """Mean reward per problem."""
+        """Return the mean reward per problem."""
         return [group.reward / group.n for group in self.groups.values()]
 
     def by_source(self) -> dict[str, StepTally]:
-        """The groups of each data source, without the other sums."""
+        """Return tallies by data source, with groups only."""
         tallies: dict[str, StepTally] = {}
         for problem, group in self.groups.items():
             tallies.setdefault(source_of(problem), StepTally()).groups[problem] = group
@@ -87,7 +87,7 @@ class RunTally:
         self.splits.setdefault(row.split, {}).setdefault(row.step, StepTally()).add(row)
 
     def forget(self, split: str, step: int) -> None:
-        """Leave out the samples of a step, which is done again."""
+        """Drop the samples of a step that is repeated."""
         self.splits.get(split, {}).pop(step, None)
 
     @property
@@ -106,15 +106,15 @@ class RunTally:
         return (step for split in self.splits.values() for step in split.values())
 
     def steps(self, split: str) -> dict[int, StepTally]:
-        """A split's steps in order."""
+        """Return a split's steps in order."""
         return dict(sorted(self.splits.get(split, {}).items()))
 
 
 def error_group(error: str | None) -> str:
-    """`accepted`, or the group an error type is counted under."""
+    """Return `accepted`, or the group of an error type."""
     if error is None:
         return ACCEPTED
-    # A page must also open for a run whose judge knew an error type that this version does not.
+    # Runs of other versions may have unknown error types.
     return str(ErrorType(error).group) if error in ErrorType.__members__ else error
 
 

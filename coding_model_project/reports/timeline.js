@@ -1,10 +1,10 @@
 "use strict";
-// An episode of the bash agent: a row for each turn, on one scale of time. Texts are the model's and
-// are put on screen as text only.
+// An episode of the bash agent: a row per turn, on one time scale. Texts are the model's, so they are
+// shown as text only.
 
 const seconds = (value) => value == null ? "–" : `${value.toLocaleString("en", { maximumSignificantDigits: 3 })} s`;
 
-// The turns of an episode; null for any other sample, and for one whose turns are too many for the page.
+// The turns of an episode; null for other samples, and for episodes with too many turns for the page.
 function episodeOf(sample) {
   try {
     const extra = JSON.parse(sample.extra || "null");
@@ -14,14 +14,14 @@ function episodeOf(sample) {
   }
 }
 
-// What took how long, in order: [kind, seconds, the turn's number or null].
+// Phases in order: [kind, seconds, number of the turn or null].
 function phases(episode, verifier_s) {
   const of = (kind, value, turn) => value > 0 ? [[kind, value, turn]] : [];
   return [...episode.replies.flatMap((turn, n) => [...of("reply", turn.reply_s, n), ...of("command", turn.command_s, n)]),
     ...of("verifier", verifier_s, null)];
 }
 
-// The phases of one row as bars, each where it began.
+// The phases of a row as bars.
 function bars(all, row, total) {
   const track = element("div", { class: "track" });
   let start = 0;
@@ -47,7 +47,7 @@ function turnRow(turn, n, all, total) {
     element("td", { class: "text" }, ...what), element("td", {}, exit), element("td", {}, ran ? seconds(turn.command_s) : "–"));
 }
 
-// A heading, a table and a sum; nothing for a sample that is no episode.
+// Heading, table and totals; nothing for a sample that is not an episode.
 function timelineView(sample) {
   const episode = episodeOf(sample);
   if (!episode) return [];

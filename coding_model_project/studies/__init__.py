@@ -1,8 +1,8 @@
-"""Studies: arms, seeds, metric and stop rule written down first, then run, then a page made of what came.
+"""Studies: preregistered comparisons of training runs, with arms, seeds, a metric and a stop rule.
 
-definition.py  the file that is committed before the first run
-members.py     trains and evaluates what is missing, member by member
-study_page.py  the study's page in experiment_design/, made anew from the folders
-conclusions.py what follows, no stronger than intervals and tests
-curves.py      an arm's mean over its seeds; curves in few points
+definition.py  the definition, which is committed before the first run
+members.py     trains and evaluates missing members, one by one
+study_page.py  the study's page in experiment_design/, regenerated from the folders
+conclusions.py conclusions that intervals and tests support
+curves.py      means of an arm over its seeds; thinned curves
 """

@@ -1,4 +1,4 @@
-"""What follows from a study: sentences no stronger than its intervals and tests."""
+"""Conclusions of a study, as its intervals and tests support them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from coding_model_project.evaluation.comparison.paired import Comparison
 from coding_model_project.evaluation.statistics.significance import ALPHA
 
 LEAST_SEEDS = 3
-"""On each side, for a claim about a method (experiment_design/final_experiment_design.md)."""
+"""Minimum seeds per side for a claim about a method (experiment_design/final_experiment_design.md)."""
 
 
 def conclusions(n_done: int, n_members: int, comparison: Comparison) -> Iterator[str]:
-    """One for each difference, and first what holds for all of them."""
+    """Yield general caveats, then a conclusion per difference."""
     if n_done < n_members:
         yield f"{n_done} of {n_members} members have finished: this is no result yet."
     if descriptive(comparison):
@@ -26,7 +26,7 @@ def conclusions(n_done: int, n_members: int, comparison: Comparison) -> Iterator
 
 
 def descriptive(comparison: Comparison) -> str:
-    """The label of what is no claim about a method; empty if there are seeds enough for one."""
+    """Return a "descriptive" label, or an empty text if there are enough seeds for a claim."""
     n_seeds = min(
         len(score.by_seed)
         for pair in comparison.pairs

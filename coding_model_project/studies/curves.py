@@ -1,4 +1,4 @@
-"""A study's curves: an arm's mean over its seeds, and means of several steps where a page has no room."""
+"""Curves of a study: means of an arm over its seeds, and thinning to a number of points."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Curve = Mapping[int, float]
 
 
 def together(curves: Iterable[Curve], n_points: int) -> int:
-    """Return how many steps in a row one point must stand for, so that there are at most `n_points`."""
+    """Return the number of consecutive steps per point that gives at most `n_points` points."""
     last = max((step for curve in curves for step in curve), default=0)
     return math.ceil(last / n_points) or 1
 
 
 def thinned(curve: Curve, width: int) -> Curve:
-    """Return means of `width` steps in a row, each at the last of them."""
+    """Return means of `width` consecutive steps, each at its last step."""
     groups: dict[int, list[float]] = {}
     for step, value in curve.items():
         groups.setdefault(math.ceil(step / width) * width, []).append(value)
@@ -27,9 +27,9 @@ def thinned(curve: Curve, width: int) -> Curve:
 
 
 def arm_line(arm: str, curves: Sequence[Curve]) -> Line:
-    """Return the mean over an arm's seeds, with a band from the least to the greatest of them.
+    """Return the mean over an arm's seeds, with a band from the least to the greatest seed.
 
-    It ends where one of them ends: a seed that lags behind does not bend it.
+    The line has only steps that all seeds have, so that a missing seed does not bend it.
     """
     steps = sorted(set.intersection(*(set(curve) for curve in curves)))
     by_step = [[curve[step] for curve in curves] for step in steps]

@@ -1,4 +1,4 @@
-"""A study's definition: what is asked, of which arms, by which metric, and when to stop.
+"""Definitions of studies: question, arms, metric and stop rule.
 
 question: Does … ?
 expected: What is thought to come out, and why.
@@ -29,7 +29,7 @@ import yaml
 from coding_model_project.errors import ConfigError
 
 PREVIOUS = "{previous}"
-"""In an override: the folder of the model that the stage before has left."""
+"""Placeholder in overrides for the folder of the previous stage's model."""
 
 _TEXTS = ("question", "expected", "stop")
 _REQUIRED = (*_TEXTS, "seeds", "arms", "evaluation")
@@ -39,7 +39,7 @@ _NAME = re.compile(r"\w[\w-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One training."""
+    """A training stage of an arm."""
 
     recipe: str
     overrides: tuple[str, ...]
@@ -47,7 +47,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """As its file has it."""
+    """A study's definition."""
 
     path: Path
     text: str
@@ -65,12 +65,12 @@ class Study:
 
     @property
     def page(self) -> Path:
-        """Beside the folder of definitions."""
+        """Path of the study's page, beside the folder of definitions."""
         return self.path.parent.parent / f"{self.name}.md"
 
     @property
     def first(self) -> str:
-        """The arm that the others are held against."""
+        """The arm with which the others are compared."""
         return next(iter(self.arms))
 
 
@@ -78,7 +78,7 @@ def read_study(path: Path) -> Study:
     """Read a definition.
 
     Raises:
-        ConfigError: names the file, and what in it is missing, unknown or makes no sense.
+        ConfigError: a key is missing, unknown or invalid; names the file and the key.
     """
     try:
         text = path.read_text()
@@ -92,17 +92,17 @@ def read_study(path: Path) -> Study:
     missing = [key for key in _REQUIRED if not content.get(key)]
     unknown = [key for key in content if key not in (*_REQUIRED, *_OPTIONAL)]
     if missing or unknown:
-        what = f"no {missing[0]}" if missing else f"unknown key {unknown[0]}"
-        raise ConfigError(f"{path}: {what}; keys are {', '.join((*_REQUIRED, *_OPTIONAL))}")
+        issue = f"missing key {missing[0]}" if missing else f"unknown key {unknown[0]}"
+        raise ConfigError(f"{path}: {issue}; known keys are {', '.join((*_REQUIRED, *_OPTIONAL))}")
     seeds = content["seeds"]
     if not all(isinstance(seed, int) for seed in seeds) or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"{path}: seeds: {seeds} are not different whole numbers")
+        raise ConfigError(f"{path}: seeds={seeds}: expected distinct whole numbers")
     arms = {
         str(name): _stages(path, str(name), stages, content.get("shared") or {})
         for name, stages in _mapping(path, "arms", content["arms"]).items()
     }
     if len(arms) < 2:
-        raise ConfigError(f"{path}: arms: one has nothing to be held against")
+        raise ConfigError(f"{path}: arms: expected at least two")
     return Study(
         path=path,
         text=text,
@@ -117,34 +117,38 @@ def read_study(path: Path) -> Study:
 def _stages(path: Path, arm: str, stages: Any, shared: Any) -> tuple[Stage, ...]:
     where = f"arms.{arm}"
     if not _NAME.fullmatch(arm):
-        raise ConfigError(f"{path}: {where}: a name of letters, digits, _ and -")
+        raise ConfigError(f"{path}: {where}: expected a name of letters, digits, _ and -")
     if not isinstance(stages, list) or not stages:
-        raise ConfigError(f"{path}: {where}: a list of stages, such as '- grpo: [overrides]'")
+        raise ConfigError(
+            f"{path}: {where}: expected a list of stages, such as '- grpo: [overrides]'"
+        )
     read = []
     for number, stage in enumerate(stages):
         if not isinstance(stage, dict) or len(stage) != 1:
-            raise ConfigError(f"{path}: {where}[{number}]: one recipe and its overrides")
+            raise ConfigError(f"{path}: {where}[{number}]: expected one recipe and its overrides")
         ((recipe, own),) = stage.items()
         common = _mapping(path, "shared", shared).get(recipe) or []
         overrides = _overrides(path, f"shared.{recipe}", common)
         overrides += _overrides(path, f"{where}[{number}].{recipe}", own or [])
         if number == 0 and any(PREVIOUS in override for override in overrides):
-            raise ConfigError(f"{path}: {where}[0]: nothing is {PREVIOUS} to the first stage")
+            raise ConfigError(f"{path}: {where}[0]: the first stage has no {PREVIOUS} stage")
         read.append(Stage(recipe=str(recipe), overrides=overrides))
     return tuple(read)
 
 
 def _mapping(path: Path, key: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{path}: {key}: not a mapping")
+        raise ConfigError(f"{path}: {key}: expected a mapping")
     return value
 
 
 def _overrides(path: Path, key: str, value: Any) -> tuple[str, ...]:
     taken = ("coding.run_dir=", "coding.seed=", "coding.evaluation.model=")
     if not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
-        raise ConfigError(f"{path}: {key}: not a list of overrides, such as [key=value]")
+        raise ConfigError(f"{path}: {key}: expected a list of overrides, such as [key=value]")
     for override in value:
         if override.startswith(taken):
-            raise ConfigError(f"{path}: {key}: the study itself sets {override.split('=')[0]}")
+            raise ConfigError(
+                f"{path}: {key}: remove {override.split('=')[0]}, which the study sets"
+            )
     return tuple(value)

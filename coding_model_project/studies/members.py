@@ -1,8 +1,8 @@
-"""Trains and evaluates what is missing of a study, one member after the other.
+"""Training and evaluation of a study's missing members, one by one.
 
-<out>/study.yaml              the definition as it was when the first member began
-      ARM/seed_N/STAGE_RECIPE a training's folder, and a log of its output beside it
-      ARM/seed_N/evaluation   Phase 0 on what the last stage has left
+<out>/study.yaml              the definition at the start of the first member
+      ARM/seed_N/STAGE_RECIPE a training run's folder, with a log of its output beside it
+      ARM/seed_N/evaluation   Phase 0 on the last stage's model
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Member:
     seed: int
     folder: Path
     trainings: tuple[Path, ...]
-    """A folder for each stage."""
+    """One folder per stage."""
 
     @property
     def evaluation(self) -> Path:
@@ -49,12 +49,12 @@ class Member:
 
 
 def finished(folder: Path) -> bool:
-    """Whether a run has come to its end."""
+    """Return whether a run has finished."""
     return RunFolder(folder).state is State.finished
 
 
 def members(study: Study, out: Path) -> Iterator[Member]:
-    """All, one seed after the other: what there is after a part of them has an equal part of each arm."""
+    """Yield all members, seed by seed, so that a partial study is balanced over arms."""
     for seed in study.seeds:
         for arm, stages in study.arms.items():
             folder = out / arm / f"seed_{seed}"
@@ -63,12 +63,12 @@ def members(study: Study, out: Path) -> Iterator[Member]:
 
 
 def run(study: Study, out: Path, say: Say) -> None:
-    """Do what is missing. A member that fails is said, and the others go on.
+    """Run missing members. A failed member is reported, and the others still run.
 
     Raises:
         ConfigError: the definition has changed since the first member began.
-        TrainingError: members failed; the same command goes on with them.
-        KeyboardInterrupt: it was asked to stop.
+        TrainingError: members failed; the same command resumes them.
+        KeyboardInterrupt: the study was interrupted.
     """
     failed = []
     with sole_writer(out, "study"):
@@ -84,21 +84,21 @@ def run(study: Study, out: Path, say: Say) -> None:
                 say(f"error: {member.name}: {error}")
     if failed:
         raise TrainingError(
-            f"{len(failed)} members failed ({'; '.join(failed)}); the same command goes on with them"
+            f"{len(failed)} members failed ({'; '.join(failed)}); the same command resumes them"
         )
 
 
 def keep_definition(study: Study, out: Path) -> None:
-    """Note the definition, or make sure that it is still the one that was begun with.
+    """Save the definition, or check that it has not changed since the study began.
 
     Raises:
-        ConfigError: it is another one.
+        ConfigError: the definition has changed.
     """
     file = out / DEFINITION
     if file.exists() and file.read_text() != study.text:
         raise ConfigError(
-            f"{study.path}: has changed since its runs in {out} began ({file} is what they were begun "
-            "with): put it back, or make a study of another name"
+            f"{study.path}: has changed since its runs in {out} began ({file} has the original); "
+            "restore it, or define a study with another name"
         )
     if not file.exists():
         write_text(file, study.text)
@@ -111,12 +111,12 @@ def _run_member(study: Study, member: Member, say: Say) -> None:
         overrides = [one.replace(PREVIOUS, previous) for one in stage.overrides]
         _run_recipe(member, stage.recipe, folder, [*overrides, seed], say)
         previous = str(_model(folder, say).absolute())
-    asked = [*study.evaluation, f"coding.evaluation.model={previous}", seed]
-    _run_recipe(member, "baseline", member.evaluation, asked, say)
+    evaluation = [*study.evaluation, f"coding.evaluation.model={previous}", seed]
+    _run_recipe(member, "baseline", member.evaluation, evaluation, say)
 
 
 def _model(folder: Path, say: Say) -> Path:
-    """Where the model is that a training has left."""
+    """Return the path of a training run's model, exporting it if needed."""
     found = source(folder)
     return found.model if found.is_merged else export(found, found.default_out, [], say)
 
@@ -124,9 +124,7 @@ def _model(folder: Path, say: Say) -> Path:
 def _run_recipe(
     member: Member, recipe: str, folder: Path, overrides: Sequence[str], say: Say
 ) -> None:
-    """Raises:
-    TrainingError: it failed; with its last line.
-    """
+    """Run a recipe unless it has finished, or raise `TrainingError` with its last line of output."""
     if finished(folder):
         return
     again = bool(RunFolder(folder).attempts())
@@ -148,7 +146,7 @@ def _run_recipe(
 
 
 def _process(command: Sequence[str], log: Path) -> int:
-    """Its exit code. It ends with this process, and is interrupted with it."""
+    """Run a command, which is interrupted and ends with this process, and return its exit code."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output, interrupting(start_child(command, log=output)) as process:
         return process.wait()
@@ -156,6 +154,6 @@ def _process(command: Sequence[str], log: Path) -> int:
 
 def _last_words(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
-    said = [line.strip() for line in lines if line.strip()]
-    errors = [line for line in said if line.startswith("error: ")]
-    return (errors or said or ["no output"])[-1]
+    nonempty = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in nonempty if line.startswith("error: ")]
+    return (errors or nonempty or ["no output"])[-1]

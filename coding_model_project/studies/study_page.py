@@ -1,4 +1,4 @@
-"""A study's page, made anew from its definition and its folders. It concludes no more than they show."""
+"""A study's page, regenerated from its definition and folders."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _CURVE = "judge/accepted"
 _WHAT = "Accepted samples by training step"
 _REPORT = "report.html"
 _N_ROWS = 120
-"""Of a table of curves."""
+"""Maximum rows of a table of curves."""
 _N_MARKS = 40
-"""Of a curve in one line of text."""
+"""Maximum marks of a curve in one line of text."""
 _COST = "## Cost"
-"""A part of pages that show runs."""
+"""A heading on pages that show runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cost:
-    """Of one member, all trainings and the evaluation; `seconds` is wall time."""
+    """Cost of a member's training runs and evaluation; `seconds` is wall-clock time."""
 
     generated: int
     trained: int
@@ -46,19 +46,19 @@ class _Cost:
 
 
 def write_page(study: Study, out: Path) -> Path:
-    """Write the page beside the definitions, and a report of all trainings into `out`.
+    """Write the page beside the definitions, and a report of all training runs into `out`.
 
     Raises:
-        ConfigError: the definition is not what the folders were made by, two evaluations were not
-            made alike, or the page shows runs that are not here.
+        ConfigError: the definition has changed since the runs began, two evaluations have different
+            protocols, or the page shows runs that are missing in `out`.
     """
     every = list(members(study, out))
     if out.exists():
         keep_definition(study, out)
     elif study.page.exists() and _COST in study.page.read_text():
         raise ConfigError(
-            f"{out}: no runs of this study are here, and {study.page} shows some, which would be lost: "
-            "name their folder with --out"
+            f"{out}: has no runs of this study, but {study.page} shows some, which would be lost; pass "
+            "their folder with --out"
         )
     done = [member for member in every if member.done]
     comparison = _compared(study, done)
@@ -92,17 +92,17 @@ def _stage(stage: Stage) -> str:
 
 
 def _committed(study: Study, every: Sequence[Member]) -> str:
-    """Whether the definition was in the repository before the first run began."""
+    """Return whether the definition was committed before the first run began."""
     began = [
         attempt.started
         for member in every
         for folder in member.trainings
         for attempt in RunFolder(folder).attempts()
     ]
-    said = _git(study.path, "log", "-1", "--format=%h %ct")
-    if not said or _git(study.path, "status", "--porcelain"):
+    last_commit = _git(study.path, "log", "-1", "--format=%h %ct")
+    if not last_commit or _git(study.path, "status", "--porcelain"):
         return "No: the definition as it is has not been committed."
-    commit, at = said.split()
+    commit, at = last_commit.split()
     if not began:
         return f"Committed as {commit}; nothing has been run yet."
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(began)))
@@ -120,7 +120,7 @@ def _git(path: Path, *arguments: str) -> str:
 
 
 def _compared(study: Study, done: Sequence[Member]) -> Comparison | None:
-    """None until two arms have an evaluated member."""
+    """Compare the arms, or return None until two arms have an evaluated member."""
     sides = [
         Side(name=arm, seeds=tuple(read_evaluation(m.evaluation) for m in done if m.arm == arm))
         for arm in study.arms
@@ -222,7 +222,7 @@ def _cost(member: Member) -> _Cost:
 
 
 def _curves(study: Study, every: Sequence[Member], out: Path) -> Iterator[str]:
-    """The last stage's accepted share by step: in short, as numbers, and in the report as a chart."""
+    """Yield the last stage's accepted share by step: sparklines, numbers, and a link to the report."""
     found = {
         member: dict(series(read_metrics(RunFolder(member.trainings[-1]).metrics), _CURVE))
         for member in every

@@ -13,6 +13,7 @@ import yaml
 
 from coding_model_project import doctor, install
 from coding_model_project.doctor import Status, machine, software
+from coding_model_project.doctor.profile import _split
 from coding_model_project.errors import SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.checks.machine_checks import cpu_need
@@ -113,7 +114,7 @@ def test_a_gpu_that_torch_cannot_use_is_one_problem(gpu, installed):
     assert "requirements/gpu.txt" in finding.remedy
     assert software.kind() == "cpu"  # its packages are judged as what they are
     installed(torch="2.11.0")
-    assert only(machine.gpus()).finding == "1 × NVIDIA H100; hardware=gpu_1x is chosen"
+    assert only(machine.gpus()).finding == "1 × NVIDIA H100; hardware=gpu_1x is the default"
     assert "vllm" in {finding.name for finding in software.packages()}
     assert software.cpu_plugin() == []
 
@@ -132,7 +133,7 @@ def test_gpus_that_no_training_here_uses(cpu, gpu, installed, monkeypatch):
     installed(torch="2.11.0")
     card = [Gpu(name="MIG 3g.20gb", memory_gb=20, mig=True)] * 2
     monkeypatch.setattr(machine.accelerators, "measure", lambda: card)
-    assert "a run uses one instance" in only(machine.gpus()).remedy
+    assert "a run uses one MIG instance" in only(machine.gpus()).remedy
     monkeypatch.setattr(machine.accelerators, "measure", lambda: [Gpu(name="AMD GPU", amd=True)])
     assert "ROCm" in only(machine.gpus()).remedy
 
@@ -293,3 +294,16 @@ def test_the_base_install_lacks_one_thing(cpu, installed, monkeypatch):
     assert finding.status is Status.problem
     assert finding.remedy == "pip install 'coding-model-project[train]'"
     assert software.cpu_plugin() == []
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ("a=1: too large: set it to 0", ("a=1: too large", "set it to 0")),
+        ("a=1: too large; set a=0: or b=1", ("a=1: too large", "set a=0: or b=1")),
+        ("a=1: use another model", ("a=1", "use another model")),
+        ("no parts", ("no parts", "see the message")),
+    ],
+)
+def test_a_message_is_split_before_its_remedy(message, parts):
+    assert _split(message) == parts

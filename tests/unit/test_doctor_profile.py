@@ -13,14 +13,14 @@ NODE = ["--gpus", "8", "--gpu-memory-gb", "80", "--cpus", "64", "--memory-gb", "
 
 @pytest.fixture
 def ask(capsys):
-    """Asks the doctor in JSON; gives its exit code and findings by name."""
+    """Run the doctor with --json; return its exit code, findings by name, and answer."""
 
-    def asked(profile, *arguments):
+    def run_doctor(profile, *arguments):
         code = cli.main(["doctor", "--json", "--profile", profile, *arguments])
         answer = json.loads(capsys.readouterr().out)
         return code, {finding["name"]: finding for finding in answer["findings"]}, answer
 
-    return asked
+    return run_doctor
 
 
 @pytest.mark.parametrize("recipe", ["grpo", "repair", "harbor", "sft", "dpo"])
@@ -59,7 +59,7 @@ def test_too_few_cpus_are_refused_as_the_run_would_be(ask):
 
 
 def test_ways_out_of_a_smaller_card_lead_out(ask):
-    """What each problem says to set, set until there is no problem."""
+    """Applies each problem's remedy until there are no problems."""
     machine = ["--gpus", "1", "--gpu-memory-gb", "40", "--cpus", "16", "--memory-gb", "128"]
     overrides: list[str] = []
     for _ in range(6):
@@ -89,7 +89,9 @@ def test_a_cache_that_holds_no_whole_sample(ask):
     share = "actor_rollout_ref.rollout.gpu_memory_utilization"
     _, findings, _ = ask("gpu_8x", *NODE, model, f"{share}=0.21")
     assert findings["generation"]["status"] == "problem"
-    assert "not one of max_model_len=6144 tokens" in findings["generation"]["finding"]
+    assert (
+        "too small for one sample of max_model_len=6144 tokens" in findings["generation"]["finding"]
+    )
     assert findings["generation"]["remedy"].startswith(f"set {share}=0.7")
     null = "actor_rollout_ref.rollout.max_model_len=null"
     assert ask("gpu_8x", *NODE, model, null)[0] == 0
@@ -130,7 +132,7 @@ def test_the_table(capsys):
         (["--gpus", "8"], "add --profile"),
         (["coding.seed=1"], "add --profile"),
         (["--profile", "gpu_9x"], "gpu_9x"),
-        (["--profile", "gpu_8x", "--recipe", "demo"], "choose of grpo"),
+        (["--profile", "gpu_8x", "--recipe", "demo"], "expected one of grpo"),
         (["--profile", "gpu_8x", "--gpus", "8"], "--gpu-memory-gb"),
         (["--profile", "gpu_8x", *NODE, "actor_rollout_ref.model.path=some/model"], "some/model"),
         (

@@ -1,1 +1,1 @@
-"""Who answers: the protocol (`generation`), vLLM in this process, a server of chat completions."""
+"""Generation back ends: the protocol (`generation`), vLLM in this process, chat completion servers."""

@@ -1,4 +1,4 @@
-"""Completions: what is asked for and what comes back."""
+"""The back end protocol, with its sampling options and completions."""
 
 from __future__ import annotations
 
@@ -13,38 +13,36 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import Message
 
 Messages = list[Message]
-"""A conversation: `{"role": ..., "content": ...}`, the last one the user's."""
+"""A conversation of `{"role": ..., "content": ...}`, ending with the user's message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Options of drawing completions, the same for every back end. Temperature 0 is greedy.
+    """Sampling options, the same for every back end. Temperature 0 is greedy.
 
-    An option that is None is not sent: an engine in this process leaves it out, a server has its own
-    default (vLLM's servers take the model's `generation_config.json`).
+    Options that are None are not sent: an engine in this process ignores them, a server uses its own
+    default (vLLM's servers use the model's `generation_config.json`).
     """
 
     n: int = 1
     temperature: float = 0.0
     max_tokens: int = 1024
-    """Longest completion in tokens, its reasoning included."""
+    """Maximum completion length in tokens, including reasoning."""
     top_p: float = 1.0
     top_k: int | None = None
-    """Draw from this many of the likeliest tokens; -1 draws from all."""
+    """Sample from this many of the likeliest tokens; -1 for all."""
     min_p: float | None = None
-    """Drop tokens less likely than this share of the likeliest token's probability."""
+    """Drop tokens below this share of the likeliest token's probability."""
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
     stop: tuple[str, ...] = ()
-    """Texts that end a completion, and are not part of it."""
+    """Texts that end a completion; they are excluded from it."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Variables of the model's chat template, such as {"enable_thinking": False}."""
 
     def __post_init__(self) -> None:
-        """Raises:
-        ConfigError: an option is out of its range; names it.
-        """
+        """Raise `ConfigError` if an option is out of its range."""
         for name, low, high in _RANGES:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -56,10 +54,12 @@ class Sampling:
                 f"coding.evaluation.top_k={self.top_k}: must be at least 1, or -1 for all tokens"
             )
         if "" in self.stop:
-            raise ConfigError("coding.evaluation.stop: an empty text would end every completion")
+            raise ConfigError(
+                "coding.evaluation.stop: an empty text would end every completion; remove it"
+            )
 
     def optional(self) -> dict[str, Any]:
-        """Return the options beyond temperature, top_p and max_tokens that are set, by name."""
+        """Return the set options by name, without temperature, top_p and max_tokens."""
         chosen = {name: getattr(self, name) for name in OPTIONAL}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -68,7 +68,7 @@ class Sampling:
         }
 
     def described(self) -> dict[str, Any]:
-        """Return the options as a protocol's record and hash have them: those that are set."""
+        """Return the options for a protocol's record and hash, without optional ones that are not set."""
         named = asdict(self)
         return {k: v for k, v in named.items() if k not in OPTIONAL} | self.optional()
 
@@ -80,7 +80,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("frequency_penalty", -2.0, 2.0),
     ("repetition_penalty", 1e-9, 2.0),
 )
-"""Options with the smallest and the largest value that back ends take."""
+"""Options with the smallest and largest values that back ends accept."""
 
 OPTIONAL = (
     "top_k",
@@ -91,7 +91,7 @@ OPTIONAL = (
     "stop",
     "chat_template_kwargs",
 )
-"""Fields of `Sampling` that are sent where they are set."""
+"""Fields of `Sampling` that are sent only if set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,35 +99,35 @@ class Completion:
     text: str
     n_tokens: int
     truncated: bool = False
-    """Ended by the token limit and not by the model."""
+    """True if the token limit cut it off."""
     n_prompt_tokens: int | None = None
-    """Of what was asked, where a server says so."""
+    """Tokens of the prompt, if a server reports them."""
     reasoning: str = ""
-    """Text of the reasoning where the back end gives it apart; it is not part of `text`."""
+    """Reasoning text, if the back end returns it separately; not part of `text`."""
     n_reasoning_tokens: int | None = None
-    """Of `n_tokens`, those of the reasoning; None where the back end does not count them."""
+    """Reasoning tokens, included in `n_tokens`; None if the back end does not count them."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """Calls that a server gives apart from `text`, where it was sent `tools`."""
+    """Parsed tool calls of a server that was sent `tools`, separate from `text`."""
 
 
 class Backend(Protocol):
-    """Something that answers conversations: an engine or a server. Entered before use."""
+    """An engine or server that generates completions. Enter it before use."""
 
     concurrency: int
-    """Requests at once that keep it busy."""
+    """Concurrent requests that keep the back end busy."""
 
     @property
     def identity(self) -> str:
         """Name and version, for the record.
 
         Raises:
-            ConfigError: it is not installed.
+            ConfigError: the back end is not installed.
         """
         ...
 
     @property
     def repeatable(self) -> bool:
-        """True where the same request with the same seed gives the same completion."""
+        """True if the same request with the same seed gives the same completion."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -141,7 +141,7 @@ class Backend(Protocol):
     ) -> None: ...
 
     async def check(self, sampling: Sampling) -> Sequence[str]:
-        """Refuse options that this back end does not honour; called once, before any completion.
+        """Refuse options that this back end ignores; called once, before any completion.
 
         Returns:
             Notes on options that may have no effect.
@@ -153,39 +153,39 @@ class Backend(Protocol):
         ...
 
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
-        """One completion; `sampling.n` does not apply.
+        """Generate one completion; ignores `sampling.n`.
 
         Raises:
-            GenerationError: it does not answer, after retries. Never an empty completion.
-            PromptError: it cannot answer this conversation, which is too long for the model.
-            ConfigError: it refuses this client or these settings.
+            GenerationError: the back end does not answer after retries. Never an empty completion.
+            PromptError: the conversation is too long for the model.
+            ConfigError: the back end refuses this client or these settings.
         """
         ...
 
 
 def refuse_unknown_variables(template: str, model: str, kwargs: Mapping[str, Any]) -> None:
-    """Refuse variables that a chat template would pass over in silence.
+    """Refuse variables that a chat template would silently ignore.
 
     Raises:
-        ConfigError: the template does not mention one; names it.
+        ConfigError: the template does not use a variable; names it.
     """
     for name in kwargs:
         if not re.search(rf"\b{re.escape(name)}\b", template):
             raise ConfigError(
                 f"coding.evaluation.chat_template_kwargs: the chat template of {model} has no "
-                f"variable {name!r}, which would have no effect; remove it (--chat-template-kwargs)"
+                f"variable {name!r}, so it has no effect; remove it (--chat-template-kwargs)"
             )
 
 
 def count_reasoning(
     prompt_ids: Sequence[int], output_ids: Sequence[int], *, opens: int | None, closes: int | None
 ) -> int | None:
-    """Count the tokens of an output's reasoning, its closing mark included.
+    """Count the tokens of an output's reasoning, including its closing mark.
 
     Args:
-        prompt_ids: the prompt, which some templates end with an opened reasoning.
-        opens: the id of the token `<think>`; None if the model has no such token.
-        closes: the id of `</think>`.
+        prompt_ids: tokens of the prompt; some templates open the reasoning at its end.
+        opens: id of the token `<think>`; None if the model has no such token.
+        closes: id of the token `</think>`.
 
     Returns:
         None if the model has no such tokens.
@@ -200,6 +200,6 @@ def count_reasoning(
 
 
 def reasoning_marks(tokenizer: Any) -> tuple[int | None, int | None]:
-    """Return the ids of the tokens `<think>` and `</think>`; None where the model has no such token."""
+    """Return the ids of the tokens `<think>` and `</think>`, or None for missing ones."""
     known = tokenizer.get_vocab()
     return known.get("<think>"), known.get("</think>")

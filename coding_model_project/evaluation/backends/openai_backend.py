@@ -1,9 +1,9 @@
-"""Any server of OpenAI's chat completions as a back end: vLLM, SGLang, llama.cpp, hosted models.
+"""Back end for OpenAI-compatible servers: vLLM, SGLang, llama.cpp, hosted models.
 
-What a failure means decides what becomes of it, and none of them is an empty completion:
+Failures are handled by their meaning, and none becomes an empty completion:
 
-    429, 408, 5xx, no connection, a cut or damaged answer   tried again, then GenerationError
-    400, 413, 422 for a prompt                              PromptError: this one sample has no answer
+    429, 408, 5xx, no connection, a cut or damaged answer   retried, then GenerationError
+    400, 413, 422 for a prompt                              PromptError: only this sample has no answer
     400, 422 for a field; 401, 403, 404 and the like        ConfigError (openai_errors.py)
 """
 
@@ -49,20 +49,20 @@ _SET_ELSEWHERE = {
     "max_completion_tokens": "coding.evaluation.token_limit_field",
     "seed": "coding.evaluation.send_seeds",
 }
-"""Fields that `extra_body` must not hold, by the key that sets them."""
+"""Fields that `extra_body` must not contain, with the keys that set them."""
 _ONLY_LEFT_OUT = ("temperature", "top_p", *OPTIONAL)
-"""Fields that the protocol sets; `extra_body` may only leave them out."""
+"""Fields that the protocol sets; `extra_body` may only remove them."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _AGAIN = frozenset({408, 409, 425, 429})
 _THIS_PROMPT = frozenset({400, 413, 422})
 _THINKING = ("enable_thinking", "thinking")
-"""Variables of chat templates that turn reasoning on and off."""
+"""Chat template variables that turn reasoning on and off."""
 _START_S = 20.0
-"""A server that is just starting is waited for this long at most."""
+"""Maximum seconds to wait for a server that is starting."""
 
 
 class _Unanswered(Exception):
-    """No answer, or not a whole one: worth another try."""
+    """Raised for a missing or incomplete answer, to retry."""
 
     def __init__(self, why: str, retry_after_s: float | None = None) -> None:
         super().__init__(why)
@@ -70,18 +70,18 @@ class _Unanswered(Exception):
 
 
 class OpenAIBackend:
-    """See `generation.Backend`.
+    """A back end (`generation.Backend`) for an OpenAI-compatible server.
 
     Args:
-        base_url: up to and with the version: http://localhost:8000/v1.
-        model: the name it is served by.
-        send_seeds: send each request's seed; some servers refuse the field, some ignore it.
-        extra_body: more fields of each request; null leaves out a field that would be sent.
-        token_limit_field: the field for the longest completion: max_tokens, or its successor
-            max_completion_tokens, which newer hosted models insist on.
-        key_variable: the environment variable that holds the key; without it no key is sent.
-        timeout_s: for one answer as a whole.
-        retry_s: a request that got no answer for so long ends the evaluation.
+        base_url: URL up to and including the version: http://localhost:8000/v1.
+        model: name of the model on the server.
+        send_seeds: send each request's seed; some servers reject or ignore the field.
+        extra_body: extra fields of each request; null removes a field that would be sent.
+        token_limit_field: field for the maximum completion length: max_tokens, or its successor
+            max_completion_tokens, which newer hosted models require.
+        key_variable: environment variable with the API key; if it is not set, no key is sent.
+        timeout_s: seconds until a request times out.
+        retry_s: seconds of retrying a request before the evaluation ends.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class OpenAIBackend:
         await self._client.aclose()
 
     async def check(self, sampling: Sampling) -> Sequence[str]:
-        """See `generation.Backend`: asks a few short questions if options beyond the usual are set."""
+        """See `generation.Backend`; sends a few short probes if optional options are set."""
         draws = self._extra.get("temperature", 0) is not None
         return await probe(self._probe, sampling, self._url, draws=draws)
 
@@ -160,7 +160,7 @@ class OpenAIBackend:
     def _body(
         self, messages: Messages, max_tokens: int, fields: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """A request. `extra_body` goes before all fields, and null leaves one out."""
+        """Return a request's body. `extra_body` overrides all fields, and null removes one."""
         body = {
             "model": self._model,
             "messages": messages,
@@ -179,19 +179,17 @@ class OpenAIBackend:
             if response.status_code != 200:
                 return Reply(status=response.status_code, text="")
             made = _completion(_checked(response.content, completes=True))
-        except _Unanswered:  # the first real question says why, and tries again
+        except _Unanswered:  # the first real request retries and reports the reason
             return Reply(status=0, text="")
         return Reply(status=200, text=made.reasoning + made.text)
 
     def _refuse_ignored(self, made: Completion, sampling: Sampling) -> None:
-        """Raises:
-        ConfigError: the answer shows that the server has ignored an option; names it.
-        """
+        """Raise `ConfigError` if the completion shows that the server ignored an option."""
         found = [text for text in sampling.stop if text in made.text]
         if found and not self._extra.get("include_stop_str_in_output"):
             raise ConfigError(
-                f"{self._url} ignores `stop`: an answer goes on after {found[0]!r}; remove "
-                "coding.evaluation.stop (--stop) or use a server that has it"
+                f"{self._url} ignores `stop`: an answer continues after {found[0]!r}; remove "
+                "coding.evaluation.stop (--stop), or use a server that supports it"
             )
         kwargs = sampling.chat_template_kwargs
         off = next((name for name in _THINKING if kwargs.get(name) is False), None)
@@ -203,7 +201,7 @@ class OpenAIBackend:
             )
 
     async def _look(self) -> None:
-        """Whether the server is there and serves the model, as far as it says."""
+        """Check that the server answers and, if it lists models, serves this one."""
         listed = await self._ask("GET", "/models", None, min(self._retry_s, _START_S))
         served = [str(model.get("id")) for model in listed.get("data") or []]
         if served and self._model not in served:
@@ -227,7 +225,7 @@ class OpenAIBackend:
                     with attempt:
                         return await self._once(method, path, body)
         except _Unanswered as error:
-            raise GenerationError(f"{self._url}: {error}; tried for {retry_s:.0f} s") from error
+            raise GenerationError(f"{self._url}: {error}; retried for {retry_s:.0f} s") from error
         raise AssertionError("unreachable: the loop ends by an answer or an exception")
 
     async def _once(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
@@ -263,10 +261,10 @@ class OpenAIBackend:
             raise _Unanswered(f"a damaged answer ({error})") from error
 
     async def _without_models(self, refusal: Refusal) -> dict[str, Any]:
-        """Nothing here lists models: some servers have no list, and some have it elsewhere.
+        """Handle a server that does not list models at this address.
 
         Raises:
-            ConfigError: it is elsewhere, or this is a web page.
+            ConfigError: the list is at another address, or the server returns a web page.
         """
         if not self._url.endswith("/v1"):
             response = await self._send("GET", "/v1/models", None)
@@ -276,7 +274,7 @@ class OpenAIBackend:
                     f"{self._url}/v1; use that address"
                 )
         if refusal.status in (404, 405):
-            return {}  # it lists no models: the first completion will show
+            return {}  # lists no models: the first completion shows whether it serves this one
         raise ConfigError(
             f"{self._url}/models answers {refusal}; {address_hint(self._url)} (--base-url, "
             "coding.evaluation.base_url)"
@@ -291,12 +289,12 @@ def _checked_url(base_url: str) -> str:
         known = False
     if not known:
         raise ConfigError(
-            f"coding.evaluation.base_url={base_url}: not an address like http://localhost:8000/v1"
+            f"coding.evaluation.base_url={base_url}: expected a URL such as http://localhost:8000/v1"
         )
-    whole = url.removesuffix("/completions").removesuffix("/chat")
-    if whole != url:
+    stripped = url.removesuffix("/completions").removesuffix("/chat")
+    if stripped != url:
         raise ConfigError(
-            f"coding.evaluation.base_url={base_url}: give the address up to the version: {whole}"
+            f"coding.evaluation.base_url={base_url}: expected the URL up to the version: {stripped}"
         )
     return url
 
@@ -304,7 +302,7 @@ def _checked_url(base_url: str) -> str:
 def _checked_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
     for name in extra:
         if name == "stream":
-            raise ConfigError("coding.evaluation.extra_body: `stream` is not possible; remove it")
+            raise ConfigError("coding.evaluation.extra_body: `stream` is not supported; remove it")
         if name in _SET_ELSEWHERE:
             raise ConfigError(
                 f"coding.evaluation.extra_body: `{name}` is set by {_SET_ELSEWHERE[name]}; remove it"
@@ -312,45 +310,45 @@ def _checked_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
         if name in _ONLY_LEFT_OUT and extra[name] is not None:
             raise ConfigError(
                 f"coding.evaluation.extra_body: `{name}` is set by coding.evaluation.{name}; here it "
-                "can only be null, which leaves it out"
+                "can only be null, which removes it"
             )
     return dict(extra)
 
 
 def _is_json(response: httpx.Response) -> bool:
-    """Whether it may be an answer of an API, and not a web page."""
+    """Return whether a response may be an API's answer rather than a web page."""
     return "html" not in response.headers.get("content-type", "") and (
         not response.content.lstrip().startswith(b"<")
     )
 
 
 def _checked(content: bytes, *, completes: bool) -> dict[str, Any]:
-    """A whole answer. What is cut short is no JSON, or a choice that nothing has ended.
+    """Parse a complete answer; a cut one is invalid JSON, or a choice without a finish reason.
 
     Raises:
-        _Unanswered: it is not whole.
-        ConfigError: the server does not count tokens, which every number here is given with.
+        _Unanswered: the answer is incomplete.
+        ConfigError: the server does not count tokens, which all metrics need.
     """
     try:
         answer = orjson.loads(content)
     except ValueError:
-        raise _Unanswered(f"an answer that is cut short ({len(content)} bytes)") from None
+        raise _Unanswered(f"an incomplete answer ({len(content)} bytes)") from None
     if not isinstance(answer, dict):
-        raise _Unanswered("an answer that is no JSON object")
+        raise _Unanswered("an answer that is not a JSON object")
     if not completes:
         return answer
     choices = answer.get("choices")
     if not choices or not choices[0].get("finish_reason"):
-        raise _Unanswered(f"an answer without an ended choice: {str(answer)[:200]}")
+        raise _Unanswered(f"an answer without a finished choice: {str(answer)[:200]}")
     if not isinstance((answer.get("usage") or {}).get("completion_tokens"), int):
-        raise ConfigError("the server's answers do not say how many tokens they have (usage)")
+        raise ConfigError("the server's answers lack token counts (usage.completion_tokens)")
     return answer
 
 
 def _completion(answer: dict[str, Any]) -> Completion:
     choice, usage = answer["choices"][0], answer["usage"]
     message = choice.get("message") or {}
-    # vLLM's field before 0.11 and DeepSeek's; vLLM's since, and OpenRouter's.
+    # vLLM before 0.11 and DeepSeek use the first field; later vLLM and OpenRouter the second.
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     counted = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
     return Completion(
@@ -365,7 +363,7 @@ def _completion(answer: dict[str, Any]) -> Completion:
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
-    """A call as a server gives it; some give its arguments as an object."""
+    """Parse a tool call; some servers return its arguments as an object."""
     function = call.get("function") or {}
     arguments = function.get("arguments") or "{}"
     text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
@@ -377,5 +375,5 @@ def _backoff(error: Exception) -> bool | float:
         return False
     if error.retry_after_s is None:
         return True
-    # Those who were told the same time do not all come back at once.
+    # Jitter: clients with the same Retry-After must not retry simultaneously.
     return error.retry_after_s + random.random() * (0.1 + error.retry_after_s / 4)

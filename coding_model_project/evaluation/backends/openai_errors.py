@@ -1,6 +1,6 @@
-"""What a server of OpenAI's chat completions says when it refuses, as one of our errors.
+"""Conversion of OpenAI-compatible servers' errors to this project's.
 
-Servers differ: OpenAI's own, vLLM's and FastAPI's forms of an error are read, and plain text.
+Reads the error formats of OpenAI, vLLM and FastAPI, and plain text.
 """
 
 from __future__ import annotations
@@ -25,39 +25,42 @@ _PARAMETER = re.compile(
     re.IGNORECASE,
 )
 _SHOWN = 200
-"""Characters of a server's own words in a message."""
+"""Maximum characters of a server's message in ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An error as a server tells it."""
+    """A server's error response."""
 
     status: int
     message: str
     parameter: str | None = None
-    """Of the request, if it names one."""
+    """Field of the request that the error names, if any."""
     code: str = ""
 
     @classmethod
     def of(cls, response: httpx.Response) -> Refusal:
-        """Read a response that is not a success."""
+        """Parse an unsuccessful response."""
         try:
             content = orjson.loads(response.content)
         except ValueError:
             content = {}
-        said: Any = content
+        detail: Any = content
         if isinstance(content, dict):
-            said = content.get("error") or content.get("detail") or content
+            detail = content.get("error") or content.get("detail") or content
         parameter, code = None, ""
-        if isinstance(said, list) and said and isinstance(said[0], dict):  # FastAPI's
-            place = [str(part) for part in said[0].get("loc") or ()]
+        if isinstance(detail, list) and detail and isinstance(detail[0], dict):  # FastAPI's
+            place = [str(part) for part in detail[0].get("loc") or ()]
             parameter = place[1] if place[:1] == ["body"] and len(place) > 1 else None
-            code, said = str(said[0].get("type") or ""), f"{'.'.join(place)}: {said[0].get('msg')}"
-        elif isinstance(said, dict):
-            parameter = re.split(r"[.\[]", str(said.get("param") or ""))[0] or None
-            code = str(said.get("code") or "")
-            said = said.get("message")
-        text = said if isinstance(said, str) and said else response.text
+            code, detail = (
+                str(detail[0].get("type") or ""),
+                f"{'.'.join(place)}: {detail[0].get('msg')}",
+            )
+        elif isinstance(detail, dict):
+            parameter = re.split(r"[.\[]", str(detail.get("param") or ""))[0] or None
+            code = str(detail.get("code") or "")
+            detail = detail.get("message")
+        text = detail if isinstance(detail, str) and detail else response.text
         if text.lstrip().startswith("<"):
             text = "a web page"
         return cls(
@@ -72,19 +75,19 @@ class Refusal:
 
 
 def no_entry(url: str, refusal: Refusal, variable: str, *, has_key: bool) -> ConfigError:
-    """An HTTP 401 or 403."""
-    way = (
+    """Return the error for HTTP 401 and 403."""
+    remedy = (
         f"the server does not accept the key in the environment variable {variable}"
         if has_key
         else f"set the environment variable {variable} to a key that the server accepts"
     )
     return ConfigError(
-        f"{url} answers {refusal}; {way} (--api-key-env, coding.evaluation.api_key_env)"
+        f"{url} answers {refusal}; {remedy} (--api-key-env, coding.evaluation.api_key_env)"
     )
 
 
 def not_found(url: str, model: str, refusal: Refusal) -> ConfigError:
-    """An HTTP 404 or 405 to a request for a completion: no such model, or no such address."""
+    """Return the error for HTTP 404 and 405 to a completion request: unknown model or address."""
     if "model" in (refusal.message + refusal.code).lower():
         return no_such_model(url, model, str(refusal))
     return ConfigError(
@@ -93,31 +96,31 @@ def not_found(url: str, model: str, refusal: Refusal) -> ConfigError:
     )
 
 
-def no_such_model(url: str, model: str, said: str) -> ConfigError:
-    """The server does not know the model."""
+def no_such_model(url: str, model: str, detail: str) -> ConfigError:
+    """Return the error for a model that the server does not serve."""
     return ConfigError(
-        f"{url} does not serve {model}; {said}; set coding.evaluation.model (--model) to a name that "
+        f"{url} does not serve {model}; {detail}; set coding.evaluation.model (--model) to a name that "
         "it serves"
     )
 
 
 def address_hint(url: str) -> str:
-    """What may be wrong with an address where no API is found."""
+    """Return a hint about an address without an API."""
     if url.endswith("/v1"):
-        return "give the address of an OpenAI-compatible API, up to and with its version"
-    return f"most servers have their API at an address that ends in /v1: {url}/v1"
+        return "pass the URL of an OpenAI-compatible API, up to and including its version"
+    return f"most servers have their API at a URL that ends in /v1: {url}/v1"
 
 
 def bad_request(
     url: str, model: str, refusal: Refusal, sent: Collection[str], extra: Collection[str]
 ) -> ConfigError | PromptError:
-    """An HTTP 400, 413 or 422: this prompt is at fault, or all requests like it.
+    """Return the error for HTTP 400, 413 and 422, caused by this prompt or by any such request.
 
     Args:
-        sent: names of the fields of the request.
-        extra: those of them that `extra_body` brought.
+        sent: names of the request's fields.
+        extra: names of the fields from `extra_body`.
     """
-    refused = PromptError(f"the server refuses it with {refusal}")
+    refused = PromptError(f"the server rejects it with {refusal}")
     if _TOO_LONG.search(refusal.message):
         return refused
     if refusal.code == "model_not_found" or _NO_MODEL.search(refusal.message):
@@ -126,15 +129,15 @@ def bad_request(
     if field is None and _NO_TEMPLATE.search(refusal.message):
         return ConfigError(
             f"{url}: the chat template of {model} does not work ({refusal}); start the server with "
-            "the file of a template, or choose a model that has one"
+            "a template file, or pass a model that has one"
         )
     if field is None:
         return refused
-    return ConfigError(f"{url} refuses `{field}` ({refusal}); {_way(field, refusal, extra)}")
+    return ConfigError(f"{url} rejects `{field}` ({refusal}); {_way(field, refusal, extra)}")
 
 
 def _field(refusal: Refusal, sent: Collection[str]) -> str | None:
-    """The field that is refused whatever the prompt; None if no field is."""
+    """Return the field that the server rejects whatever the prompt, or None."""
     candidates = [name for name in sent if name not in ("model", "messages")]
     if refusal.parameter in candidates:
         return refusal.parameter
@@ -159,6 +162,5 @@ def _way(field: str, refusal: Refusal, extra: Collection[str]) -> str:
     if field in OPTIONAL:
         return f"remove coding.evaluation.{field} (--{field.replace('_', '-')})"
     return (
-        f"leave the field out with --extra-body '{{\"{field}\": null}}' "
-        "(coding.evaluation.extra_body)"
+        f"remove the field with --extra-body '{{\"{field}\": null}}' (coding.evaluation.extra_body)"
     )

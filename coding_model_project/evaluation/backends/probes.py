@@ -1,11 +1,11 @@
-"""Questions that show if a server reads the sampling options that it is sent; asked before all others.
+"""Probes that show whether a server honours the sampling options, sent before all other requests.
 
-Servers pass over fields that they do not know. Two things betray one:
+Servers ignore unknown fields. Two symptoms reveal this:
 
-1. It takes a value that is impossible (`min_p=7`): whoever reads the field refuses it.
-2. It answers differently each time where the option leaves one answer (`top_k=1`, `min_p=1`).
+1. The server accepts an impossible value (`min_p=7`), which a server that reads the field rejects.
+2. Its answers differ although the option allows only one answer (`top_k=1`, `min_p=1`).
 
-What the second shows is refused; what only the first hints at is a note.
+The second symptom is refused; the first alone gives a note.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coding_model_project.evaluation.backends.generation import Messages, Sampli
 
 MESSAGES: Messages = [{"role": "user", "content": "Write twelve random words."}]
 TOKENS = 24
-"""Longest answer to a probe."""
+"""Maximum tokens of a probe's answer."""
 
 _IMPOSSIBLE: Mapping[str, Any] = {
     "top_k": -7,
@@ -37,9 +37,9 @@ _OFF: Mapping[str, float] = {
     "frequency_penalty": 0.0,
     "repetition_penalty": 1.0,
 }
-"""Values without an effect, which a server may well pass over."""
+"""Values without an effect, which a server may ignore."""
 _ONE_ANSWER: Mapping[str, Any] = {"top_k": 1, "min_p": 1.0}
-"""Values that leave only the likeliest token, at whatever temperature."""
+"""Values that allow only the likeliest token, at any temperature."""
 _SEEDS = (1, 2, 3)
 _REFUSED = (400, 413, 422)
 
@@ -50,25 +50,25 @@ class Reply:
 
     status: int
     text: str
-    """Reasoning and answer; empty if it was refused."""
+    """Reasoning and answer; empty if the probe was rejected."""
 
 
 Ask = Callable[[Mapping[str, Any]], Awaitable[Reply]]
-"""Sends one request with these fields and no others but model, messages and the longest answer."""
+"""Function that sends a request with these fields, model, messages and token limit only."""
 
 
 async def probe(ask: Ask, sampling: Sampling, url: str, *, draws: bool) -> list[str]:
-    """Find the options that a server ignores. Sends nothing where none has an effect.
+    """Find the options that a server ignores. Sends nothing if no option has an effect.
 
     Args:
-        url: the server's, for messages.
-        draws: it takes a temperature, without which the second question cannot be asked.
+        url: the server's URL, for messages.
+        draws: the server accepts a temperature, which the second probe needs.
 
     Returns:
-        Notes on options that it may ignore.
+        Notes on options that the server may ignore.
 
     Raises:
-        ConfigError: it ignores one; names it.
+        ConfigError: the server ignores an option; names it.
     """
     notes = []
     for name, value in sampling.optional().items():
@@ -81,22 +81,21 @@ async def probe(ask: Ask, sampling: Sampling, url: str, *, draws: bool) -> list[
         if reads is False:
             raise ConfigError(
                 f"{url} ignores `{name}`: three answers differ at {name}={_ONE_ANSWER[name]}, which "
-                f"leaves one; remove it (coding.evaluation.{name}, --{name.replace('_', '-')}) or use "
-                "a server that has it"
+                f"allows one; remove it (coding.evaluation.{name}, --{name.replace('_', '-')}), or "
+                "use a server that supports it"
             )
         if reads is None:
             notes.append(
-                f"{url} may ignore `{name}`: it takes {name}={_IMPOSSIBLE[name]!r}, which is "
-                "impossible, without an error"
+                f"{url} may ignore `{name}`: it accepts the invalid value {name}={_IMPOSSIBLE[name]!r}"
             )
     return notes
 
 
 async def _reads(ask: Ask, name: str) -> bool | None:
-    """Return true if the option leaves one answer, false if it leaves many; None if it cannot be told."""
+    """Return whether the option has an effect, or None if the answers do not show it."""
     hot = {"temperature": 2.0, "top_p": 1.0}
     free = {(await ask({**hot, "seed": seed})).text for seed in _SEEDS}
     bound = {(await ask({**hot, name: _ONE_ANSWER[name], "seed": seed})).text for seed in _SEEDS}
-    if len(bound) == len(_SEEDS):  # not one pair is equal: no tie of rounded sums
+    if len(bound) == len(_SEEDS):  # all differ: more than a tie of rounded sums
         return False
     return True if len(bound) == 1 and len(free) > 1 else None

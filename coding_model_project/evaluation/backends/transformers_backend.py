@@ -1,4 +1,4 @@
-"""Greedy generation by transformers: for small models on a CPU, in places where vLLM does not start."""
+"""Greedy generation with transformers, for small models on a CPU where vLLM does not start."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from coding_model_project.errors import ConfigError, GenerationError, PromptErro
 from coding_model_project.evaluation.backends.generation import Completion, Messages, Sampling
 
 _GATHER_S = 0.02
-"""Seconds that the first request of a batch waits for others."""
+"""Seconds that a batch's first request waits for others."""
 
 
 class TransformersBackend:
-    """See `evaluation.backends.generation.Backend`. Requests that wait together are one batch."""
+    """A back end (`evaluation.backends.generation.Backend`) that batches waiting requests."""
 
     repeatable = True
 
@@ -42,8 +42,8 @@ class TransformersBackend:
                 self._path, local_files_only=True, use_safetensors=True, dtype=torch.float32
             ).eval()
         except (OSError, ValueError, RuntimeError, KeyError) as error:
-            said = " ".join(str(error).split())[:300]
-            raise ConfigError(f"transformers does not load {self._path}: {said}") from error
+            message = " ".join(str(error).split())[:300]
+            raise ConfigError(f"transformers cannot load {self._path}: {message}") from error
         given = self._model.generation_config.eos_token_id
         ids = given if isinstance(given, list) else [given]
         self._stops = [one for one in {*ids, self._tokenizer.eos_token_id} if one is not None]
@@ -54,9 +54,9 @@ class TransformersBackend:
             await self._task
 
     async def check(self, sampling: Sampling) -> Sequence[str]:
-        """See `Backend.check`; greedy decoding alone."""
+        """See `Backend.check`; accepts greedy decoding only."""
         if sampling.temperature != 0 or sampling.optional().keys() - {"chat_template_kwargs"}:
-            raise ConfigError("the transformers back end decodes greedily and has no other option")
+            raise ConfigError("the transformers back end only supports greedy decoding")
         return ()
 
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
@@ -66,7 +66,9 @@ class TransformersBackend:
         )
         longest = self._model.config.max_position_embeddings
         if len(prompt) >= longest:
-            raise PromptError(f"the prompt has {len(prompt)} tokens and the model takes {longest}")
+            raise PromptError(
+                f"the prompt has {len(prompt)} tokens, and the model's limit is {longest}"
+            )
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting.append((prompt, sampling, answer))
         if self._task is None or self._task.done():
@@ -76,7 +78,7 @@ class TransformersBackend:
     async def _serve(self) -> None:
         while self._waiting:
             await asyncio.sleep(_GATHER_S)
-            # Like lengths together, so that little of a batch is padding.
+            # Batch similar lengths, to minimise padding.
             self._waiting.sort(key=lambda one: len(one[0]))
             batch, self._waiting = (
                 self._waiting[: self.concurrency],
@@ -84,7 +86,7 @@ class TransformersBackend:
             )
             try:
                 made = await asyncio.to_thread(self._generate, [one[:2] for one in batch])
-            except Exception as error:  # noqa: BLE001 - handed over, none is swallowed
+            except Exception as error:  # noqa: BLE001 - passed to the requests
                 failed = GenerationError(f"transformers failed: {type(error).__name__}: {error}")
                 for *_, answer in batch:
                     if not answer.done():
@@ -95,10 +97,10 @@ class TransformersBackend:
                     answer.set_result(completion)
 
     def _generate(self, batch: Sequence[tuple[list[int], Sampling]]) -> list[Completion]:
-        """Shapes: B requests, T tokens of the longest prompt, padded on the left."""
+        """Generate a batch. Shapes: B requests, T tokens of the longest prompt, padded on the left."""
         import torch
 
-        most = max(sampling.max_tokens for _, sampling in batch)
+        max_new_tokens = max(sampling.max_tokens for _, sampling in batch)
         length = max(len(prompt) for prompt, _ in batch)
         pad = self._tokenizer.pad_token_id
         pad = self._stops[0] if pad is None else pad
@@ -107,12 +109,12 @@ class TransformersBackend:
         for row, (prompt, _) in enumerate(batch):
             tokens_BT[row, length - len(prompt) :] = torch.tensor(prompt)
             mask_BT[row, length - len(prompt) :] = 1
-        most = min(most, self._model.config.max_position_embeddings - length)
+        max_new_tokens = min(max_new_tokens, self._model.config.max_position_embeddings - length)
         with torch.inference_mode():
             output = self._model.generate(
                 input_ids=tokens_BT,
                 attention_mask=mask_BT,
-                max_new_tokens=max(1, most),
+                max_new_tokens=max(1, max_new_tokens),
                 do_sample=False,
                 eos_token_id=self._stops,
                 pad_token_id=pad,
@@ -122,9 +124,9 @@ class TransformersBackend:
             for row, (_, sampling) in zip(output, batch, strict=True)
         ]
 
-    def _completion(self, ids: list[int], most: int) -> Completion:
-        end = next((i for i, one in enumerate(ids[:most]) if one in self._stops), None)
-        own = ids[:most] if end is None else ids[:end]
+    def _completion(self, ids: list[int], max_new_tokens: int) -> Completion:
+        end = next((i for i, one in enumerate(ids[:max_new_tokens]) if one in self._stops), None)
+        own = ids[:max_new_tokens] if end is None else ids[:end]
         return Completion(
             text=self._tokenizer.decode(own, skip_special_tokens=True),
             n_tokens=len(own) + (end is not None),

@@ -1,4 +1,4 @@
-"""vLLM in this process as a back end: requests come and go while the engine steps."""
+"""Back end with vLLM in this process, which batches requests continuously."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class _Request:
 
 
 class VllmEngine:
-    """A vLLM engine in this process: it starts with the first model and takes the weights of others.
+    """A vLLM engine in this process, which starts with the first model and loads others' weights.
 
     Args:
-        max_model_len: tokens of prompt and completion together; None takes the model's own limit.
-        on_cpu: vLLM's CPU build refuses seeds where a prompt is read in parts ("CPU Generator does
-            not use offset", vLLM 0.27.1): it reads whole prompts then, and compiles nothing.
+        max_model_len: maximum tokens of prompt plus completion; None is the model's limit.
+        on_cpu: disable chunked prefill and compilation. vLLM's CPU build rejects seeds with chunked
+            prefill ("CPU Generator does not use offset", vLLM 0.27.1).
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class VllmEngine:
         """Return the `vllm.LLM` with this model's weights.
 
         Args:
-            model: of the same architecture and with the same tokenizer as the first.
+            model: model with the architecture and tokenizer of the first one.
 
         Raises:
-            ConfigError: vLLM cannot load it.
+            ConfigError: vLLM cannot load the model.
             GenerationError: the engine does not start.
         """
         try:
@@ -80,34 +80,34 @@ class VllmEngine:
             elif model != self._model:
                 self._reload(model)
         except (ValueError, OSError) as error:
-            raise ConfigError(f"vLLM does not load {model}: {_said(error)}") from error
-        except RuntimeError as error:  # no memory, a device that is taken
-            raise GenerationError(f"vLLM does not start: {_said(error)}") from error
+            raise ConfigError(f"vLLM cannot load {model}: {_said(error)}") from error
+        except RuntimeError as error:  # out of memory, or the device is in use
+            raise GenerationError(f"vLLM cannot start: {_said(error)}") from error
         self._model = model
         return self._llm
 
     def _started(self, model: str) -> Any:
-        # In this process, so that nothing is left to clean up when that ends.
+        # In-process, so that no child outlives this process.
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         from vllm import LLM
 
         return LLM(model=model, disable_log_stats=True, **self._options)
 
     def _reload(self, model: str) -> None:
-        # vLLM warns of every layer that has no weights of its own, such as a rotary embedding.
+        # vLLM warns about every layer without weights, such as a rotary embedding.
         logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel("ERROR")
         self._llm.collective_rpc("reload_weights", kwargs={"weights_path": model})
         self._llm.reset_prefix_cache()
 
 
 class VllmBackend:
-    """See `generation.Backend`. The engine steps in a thread of its own.
+    """A back end (`generation.Backend`) that steps the engine in a thread.
 
-    Each request has its own seed, so that a completion does not depend on what else is generated,
-    up to the rounding of sums whose order depends on the batch.
+    Each request has its own seed, so a completion does not depend on other requests, except for the
+    rounding of sums, whose order depends on the batch.
 
     Args:
-        engine: several back ends may share one, each entered after the last was left.
+        engine: engine, which several back ends may share one after the other.
     """
 
     repeatable = True
@@ -130,8 +130,8 @@ class VllmBackend:
             return f"vLLM {metadata.version('vllm')} in this process"
         except metadata.PackageNotFoundError as error:
             raise ConfigError(
-                f"coding.evaluation.model={self._model}: vLLM, which would load it here, is not "
-                "installed; run `make setup`, or name a server (--base-url, coding.evaluation.base_url)"
+                f"coding.evaluation.model={self._model}: vLLM is not installed; run "
+                "`make setup`, or pass a server (--base-url, coding.evaluation.base_url)"
             ) from error
 
     async def __aenter__(self) -> Self:
@@ -141,8 +141,8 @@ class VllmBackend:
         self._max_len = llm.model_config.max_model_len
         if self._tokenizer.chat_template is None:
             raise ConfigError(
-                f"{self._model} has no chat template: save one with its tokenizer "
-                "(chat_template.jinja), which says how it is to be asked"
+                f"{self._model} has no chat template; save one with its tokenizer "
+                "(chat_template.jinja)"
             )
         self._marks = reasoning_marks(self._tokenizer)
         self._thread = threading.Thread(
@@ -157,7 +157,7 @@ class VllmBackend:
             await asyncio.to_thread(self._thread.join)
 
     async def check(self, sampling: Sampling) -> Sequence[str]:
-        """See `generation.Backend`; vLLM has all options."""
+        """See `generation.Backend`; vLLM supports all options."""
         template = self._tokenizer.get_chat_template()
         refuse_unknown_variables(template, self._model, sampling.chat_template_kwargs)
         return ()
@@ -176,10 +176,10 @@ class VllmBackend:
         )
         if len(prompt_ids) >= self._max_len:
             raise PromptError(
-                f"the prompt has {len(prompt_ids)} tokens and the model takes {self._max_len}"
+                f"the prompt has {len(prompt_ids)} tokens, and the model's limit is {self._max_len}"
             )
         options = sampling.optional()
-        options.pop("chat_template_kwargs", None)  # they are in the prompt
+        options.pop("chat_template_kwargs", None)  # already applied to the prompt
         params = SamplingParams(
             **options,
             temperature=sampling.temperature,
@@ -190,7 +190,7 @@ class VllmBackend:
         )
         answer = asyncio.get_running_loop().create_future()
         self._inbox.put(_Request(prompt_ids, params, answer))
-        if self._failed is not None:  # looked at after the hand-over, so that none waits for ever
+        if self._failed is not None:  # checked after the put, so that no request waits for ever
             raise self._failed
         made, output_ids = await answer
         opens, closes = self._marks
@@ -200,7 +200,7 @@ class VllmBackend:
     # ── the engine's thread ───────────────────────────────────────────────────────────────────────
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Step the engine until it is told to stop; whatever it raises is what the waiting get."""
+        """Step the engine until a stop request; pass its errors to the waiting requests."""
         waiting: dict[str, _Request] = {}
         numbers = itertools.count()
         try:
@@ -209,16 +209,16 @@ class VllmBackend:
                 if ended:
                     done = [(waiting.pop(o.request_id).answer, _completion(o)) for o in ended]
                     loop.call_soon_threadsafe(_answer, done)
-            if waiting:  # nobody does any more, and the engine may have other models to serve
+            if waiting:  # their requesters are gone, and the engine may serve other models next
                 self._engine.abort_request(list(waiting))
-        except Exception as error:  # noqa: BLE001 - handed over, none is swallowed
+        except Exception as error:  # noqa: BLE001 - passed to the requests
             self._failed = GenerationError(f"vLLM failed: {type(error).__name__}: {_said(error)}")
             self._failed.__cause__ = error
             unanswered = [*waiting.values(), *self._rest()]
             loop.call_soon_threadsafe(_fail, [r.answer for r in unanswered], self._failed)
 
     def _take(self, waiting: dict[str, _Request], numbers: itertools.count[int]) -> bool:
-        """Give the engine what has come in; waits while it has nothing to do. False to stop."""
+        """Pass new requests to the engine, waiting while it is idle; return False to stop."""
         while True:
             try:
                 request = self._inbox.get(block=not waiting)

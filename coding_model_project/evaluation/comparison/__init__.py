@@ -1,4 +1,4 @@
-"""Evaluations held against each other, problem by problem."""
+"""Comparisons of evaluations, problem by problem."""
 
 from coding_model_project.evaluation.comparison.paired import Comparison, Pair, compare
 from coding_model_project.evaluation.comparison.sides import (

@@ -1,7 +1,7 @@
-"""EVAL@budget of two evaluations: which solves more for the same tokens, or the same judge-seconds.
+"""EVAL@budget of two evaluations: shares solved with the same tokens, or the same judge-seconds.
 
-Such as repaired samples against independent ones: a repair must beat what its tokens would have bought in
-further samples.
+For example, it compares repaired with independent samples: a repair must beat the further samples that
+its tokens would have bought.
 """
 
 from __future__ import annotations
@@ -28,27 +28,26 @@ class Point:
 
     dataset: str
     kind: str
-    """What is spent, one of `KINDS`."""
+    """Unit of the budget, one of `KINDS`."""
     budget: float
     first: float
-    """Share of problems solved within the budget, averaged over orders of their samples."""
+    """Share of problems solved within the budget, averaged over orders of the samples."""
     second: float
     delta: float
-    """The second's less the first's, with its 95% interval over problems."""
+    """Second minus first, with its 95% interval over problems."""
     low: float
     high: float
     p: float
-    """Paired permutation test over problems; of each point by itself."""
+    """p-value of the paired permutation test over problems, not corrected for the number of points."""
 
 
 def at_budgets(first: Evaluation, second: Evaluation) -> list[Point]:
-    """Points in equal ratios up to the largest budget that every problem of both has samples for.
+    """Return points in equal ratios, up to the largest budget for which every problem has samples.
 
-    A problem whose samples are used up could not have spent more, and would count as unsolved.
+    Beyond it, a problem without further samples would wrongly count as unsolved.
 
     Raises:
-        ConfigError: they have no data set with a graded problem in common, or different
-            `GRADER_VERSION`s have judged them.
+        ConfigError: the evaluations have no graded problem in common, or different `GRADER_VERSION`s.
     """
     refuse_other_graders([first, second])
     points: list[Point] = []
@@ -71,8 +70,8 @@ def _points(
     points = []
     for column, kind in enumerate(KINDS):
         spent = [[costs[:, column] for costs, _ in side] for side in sides]
-        most = min(float(total[column]) for side in sides for _, total in side)
-        for budget in _budgets(spent, most):
+        max_budget = min(float(total[column]) for side in sides for _, total in side)
+        for budget in _budgets(spent, max_budget):
             rates = [[float((costs <= budget).mean()) for costs in side] for side in spent]
             tested = paired_test(rates[1], rates[0])
             point = Point(
@@ -90,12 +89,12 @@ def _points(
     return points
 
 
-def _budgets(spent: Sequence[Sequence[NDArray[np.float64]]], most: float) -> list[float]:
-    """From the cheapest success on, as far as there is one below `most`."""
+def _budgets(spent: Sequence[Sequence[NDArray[np.float64]]], max_budget: float) -> list[float]:
+    """Return budgets from the cheapest success to `most`, or only `most` if no success is cheaper."""
     finite = [
         float(c[np.isfinite(c)].min()) for side in spent for c in side if np.isfinite(c).any()
     ]
-    least = min(finite, default=most)
-    if not 0 < least < most:
-        return [most]
-    return [*map(float, np.geomspace(least, most, N_POINTS)[:-1]), most]
+    least = min(finite, default=max_budget)
+    if not 0 < least < max_budget:
+        return [max_budget]
+    return [*map(float, np.geomspace(least, max_budget, N_POINTS)[:-1]), max_budget]

@@ -1,4 +1,4 @@
-"""A comparison as tables for a terminal."""
+"""Tables of a comparison for the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ N_SHOWN = 12
 
 
 def tables(comparison: Comparison) -> RenderableType:
-    """Differences, problems that changed, error types, costs, and how to read them."""
+    """Return tables of differences, changed problems, error types and costs, with a legend."""
     parts: list[RenderableType] = [_differences(comparison)]
     parts += [Text(line) for pair in comparison.pairs for line in _changed(pair)]
     parts += [_errors(pair) for pair in comparison.pairs if pair.errors]
@@ -38,13 +38,13 @@ def _differences(comparison: Comparison) -> Table:
     )
     table = _table(columns)
     for pair in comparison.pairs:
-        clear = "bold" if pair.corrected_p < ALPHA else ""
+        style = "bold" if pair.corrected_p < ALPHA else ""
         table.add_row(
             pair.dataset,
             pair.first,
             f"{pair.n_problems}",
             _score(pair.first_score),
-            Text(f"{pair.delta:+.1%}", style=clear),
+            Text(f"{pair.delta:+.1%}", style=style),
             f"{pair.p:.2g}",
             f"+{len(pair.gained)} −{len(pair.lost)}",
             f"±{pair.detectable:.1%}",
@@ -55,7 +55,7 @@ def _differences(comparison: Comparison) -> Table:
             "",
             _score(pair.second_score),
             f"{pair.low:+.1%} to {pair.high:+.1%}",
-            Text(f"{pair.corrected_p:.2g}", style=clear),
+            Text(f"{pair.corrected_p:.2g}", style=style),
             f"p {pair.mcnemar_p:.2g}",
         )
     return table
@@ -68,12 +68,12 @@ def _score(score: Score) -> str:
 
 def _changed(pair: Pair) -> list[str]:
     lines = [
-        f"{pair.dataset}, {pair.second}: {len(names)} {what}{': ' if names else ''}{_some(names)}"
-        for what, names in (("gained", pair.gained), ("lost", pair.lost))
+        f"{pair.dataset}, {pair.second}: {len(names)} {label}{': ' if names else ''}{_some(names)}"
+        for label, names in (("gained", pair.gained), ("lost", pair.lost))
     ]
     if pair.not_shared:
         lines.append(
-            f"{pair.dataset}: {pair.not_shared} problems left out, which not every run has graded"
+            f"{pair.dataset}: {pair.not_shared} problems excluded: not every run has graded them"
         )
     return lines
 
@@ -84,7 +84,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _errors(pair: Pair) -> Table:
-    """Why samples were not accepted, with 95% intervals."""
+    """Return a table of error shares with 95% intervals."""
     table = _table((pair.dataset, pair.first, pair.second, "difference"), n_left=1)
     for shift in pair.errors:
         delta = shift.delta
@@ -126,14 +126,14 @@ def _legend(comparison: Comparison) -> list[str]:
     n = len(comparison.pairs)
     how = "paired permutation test over problems"
     if by_seed:
-        how = f"the larger one of Welch's t-test over seeds and the {how}"
+        how = f"the larger of Welch's t-test over seeds and the {how}"
     least = comparison.pairs[0].least_changes
     return [
-        f"n: problems that all runs have. Below the difference its 95% interval{_over(by_seed)}. "
-        f"p: {how}; below it, corrected by Holm for {n} comparison{'s' if n > 1 else ''}",
-        "changed: problems gained and lost by what most samples come to; below, McNemar's exact test "
-        f"(significant from {least} changes one way on). shows: the true difference that would be "
-        "found in 80% of cases",
+        f"n: problems that all runs have. Below the difference: its 95% interval{_over(by_seed)}. "
+        f"p: {how}; below it: Holm-corrected for {n} comparison{'s' if n > 1 else ''}",
+        "changed: problems gained and lost by majority of samples; below it: McNemar's exact test "
+        f"(significant from {least} one-way changes). shows: smallest true difference found with 80% "
+        "power",
     ]
 
 

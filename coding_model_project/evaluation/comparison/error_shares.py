@@ -1,4 +1,4 @@
-"""Why programs were not accepted, by side: the share of each error type, and how it differs."""
+"""Shares of error types by side, and their differences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from coding_model_project.evaluation.statistics.intervals import hierarchical_in
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 
 Groups = Mapping[str, Sequence[Result]]
-"""Graded results by problem, of one seed and data set."""
+"""Graded results of one seed and data set, by problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A share of samples, or a difference of two, with its 95% interval over seeds and problems."""
+    """A share of samples, or a difference of shares, with its 95% interval over seeds and problems."""
 
     mean: float
     low: float
@@ -31,7 +31,7 @@ class ErrorShift:
     """One error type on two sides."""
 
     error: str
-    """By `types.ErrorType.group`."""
+    """Error group (`types.ErrorType.group`)."""
     first: Share
     second: Share
     delta: Share
@@ -41,11 +41,11 @@ class ErrorShift:
 def error_shifts(
     first: Sequence[Groups], second: Sequence[Groups], problems: Sequence[str]
 ) -> tuple[ErrorShift, ...]:
-    """The error types that either side has, problems having the same weight.
+    """Return the error types of either side, weighting problems equally.
 
     Args:
-        first, second: by seed.
-        problems: that all seeds have.
+        first, second: results by seed.
+        problems: problems that all seeds have.
     """
     shifts = []
     for group in map(str, ERROR_GROUPS):
@@ -64,7 +64,7 @@ def error_shifts(
 
 
 def _shares(seeds: Sequence[Groups], problems: Sequence[str], group: str) -> NDArray[np.float64]:
-    """Share of graded samples with an error of this group, a row per seed and a column per problem."""
+    """Return shares of samples with an error of this group: a row per seed, a column per problem."""
     return np.array(
         [[fmean(_is(result, group) for result in g[name]) for name in problems] for g in seeds]
     )

@@ -1,4 +1,4 @@
-"""Paired differences between sides: the second side minus the first, over problems that both have."""
+"""Paired differences between sides (second minus first), over shared problems."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ class Score:
     mean: float
     low: float
     high: float
-    """95%, over seeds and problems."""
+    """95% interval over seeds and problems."""
     by_seed: tuple[float, ...]
     std: float | None
-    """Over seeds; None for one."""
+    """Standard deviation over seeds; None with one seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one side's evaluation of a data set took, over all its problems: the mean over seeds."""
+    """One side's cost on a data set, over all its problems: the mean over seeds."""
 
     samples: float
     tokens: float
     judge_s: float
     truncated: float
-    """Samples ended by the token limit."""
+    """Samples cut off by the token limit."""
     ungradable: float
-    """Samples without a verdict, which are part of no rate."""
+    """Samples without a verdict, which are excluded from rates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Pair:
     second: str
     n_problems: int
     not_shared: int
-    """Problems left out because not every seed of both sides has k graded samples of them."""
+    """Problems excluded because not every seed of both sides has k graded samples for them."""
     first_score: Score
     second_score: Score
     delta: float
@@ -67,50 +67,50 @@ class Pair:
     high: float
     """95% interval of `delta`, over seeds and problems."""
     permutation_p: float
-    """Of the paired permutation test over problems."""
+    """p-value of the paired permutation test over problems."""
     mcnemar_p: float
-    """Exact, on what most samples of each problem come to."""
+    """Exact p-value of McNemar's test on each problem's majority outcome."""
     seeds_p: float | None
-    """Of Welch's t-test over seeds; None where a side has one seed."""
+    """p-value of Welch's t-test over seeds; None if a side has one seed."""
     p: float
-    """The larger of these two: over seeds, a difference must hold for other problems and other seeds
-    (an intersection-union test, Berger 1982)."""
+    """Larger of `permutation_p` and `seeds_p`: a difference must generalise to other problems and to
+    other seeds (an intersection-union test, Berger 1982)."""
     corrected_p: float
     """`p` after Holm's correction over all pairs."""
     detectable: float
-    """The smallest difference that would be found with 80% power (`significance.detectable`); if nothing
-    differs, which tells no spread, the share of problems that `least_changes` is."""
+    """Smallest true difference found with 80% power (`significance.detectable`). If the sides are equal,
+    which has no spread, `least_changes` as a share of problems."""
     least_changes: int
-    """Fewer changed problems than this can never be significant in McNemar's test."""
+    """Least number of changed problems for which McNemar's test can be significant."""
     gained: tuple[str, ...]
-    """Problems that most samples of the second side solve and of the first do not."""
+    """Problems that the majority of the second side's samples solve, but not of the first side's."""
     lost: tuple[str, ...]
     errors: tuple[ErrorShift, ...]
-    """Why samples were not accepted."""
+    """Shares of error types."""
     first_cost: Cost
     second_cost: Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All pairs, each of a side with the first side."""
+    """Pairs of the first side with each other side."""
 
     k: int
     pairs: tuple[Pair, ...]
     notes: tuple[str, ...]
-    """What a reader must know to read the numbers right."""
+    """Caveats for interpreting the numbers."""
 
 
 def compare(sides: Sequence[Side], *, k: int = 1) -> Comparison:
     """Compare each side with the first, on every data set that both have.
 
     Args:
-        sides: at least two.
-        k: of the pass@k that is compared.
+        sides: at least two sides.
+        k: value of k for pass@k.
 
     Raises:
-        ConfigError: no data set, or no problem with k graded samples, is in common; or different
-            `GRADER_VERSION`s have judged them.
+        ConfigError: the sides have no data set or no problem with k graded samples in common, or
+            different `GRADER_VERSION`s.
     """
     refuse_other_graders([one for side in sides for one in side.seeds])
     base, *others = sides
@@ -125,7 +125,7 @@ def compare(sides: Sequence[Side], *, k: int = 1) -> Comparison:
 
 
 def _shared(first: Side, second: Side) -> list[str]:
-    """Data sets that both have."""
+    """Return the data sets that both sides have."""
     shared = [name for name in _datasets(first) if name in _datasets(second)]
     if not shared:
         raise ConfigError(
@@ -136,21 +136,21 @@ def _shared(first: Side, second: Side) -> list[str]:
 
 
 def _pair(dataset: str, first: Side, second: Side, k: int, n_comparisons: int) -> Pair:
-    """One pair, its p-value not yet corrected."""
+    """Compare two sides on a data set, without correcting the p-value."""
     sides = [[one.by_problem(dataset) for one in side.seeds] for side in (first, second)]
     seeds = [groups for side in sides for groups in side]
     everywhere = [name for name in seeds[0] if all(len(s.get(name, ())) >= k for s in seeds)]
     if not everywhere:
         raise ConfigError(
             f"{dataset}: {first.name} and {second.name} have no problem in common with {k} graded "
-            f"samples{'; choose a smaller --k' if k > 1 else ''}"
+            f"samples{'; pass a smaller --k' if k > 1 else ''}"
         )
     first_SP, second_SP = (_rates(side, everywhere, k) for side in sides)
     before, after = (_majority(side, everywhere) for side in sides)
     gained = tuple(n for n, a, b in zip(everywhere, before, after, strict=True) if b and not a)
     lost = tuple(n for n, a, b in zip(everywhere, before, after, strict=True) if a and not b)
     difference = hierarchical_interval(first_SP, second_SP)
-    # `paired_test` subtracts what comes second.
+    # `paired_test` subtracts its second argument.
     tested = paired_test(second_SP.mean(axis=0).tolist(), first_SP.mean(axis=0).tolist())
     first_score, second_score = _score(first_SP), _score(second_SP)
     several = len(first.seeds) > 1 and len(second.seeds) > 1
@@ -184,7 +184,7 @@ def _pair(dataset: str, first: Side, second: Side, k: int, n_comparisons: int) -
 
 
 def _rates(seeds: Sequence[Groups], problems: Sequence[str], k: int) -> NDArray[np.float64]:
-    """pass@k, a row per seed and a column per problem."""
+    """Return pass@k, a row per seed and a column per problem."""
     return np.array(
         [
             [pass_at_k(len(g[name]), sum(bool(r.passed) for r in g[name]), k) for name in problems]
@@ -194,7 +194,7 @@ def _rates(seeds: Sequence[Groups], problems: Sequence[str], k: int) -> NDArray[
 
 
 def _majority(seeds: Sequence[Groups], problems: Sequence[str]) -> list[bool]:
-    """Whether more than half of all samples are accepted; of one greedy sample, whether it is."""
+    """Return, per problem, whether more than half of its samples are accepted."""
     return [
         fmean(bool(result.passed) for groups in seeds for result in groups[name]) > 0.5
         for name in problems
@@ -232,11 +232,11 @@ def _datasets(side: Side) -> list[str]:
 def _notes(sides: Sequence[Side]) -> Iterator[str]:
     single = [side.name for side in sides if len(side.seeds) == 1]
     if single:
-        yield f"{', '.join(single)}: one run each, so nothing here says what another seed would give"
+        yield f"{', '.join(single)}: one seed each, so the comparison says nothing about other seeds"
     for side in sides:
         if len({(one.model, one.seed) for one in side.seeds}) < len(side.seeds):
-            yield f"{side.name}: evaluations of one model with one seed are no seeds, but copies"
+            yield f"{side.name}: several evaluations share model and seed, so they are not independent"
     everywhere = set.intersection(*(set(_datasets(side)) for side in sides))
     for name in dict.fromkeys(name for side in sides for name in _datasets(side)):
         if name not in everywhere:
-            yield f"{name}: not every side has it"
+            yield f"{name}: skipped where a side does not have it"

@@ -1,4 +1,4 @@
-"""What is compared: one evaluation, or several of one thing that differ by their seed."""
+"""Sides of a comparison: an evaluation, or several that differ only in their seed."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from coding_model_project.grading.base import GRADER_VERSION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One thing that was evaluated, once or with several seeds."""
+    """A model or method, evaluated with one or more seeds."""
 
     name: str
     seeds: tuple[Evaluation, ...]
 
 
 def read_side(word: str) -> Side:
-    """A side as given on the command line: `[NAME=]FOLDER[,FOLDER...]`, where a folder may be a glob.
+    """Read a side from `[NAME=]FOLDER[,FOLDER...]`, where a folder may be a glob.
 
     Raises:
-        ConfigError: nothing matches.
+        ConfigError: no folder matches.
         DataError: a folder's evaluation is damaged.
     """
     name, equals, pattern = word.partition("=")
-    if not equals or _folders(word.split(",")[0]):  # a sweep's folders have = in their names
+    if not equals or _folders(word.split(",")[0]):  # names of a sweep's folders contain =
         name, pattern = "", word
     folders = _folders(pattern)
     if not folders:
-        raise ConfigError(f"{word}: no folder of an evaluation (with a {RUN_INFO}) matches")
+        raise ConfigError(f"{word}: no matching evaluation folder (with a {RUN_INFO})")
     default = folders[0].name if len(folders) == 1 else Path(pattern.split(",")[0]).name.strip("*_")
     return Side(
         name=name or default or pattern, seeds=tuple(read_evaluation(folder) for folder in folders)
@@ -40,29 +40,29 @@ def read_side(word: str) -> Side:
 
 
 def _folders(pattern: str) -> list[Path]:
-    """Each evaluation's folder once, in the order given."""
+    """Return the distinct evaluation folders that match, in the given order."""
     matches = [sorted(glob.glob(one)) for one in pattern.split(",")]  # noqa: PTH207 - may be absolute
     paths = [Path(found) for several in matches for found in several]
     return list({path.resolve(): path for path in paths if (path / RUN_INFO).exists()}.values())
 
 
 def unlike(sides: Sequence[Side]) -> str | None:
-    """How two of the evaluations were measured in different ways; None if all were in one."""
+    """Return how two evaluations differ in their protocol or data, or None if none do."""
     first, *others = [one for side in sides for one in side.seeds]
     for other in others:
         if other.protocol_hash != first.protocol_hash:
             return (
-                f"{first.path} and {other.path} were not evaluated alike: "
+                f"{first.path} and {other.path} were evaluated differently: "
                 f"{_difference(first, other)}"
             )
     return None
 
 
 def refuse_other_graders(evaluations: Sequence[Evaluation]) -> None:
-    """Make sure that one grader has judged all evaluations that are compared.
+    """Refuse evaluations judged by different graders.
 
     Raises:
-        ConfigError: two were judged by different `GRADER_VERSION`s; names them, and the way out.
+        ConfigError: two evaluations have different `GRADER_VERSION`s; names them and the remedy.
     """
     judged = [(one, one.settings.get("grader_version")) for one in evaluations]
     known = [(one, str(version)) for one, version in judged if version is not None]
@@ -71,7 +71,7 @@ def refuse_other_graders(evaluations: Sequence[Evaluation]) -> None:
             old = [str(e.path) for e, v in known if v != GRADER_VERSION]
             raise ConfigError(
                 f"{known[0][0].path} was judged by grader {known[0][1]} and {one.path} by grader "
-                f"{version}, so a difference may be the grader's; judge them by today's first: python "
+                f"{version}, so a difference may come from the grader; rejudge them first: python "
                 f"-m coding_model_project eval rejudge {' '.join(dict.fromkeys(old))}"
             )
 
@@ -87,7 +87,7 @@ def _difference(first: Evaluation, other: Evaluation) -> str:
 
 
 def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Leaves of nested settings by their full key."""
+    """Return the leaves of nested settings by their full key."""
     flat: dict[str, object] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):

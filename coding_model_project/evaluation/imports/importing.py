@@ -1,4 +1,4 @@
-"""From another tool's samples to an evaluation's folder: each sample is put to its problem."""
+"""Import of another tool's samples into an evaluation's folder, matched to problems."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from coding_model_project.types import GradedBy, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Answers of one file, each with its problem."""
+    """Answers of one file, by problem."""
 
     path: Path
     format: Format
     data: DataSet
     answers: Mapping[str, Sequence[Answer]]
-    """By the problem's id, in the order of the file; as many of each."""
+    """Answers by problem id, in the order of the file; the same number for each."""
 
     @property
     def n(self) -> int:
-        """Samples of each problem."""
+        """Samples per problem."""
         return len(next(iter(self.answers.values())))
 
     @property
     def style(self) -> PromptStyle:
-        """Where the program is looked for: `bare` if the tool has made one of each answer."""
+        """Prompt style for extraction: `bare` if the tool extracted a program from each answer."""
         made = all(
             one.graded_by is GradedBy.tests and _program(one, answer) is not None
             for one in self.data.problems
@@ -55,7 +55,7 @@ def match(path: Path, data: DataSet, format: Format | None = None) -> Samples:
     """Read a file of samples and find the problem of each.
 
     Raises:
-        ConfigError: no such file, or of no known tool.
+        ConfigError: the file is missing, or its tool is unknown.
         DataError: a sample's problem is not in the data set, or a problem has fewer samples than others.
     """
     found, answers = read_samples(path, format)
@@ -65,21 +65,21 @@ def match(path: Path, data: DataSet, format: Format | None = None) -> Samples:
         by_problem[finder.problem_of(answer)].append(answer)
     if without := [name for name, of in by_problem.items() if not of]:
         raise DataError(
-            f"{path}: {len(without)} of {len(by_problem)} problems of {data.name} have no sample, first "
-            f"{without[0]}; name the data set that was sampled, or add --limit N for its first N"
+            f"{path}: {len(without)} of {len(by_problem)} problems of {data.name} have no sample, such "
+            f"as {without[0]}; pass the data set that was sampled, or add --limit N for its first N"
         )
     usual, _ = Counter(map(len, by_problem.values())).most_common(1)[0]
     for name, of in by_problem.items():
         if len(of) != usual:
             raise DataError(
-                f"{path}: {name} has {len(of)} samples, other problems {usual}; pass@k needs as many of "
-                "each"
+                f"{path}: {name} has {len(of)} samples, other problems {usual}; pass@k needs the same "
+                "number for each"
             )
     return Samples(path=path, format=found, data=data, answers=by_problem)
 
 
 class _Finder:
-    """Finds the problem that a sample answers."""
+    """A matcher of samples to problems."""
 
     def __init__(self, data: DataSet) -> None:
         self._data = data
@@ -99,27 +99,27 @@ class _Finder:
             named = repr(answer.task) if answer.task is not None else "the problem of its prompt"
             raise DataError(
                 f"{answer.place}: {named} is not in {self._data.name} ({len(self._ids)} problems such as "
-                f"{self._data.problems[0].id}); name the data set that was sampled"
+                f"{self._data.problems[0].id}); pass the data set that was sampled"
             )
         return found
 
     def _by_name(self, task: str) -> str | None:
-        """`HumanEval/3` is humaneval_plus/3: the same number, and one's name begins with the other's."""
+        """Match by number and name prefix: `HumanEval/3` is humaneval_plus/3."""
         if task in self._ids:
             return task
-        asked = _letters(task)
+        prefix = _letters(task)
         fitting = [
             one
             for one in self._by_number.get(_number(task), ())
-            if _letters(one).startswith(asked) or asked.startswith(_letters(one))
+            if _letters(one).startswith(prefix) or prefix.startswith(_letters(one))
         ]
-        return fitting[0] if asked and len(fitting) == 1 else None
+        return fitting[0] if prefix and len(fitting) == 1 else None
 
     def _by_text(self, answer: Answer) -> str | None:
-        """The longest statement that one of the texts contains, but for white space.
+        """Match the longest statement that a text contains, ignoring white space.
 
         Raises:
-            DataError: two problems have it.
+            DataError: two problems have the same statement.
         """
         if answer.texts not in self._found:
             self._found[answer.texts] = self._search(answer)
@@ -160,42 +160,42 @@ def judge_samples(
     command: Sequence[str],
     say: Callable[[str], None],
 ) -> Metrics:
-    """Judge another tool's samples and write an evaluation's folder, or go on with one.
+    """Judge another tool's samples into an evaluation's folder, or resume it.
 
     Args:
-        settings: of the evaluation, with the samples' `n` and `style`.
-        config: where they come from, for the record.
+        settings: the evaluation's settings, with the samples' `n` and `style`.
+        config: configuration of the settings, for the record.
 
     Returns:
         The content of metrics.json.
 
     Raises:
         ConfigError: the folder has another evaluation.
-        SandboxError, StorageError: as `evaluate`; what was judged is kept.
+        SandboxError, StorageError: as `evaluate`; results so far are kept.
     """
     lines = b"".join(map(to_line, _generated(samples, settings.seed)))
     with storage_errors(settings.run_dir):
         _put(settings.run_dir / COMPLETIONS, lines)
-    # Never equal to one of ours: how the other tool asked is not known.
+    # Never equal to our protocols, because the tool's prompts are unknown.
     protocol = replace(settings.protocol, name=f"{samples.format} samples")
     digest = hashlib.sha256(samples.path.read_bytes()).hexdigest()[:16]
     backend = _Imported(f"{samples.format}: {samples.path.name}, sha256 {digest}")
     if not any(answer.tokens for of in samples.answers.values() for answer in of):
-        say(f"note: {samples.path} does not say how many tokens were generated; they count as 0")
+        say(f"note: {samples.path} has no token counts; they count as 0")
     return evaluate(
         replace(settings, protocol=protocol), backend, config=config, command=command, say=say
     )
 
 
 def _program(problem: Problem, answer: Answer) -> str | None:
-    """Return the program that the tool has made of an answer, or that the answer completes."""
+    """Return the program that the tool extracted, or that the answer completes, or None."""
     if answer.continues:
         return problem.statement + answer.text if _is_code(problem.statement) else None
     return answer.program
 
 
 def _is_code(statement: str) -> bool:
-    """True for a statement that a completion goes on from, as HumanEval's: code up to a body."""
+    """Return whether a completion can continue the statement: code up to a body, as in HumanEval."""
     try:
         compile(f"{statement.rstrip()}\n    pass\n", "statement", "exec")
     except (SyntaxError, ValueError):
@@ -222,14 +222,10 @@ def _generated(samples: Samples, seed: int) -> Iterator[Generated]:
 
 
 def _put(path: Path, lines: bytes) -> None:
-    """Raises:
-    ConfigError: other completions are there.
-    """
+    """Write the completions, or raise `ConfigError` if the file has different ones."""
     if path.exists():
         if path.read_bytes() != lines:
-            raise ConfigError(
-                f"{path.parent}: has other completions; choose another folder (--out)"
-            )
+            raise ConfigError(f"{path.parent}: has other completions; pass another folder (--out)")
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -238,7 +234,7 @@ def _put(path: Path, lines: bytes) -> None:
 
 
 class _Imported:
-    """Stands where a model would: all completions are there already."""
+    """A back end without generation, because all completions exist."""
 
     concurrency = 1
     repeatable = False
@@ -262,4 +258,4 @@ class _Imported:
         return ()
 
     async def complete(self, messages: Messages, sampling: Sampling, seed: int) -> Completion:
-        raise ConfigError("imported samples cannot be generated: a sample of the file is missing")
+        raise ConfigError("imported samples cannot be generated; a sample is missing in the file")

@@ -1,1 +1,1 @@
-"""Stored completions judged by today's grader: evaluations, and the rollouts of trainings."""
+"""Rejudging of evaluations and of training runs' rollouts with the current grader."""

@@ -17,7 +17,7 @@ NO_RECORD = "not recorded"
 
 
 class Cause(StrEnum):
-    """The reason why a stored completion has another verdict today, the first that holds."""
+    """The first reason that explains why a stored completion's verdict changed."""
 
     no_verdict = "no_verdict"
     tests = "tests"
@@ -29,38 +29,38 @@ class Cause(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """The cause in a few words."""
+        """A short description of the cause."""
         return _MEANINGS[self]
 
 
 _MEANINGS = {
-    Cause.no_verdict: "could not be judged, then or now",
-    Cause.tests: "the problem has other tests",
-    Cause.program: "another program is found in the answer",
-    Cause.unstable: "the program's outcome changes from run to run",
-    Cause.limits: "a limit of time, memory or output decided, then or now",
-    Cause.rules: "the same program is judged by other rules",
-    Cause.sandbox: "the same rules in another sandbox",
+    Cause.no_verdict: "ungradable, before or now",
+    Cause.tests: "the problem's tests have changed",
+    Cause.program: "a different program is extracted from the answer",
+    Cause.unstable: "the program's outcome varies from run to run",
+    Cause.limits: "a time, memory or output limit was hit, before or now",
+    Cause.rules: "the grading rules have changed",
+    Cause.sandbox: "the sandbox has changed",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The parts of a verdict that are compared."""
+    """The compared parts of a verdict."""
 
     passed: bool | None
-    """None if it could not be judged."""
+    """None if ungradable."""
     error: str | None
     program: str | None
-    """The program's hash; None without a program, `NO_RECORD` where it was not kept."""
+    """Hash of the program; None without a program, `NO_RECORD` if it was not stored."""
     extraction: str
-    """The rule that found the program."""
+    """Extraction rule that found the program."""
     n_tests: int | None
     sandbox: str
 
     @classmethod
     def of_result(cls, result: Result) -> Judgement:
-        """Read a sample of an evaluation."""
+        """Read the judgement of an evaluation's sample."""
         kept = result.verdict
         return cls(
             passed=result.passed,
@@ -73,7 +73,7 @@ class Judgement:
 
     @classmethod
     def of_rollout(cls, row: Rollout) -> Judgement:
-        """Read a sample of a training."""
+        """Read the judgement of a training run's sample."""
         kept = row.verdict
         return cls(
             passed=kept["error"] is None,
@@ -86,7 +86,7 @@ class Judgement:
 
     @property
     def outcome(self) -> str:
-        """The verdict in a word."""
+        """The verdict in one word."""
         if self.passed is None:
             return "ungradable"
         return "accepted" if self.passed else str(self.error)
@@ -94,10 +94,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One completion whose verdict is another one today."""
+    """A completion whose verdict changed."""
 
     dataset: str
-    """Of a training's rollouts: `train` or `validation`."""
+    """Name of the data set; for rollouts `train` or `validation`."""
     problem: str
     sample: str
     before: str
@@ -107,33 +107,33 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One data set before and after."""
+    """Counts of a data set before and after."""
 
     dataset: str
     judged: int
-    """Samples with a verdict both times."""
+    """Samples with a verdict before and after."""
     accepted_before: int
     accepted_after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejudged:
-    """One run's samples judged again."""
+    """The result of rejudging a run."""
 
     path: Path
     grader_before: str
     grader_after: str
     samples: int
     skipped: Mapping[str, int]
-    """Samples that were not judged again, by the reason."""
+    """Numbers of samples that were not rejudged, by reason."""
     changes: tuple[Change, ...]
     datasets: tuple[Counted, ...]
     notes: tuple[str, ...]
     written: bool
-    """The run's numbers are today's now."""
+    """True if the run's results were replaced."""
 
     def causes(self) -> list[tuple[Cause, int, int, int]]:
-        """Return causes with the number of samples gained, lost, and failed in another way."""
+        """Return causes with the numbers of samples gained, lost, and failed in another way."""
         counted = Counter((one.cause, _kind(one)) for one in self.changes)
         rows = [
             (cause, counted[cause, "gained"], counted[cause, "lost"], counted[cause, "other"])
@@ -146,7 +146,7 @@ def cause_of(before: Judgement, after: Judgement, *, graders: tuple[str, str]) -
     """Return the first cause that explains two different judgements of one completion.
 
     Args:
-        graders: `GRADER_VERSION` of the first and of the second.
+        graders: `GRADER_VERSION` before and after.
     """
     if before.passed is None or after.passed is None:
         return Cause.no_verdict
@@ -163,7 +163,7 @@ def cause_of(before: Judgement, after: Judgement, *, graders: tuple[str, str]) -
 
 
 def count(rows: Iterable[tuple[str, Judgement, Judgement]]) -> tuple[Counted, ...]:
-    """Count accepted samples before and after, by data set; only of those judged both times."""
+    """Count accepted samples before and after by data set, among those judged both times."""
     found: dict[str, list[tuple[bool, bool]]] = {}
     for dataset, before, after in rows:
         pairs = found.setdefault(dataset, [])
@@ -186,15 +186,15 @@ def _kind(change: Change) -> str:
     return "lost" if change.before == "accepted" else "other"
 
 
-def shown(changes: Sequence[Change], most: int) -> list[str]:
-    """Return lines of the first changes of each cause, and how many are left out."""
+def shown(changes: Sequence[Change], limit: int) -> list[str]:
+    """Return lines with the first changes per cause and the number of others."""
     lines = []
     for cause in Cause:
         of_cause = [one for one in changes if one.cause is cause]
         lines += [
             f"{one.dataset} {one.problem} sample {one.sample}: {one.before} → {one.after} ({cause})"
-            for one in of_cause[:most]
+            for one in of_cause[:limit]
         ]
-        if len(of_cause) > most:
-            lines.append(f"… and {len(of_cause) - most} more ({cause})")
+        if len(of_cause) > limit:
+            lines.append(f"… and {len(of_cause) - limit} more ({cause})")
     return lines

@@ -1,4 +1,4 @@
-"""An evaluation judged again: its stored completions by today's grader, nothing generated."""
+"""Rejudging of an evaluation's stored completions, without generating."""
 
 from __future__ import annotations
 
@@ -34,39 +34,37 @@ from coding_model_project.runs.folder import RunFolder, sole_writer, write_json
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 
 BACKUPS = "before_rejudge"
-"""The folder of the numbers that an evaluation had before, numbered."""
+"""Folder of the previous results, in numbered subfolders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """Choices of one rejudging."""
+    """Options of a rejudging."""
 
     sandbox: SandboxConfig
     datasets: Sequence[str] = ()
-    """Data sets in the place of those that the evaluation's configuration names."""
+    """Data sets to use instead of those in the evaluation's configuration."""
     data_dir: Path | None = None
     force: bool = False
-    """Judge although problems have changed."""
+    """Judge even if problems have changed."""
     dry_run: bool = False
     """Write nothing."""
 
 
 def rejudge_evaluation(folder: Path, given: Given, *, say: Callable[[str], None]) -> Rejudged:
-    """Judge an evaluation's completions again and put today's numbers into its folder.
+    """Judge an evaluation's completions again and replace the results in its folder.
 
-    The numbers that it had are kept in `before_rejudge/`.
+    `before_rejudge/` keeps the previous results.
 
     Raises:
-        ConfigError: its completions or settings are not stored, or its problems are not at hand or
-            have changed.
-        DataError: a file of it is damaged.
+        ConfigError: the completions or settings are not stored, or the problems are missing or have
+            changed.
+        DataError: a file is damaged.
         SandboxError: the sandbox failed; nothing is written.
     """
     evaluation = read_evaluation(folder)
     if not (folder / COMPLETIONS).is_file():
-        raise ConfigError(
-            f"{folder}: it has no {COMPLETIONS}, so there is nothing to judge; evaluate again"
-        )
+        raise ConfigError(f"{folder}: nothing to judge without {COMPLETIONS}; evaluate again")
     with sole_writer(folder, "evaluation"):
         info = json.loads((folder / RUN_INFO).read_text())
         protocol = _protocol(folder, info)
@@ -81,8 +79,8 @@ def rejudge_evaluation(folder: Path, given: Given, *, say: Callable[[str], None]
         results, changes = judge_again(stored, rules, grader_before=protocol.grader_version)
         if protocol.repair_rounds and protocol.grader_version != GRADER_VERSION:
             notes.append(
-                "answers were repaired by what the old grader said of public tests; only the last "
-                "answers are judged again"
+                "repairs followed the old grader's verdicts on public tests; only the last answers are "
+                "rejudged"
             )
         if not given.dry_run:
             with storage_errors(folder):
@@ -108,36 +106,35 @@ def _protocol(folder: Path, info: Mapping[str, Any]) -> EvalProtocol:
         return EvalProtocol.read(info["protocol"])
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ConfigError(
-            f"{folder / RUN_INFO}: its protocol does not say how completions were asked for and judged "
-            f"({error}), as in evaluations of other tools and older versions; evaluate again"
+            f"{folder / RUN_INFO}: incomplete protocol ({error}), as in evaluations of other tools and "
+            "older versions; evaluate again"
         ) from error
 
 
 def _datasets(
     folder: Path, info: Mapping[str, Any], given: Given
 ) -> tuple[tuple[DataSet, ...], list[str]]:
-    """The problems that were evaluated.
+    """Return the evaluated data sets and notes about changes.
 
     Raises:
-        ConfigError: they are not at hand, or are other ones and `force` is not given.
+        ConfigError: problems are missing, or have changed and `force` is false.
     """
-    asked: Mapping[str, Any] = {}
+    settings: Mapping[str, Any] = {}
     if RunFolder(folder).config.is_file():
         recorded_config = cast(DictConfig, OmegaConf.load(RunFolder(folder).config))
-        asked = recorded_config.get("coding", {}).get("evaluation", {})
-    words = list(given.datasets) or list(asked.get("datasets") or ())
+        settings = recorded_config.get("coding", {}).get("evaluation", {})
+    words = list(given.datasets) or list(settings.get("datasets") or ())
     if not words:
         raise ConfigError(
-            f"{folder}: it does not say where its problems are (config.yaml); name them: --dataset "
-            f"{'|'.join(info['datasets'])}=PATH"
+            f"{folder}: config.yaml names no data sets; pass --dataset {'|'.join(info['datasets'])}=PATH"
         )
-    recorded = asked.get("data_dir")
+    recorded = settings.get("data_dir")
     datasets = load_datasets(
         words,
         data_dir=given.data_dir or (Path(recorded) if recorded else None),
-        limit=asked.get("limit"),
-        max_tests=asked.get("max_tests"),
-        window=Window.parse(asked.get("from_date"), asked.get("to_date")),
+        limit=settings.get("limit"),
+        max_tests=settings.get("max_tests"),
+        window=Window.parse(settings.get("from_date"), settings.get("to_date")),
     )
     by_name = {data.name: data for data in datasets}
     if missing := [name for name in info["datasets"] if name not in by_name]:
@@ -146,15 +143,15 @@ def _datasets(
     for name, before in info["datasets"].items():
         if before["version"] != by_name[name].version:
             how = (
-                f"{folder}: the problems of {name} are not those that were evaluated (statements, "
-                f"tests, limits or order: version {before['version']} → {by_name[name].version})"
+                f"{folder}: the problems of {name} have changed since the evaluation (statements, tests, "
+                f"limits or order: version {before['version']} → {by_name[name].version})"
             )
             if not given.force:
                 raise ConfigError(
-                    f"{how}; name the file that was evaluated (--dataset {name}=PATH), or add --force "
-                    "to judge by today's"
+                    f"{how}; pass the file that was evaluated (--dataset {name}=PATH), or add --force to "
+                    "use the current problems"
                 )
-            notes.append(f"{how}: judged by today's, because of --force")
+            notes.append(f"{how}; --force judges with the current ones")
     return tuple(by_name[name] for name in info["datasets"]), notes
 
 
@@ -165,8 +162,8 @@ def _stored(folder: Path, results: Sequence[Result], datasets: Sequence[DataSet]
         problem = problems.get((generated.dataset, generated.problem))
         if problem is None:
             raise ConfigError(
-                f"{folder}: {generated.dataset} has no problem {generated.problem}, which was "
-                "evaluated; name the file that was evaluated (--dataset NAME=PATH)"
+                f"{folder}: {generated.dataset} lacks the evaluated problem {generated.problem}; pass "
+                "the file that was evaluated (--dataset NAME=PATH)"
             )
         sample = Sample(generated.dataset, problem, generated.sample, generated.seed)
         stored.append(
@@ -178,7 +175,7 @@ def _stored(folder: Path, results: Sequence[Result], datasets: Sequence[DataSet]
             )
         )
     if not stored:
-        raise DataError(f"{folder}: no judged sample")
+        raise DataError(f"{folder}: no judged samples")
     return stored
 
 
@@ -191,7 +188,7 @@ def _write(
     results: Sequence[Result],
     changes: Sequence[Change],
 ) -> None:
-    """Put today's numbers in the place of the old ones, which go into a folder of their own."""
+    """Replace the results in the folder, after copying the old ones to a backup folder."""
     number = 1 + len(list(folder.glob(f"{BACKUPS}/*")))
     kept = folder / BACKUPS / str(number)
     kept.mkdir(parents=True)

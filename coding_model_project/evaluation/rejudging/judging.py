@@ -1,4 +1,4 @@
-"""Stored completions through today's judge, the changed ones twice."""
+"""Rejudging of stored completions; those with changed verdicts are judged twice."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A completion with the verdict that it had."""
+    """A stored completion and its previous verdict."""
 
     sample: Sample
     generated: Generated
     before: Judgement
     name: str
-    """The sample's name within its problem, as its run writes it."""
+    """Name of the sample within its problem, as in its run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The judge's settings, which are those of the first time."""
+    """The judge's settings, the same as in the first judging."""
 
     sandbox: SandboxConfig
     style: PromptStyle
@@ -50,13 +50,13 @@ class Rules:
 def judge_again(
     stored: Sequence[Stored], rules: Rules, *, grader_before: str
 ) -> tuple[list[Result], list[Change]]:
-    """Judge completions by today's grader, and say what changed.
+    """Judge completions with the current grader and find the changes.
 
-    A program whose verdict has changed is judged once more, in a judge that remembers nothing: if
-    the two verdicts of today differ, its outcome is not the grader's doing.
+    A program whose verdict changed is judged once more without a cache: if the two new verdicts
+    differ, its outcome is unstable, and the grader is not the cause.
 
     Returns:
-        Today's results in order, and the changes.
+        The new results in order, and the changes.
 
     Raises:
         SandboxError: the sandbox does not start, or failed to run a program.
@@ -97,14 +97,12 @@ def judge_again(
 
 
 def _refuse_outage(results: Sequence[Result]) -> None:
-    """Raises:
-    SandboxError: a program could not be run, which is no change of its verdict.
-    """
+    """Raise `SandboxError` if a program could not be run, because that does not change its verdict."""
     down = [r.ungradable for r in results if (r.ungradable or "").startswith("SandboxError")]
     if down:
         raise SandboxError(
             f"{len(down)} of {len(results)} samples could not be judged ({down[0]}); nothing was "
-            "written, run the same command again"
+            "written; run the same command again"
         )
 
 

@@ -1,4 +1,4 @@
-"""The rollouts of a training judged again. What it was trained on stays as it is."""
+"""Rejudging of a training run's rollouts, which leaves the run unchanged."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ from coding_model_project.runs.rollouts import Rollout, read_rollouts
 from coding_model_project.types import Problem
 
 CHANGES, SUMMARY = "rejudged.jsonl", "rejudged.json"
-_BASH = "episodes in a shell, whose rooms are gone"
+_BASH = "shell episodes, whose environments no longer exist"
 
 
 def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Rejudged:
-    """Judge a training's kept samples again, and write what changed beside them.
+    """Judge a training run's stored samples again, and write the changes beside them.
 
     Args:
-        problems: the file of problems, in the place of those that the run's configuration names.
+        problems: file of problems to use instead of those in the run's configuration.
 
     Raises:
-        ConfigError: its samples, settings or problems are not at hand, or a prompt is not that of the
-            problem.
+        ConfigError: samples, settings or problems are missing, or a prompt does not match its problem.
         DataError: a file is damaged.
         SandboxError: the sandbox failed; nothing is written.
     """
@@ -50,8 +49,8 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
         style, kind = PromptStyle(coding["prompt"]), RewardKind(coding["reward"]["kind"])
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"{run.config}: it does not say how samples were asked for and judged ({error}), as in "
-            "runs of older versions"
+            f"{run.config}: lacks the settings of prompts and rewards ({error}), as in runs of older "
+            "versions, which cannot be rejudged"
         ) from error
     known = _problems(folder, problems, coding)
     grader_before = str(run.provenance().get("grader_version", "unknown"))
@@ -64,15 +63,15 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
         problem = known.get(row.problem)
         if problem is None:
             raise ConfigError(
-                f"{folder}: no problem {row.problem} in the files of problems; name the file of the "
-                "training (--problems FILE)"
+                f"{folder}: problem {row.problem} is missing; pass the training run's file of problems "
+                "(--problems FILE)"
             )
         if not given.force:
             _refuse_another_prompt(folder, row, problem)
         stored.append(_of_row(row, problem, len(stored)))
     if not stored:
         why = ", ".join(f"{n} {reason}" for reason, n in skipped.items())
-        raise ConfigError(f"{folder}: no sample to judge{f' ({why})' if why else ''}")
+        raise ConfigError(f"{folder}: no samples to judge{f' ({why})' if why else ''}")
     rules = Rules(
         sandbox=given.sandbox,
         style=style,
@@ -90,7 +89,7 @@ def rejudge_rollouts(folder: Path, given: Given, *, problems: Path | None) -> Re
         skipped=dict(skipped),
         changes=tuple(changes),
         datasets=count((one.sample.dataset, one.before, now) for one, now in pairs),
-        notes=("the training and its rollouts stay as they are",),
+        notes=("the training run and its rollouts are unchanged",),
         written=not given.dry_run,
     )
     if not given.dry_run:
@@ -106,34 +105,31 @@ def _problems(folder: Path, problems: Path | None, coding: Mapping[str, Any]) ->
     for path in paths:
         if not path.is_file():
             raise ConfigError(
-                f"{folder}: its problems were in {path}, which is missing; name the file "
-                "(--problems FILE)"
+                f"{folder}: its file of problems {path} is missing; pass --problems FILE"
             )
     return {one.id: one for path in paths for one in read_problems(path)}
 
 
 def _refuse_another_prompt(folder: Path, row: Rollout, problem: Problem) -> None:
-    """Raises:
-    ConfigError: the statement is not in the prompt that was answered.
-    """
+    """Raise `ConfigError` if the prompt does not contain the problem's statement."""
     statement, prompt = ("".join(text.split()) for text in (problem.statement, row.prompt))
     if statement not in prompt:
         raise ConfigError(
-            f"{folder}: the prompt of {row.problem} (step {row.step}) does not hold that problem's "
-            "statement: the problems were other ones; name the file of the training (--problems "
-            "FILE), or add --force to judge by these"
+            f"{folder}: the prompt of {row.problem} (step {row.step}) lacks that problem's statement, so "
+            "the problems have changed; pass the training run's file (--problems FILE), or add "
+            "--force to use these problems"
         )
 
 
 def _of_row(row: Rollout, problem: Problem, number: int) -> Stored:
-    """A rollout as a stored completion; of an episode of repairs the last answer."""
+    """Convert a rollout to a stored completion; from an episode of repairs, take the last answer."""
     try:
         attempts = row.extra.get("attempts") or ()
         completion = attempts[-1]["completion"] if attempts else row.completion
         before = Judgement.of_rollout(row)
     except (KeyError, TypeError) as error:
         raise DataError(
-            f"step {row.step}, sample {row.sample}: its verdict or answer was not kept ({error!r}), as "
+            f"step {row.step}, sample {row.sample}: its verdict or answer was not stored ({error!r}), as "
             "in runs of older versions"
         ) from error
     generated = Generated(

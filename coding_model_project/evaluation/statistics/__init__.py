@@ -1,1 +1,1 @@
-"""Figures of samples: pass@k, budgets, intervals, tests of differences."""
+"""Statistics of samples: pass@k, budgets, intervals, significance tests."""

@@ -1,10 +1,9 @@
-"""Pass rate against what was spent: samples are drawn until one is accepted or the budget is gone.
+"""Pass rate by budget: samples are drawn until one is accepted or the budget is spent.
 
-For a budget b per problem, the chance that a problem's first accepted sample has ended by the time b
-is spent, its own cost and those before it included. The samples' order is averaged over random
-permutations, so that it does not matter which came first; problems are the unit of the interval. A
-verdict from the cache costs what judging that program cost when it was done. A sample with repairs costs
-what all of its attempts do.
+For a budget b per problem, the probability that the cost of the samples up to and including the first
+accepted one is at most b. It is averaged over random orders of the samples. Intervals resample
+problems. A cache hit costs what judging the program originally cost. A sample with repairs costs as
+much as all its attempts.
 """
 
 from __future__ import annotations
@@ -19,42 +18,43 @@ from coding_model_project.evaluation.results import Result
 from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
 
 N_ORDERS = 200
-"""Random orders of each problem's samples."""
+"""Random orders per problem."""
 N_POINTS = 12
 _N_RESAMPLES = 2_000
 
 
 def curves(groups: Sequence[Sequence[Result]]) -> dict[str, list[dict[str, Any]]]:
-    """Curves against tokens and against judge-seconds.
+    """Compute the pass rate by tokens and by judge-seconds.
 
     Args:
         groups: each problem's graded results.
 
     Returns:
         tokens, judge_s: points of `budget` (per problem), `pass_rate`, `low`, `high`. The last
-        budget pays for every sample of any problem, so its rate is the share of problems solved.
+        budget covers all samples of any problem, so its rate is the share of problems solved.
     """
     rng = np.random.default_rng(0)
     solved = [first_accepted_costs(group, rng) for group in groups]
     result: dict[str, list[dict[str, Any]]] = {}
     for column, name in enumerate(("tokens", "judge_s")):
         spent = [costs[:, column] for costs, _ in solved]
-        most = max(float(total[column]) for _, total in solved)
-        least = min(
-            (float(c[np.isfinite(c)].min()) for c in spent if np.isfinite(c).any()), default=most
+        max_cost = max(float(total[column]) for _, total in solved)
+        min_cost = min(
+            (float(c[np.isfinite(c)].min()) for c in spent if np.isfinite(c).any()),
+            default=max_cost,
         )
-        result[name] = [_point(spent, budget, name) for budget in _budgets(least, most)]
+        result[name] = [_point(spent, budget, name) for budget in _budgets(min_cost, max_cost)]
     return result
 
 
 def first_accepted_costs(
     group: Sequence[Result], rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What a problem's first accepted sample costs, in random orders of its samples.
+    """Compute the cost up to a problem's first accepted sample, in random orders of its samples.
 
     Returns:
-        Shape (N_ORDERS, 2): tokens and judge-seconds spent when it was found, infinite if none is.
-        Shape (2,): what all samples cost together.
+        Shape (N_ORDERS, 2): tokens and judge-seconds up to the first accepted sample; infinite if none
+        is accepted. Shape (2,): the total cost of all samples.
     """
     judged_s: dict[str | None, float] = {}
     for result in group:
@@ -70,16 +70,16 @@ def first_accepted_costs(
     return spent[np.arange(N_ORDERS), first], each.sum(axis=0)
 
 
-def _budgets(least: float, most: float) -> list[float]:
-    """Budgets in equal ratios, from the cheapest success to all there is."""
-    if most <= 0 or least >= most:
-        return [most]
-    low = max(least, most / 1000)
-    return [float(budget) for budget in np.geomspace(low, most, N_POINTS)]
+def _budgets(min_cost: float, max_cost: float) -> list[float]:
+    """Return budgets in equal ratios, from the cheapest success to the total cost."""
+    if max_cost <= 0 or min_cost >= max_cost:
+        return [max_cost]
+    low = max(min_cost, max_cost / 1000)
+    return [float(budget) for budget in np.geomspace(low, max_cost, N_POINTS)]
 
 
 def _point(spent: Sequence[NDArray[np.float64]], budget: float, name: str) -> dict[str, Any]:
-    # Sums in another order may differ in their last digits.
+    # Sums in different orders may differ in their last digits.
     rates = [float((costs <= budget * (1 + 1e-9)).mean()) for costs in spent]
     low, high = rate_interval(rates, n=_N_RESAMPLES)
     return {

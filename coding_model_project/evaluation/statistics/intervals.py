@@ -1,4 +1,4 @@
-"""How sure a score is. The problem is the unit: samples of one problem are not independent."""
+"""Uncertainty of scores. Problems are the unit, because samples of a problem are not independent."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 N_RESAMPLES = 10_000
 _CHUNK = 1_000
-"""Resamples drawn at once: bounds memory for data sets of thousands of problems."""
+"""Resamples drawn at once, to bound memory for data sets of thousands of problems."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTest:
-    """How much the first model's rates exceed the second's, on the same problems."""
+    """The difference of two models' rates on the same problems."""
 
     delta: float
     """Mean difference per problem, first minus second."""
@@ -23,21 +23,21 @@ class PairedTest:
     high: float
     """95% interval of `delta`."""
     p_value: float
-    """Two-sided, of the hypothesis that per problem the two models' labels could be swapped."""
+    """Two-sided p-value of the hypothesis that the models' labels are exchangeable per problem."""
     n_problems: int
 
 
 def bootstrap_interval(
     rates: Sequence[float], *, level: float = 0.95, n: int = N_RESAMPLES, seed: int = 0
 ) -> tuple[float, float]:
-    """A percentile bootstrap interval for the mean of per-problem rates, problems resampled.
+    """Return a percentile bootstrap interval for the mean of per-problem rates, resampling problems.
 
     Args:
         rates: one number per problem, such as its share of accepted samples.
-        n: resamples.
+        n: number of resamples.
 
     Raises:
-        ValueError: no problems, or a rate that is not finite.
+        ValueError: there are no problems, or a rate is not finite.
     """
     values = _finite(rates)
     rng = np.random.default_rng(seed)
@@ -54,7 +54,7 @@ def bootstrap_interval(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A 95% interval, and the standard error that goes with it."""
+    """A 95% interval and its standard error."""
 
     low: float
     high: float
@@ -68,23 +68,23 @@ def hierarchical_interval(
     n: int = N_RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """A percentile bootstrap interval for the second side's mean rate minus the first's.
+    """Return a percentile bootstrap interval for the second side's mean rate minus the first's.
 
-    Seeds are resampled within each side, then problems, which all seeds of both sides share: the
-    bootstrap of crossed factors of Owen 2007 ("The pigeonhole bootstrap"). Seeds' means are first
-    spread by √(S/(S−1)), since resampling S of them gives a variance too small by that factor's
-    square (Davison and Hinkley 1997, 3.8). With one seed a side it is the paired bootstrap over
-    problems. Simulated coverage of "95%" with 3 seeds a side: 90% (seeds that differ much) to 99%.
+    Resamples seeds within each side, then problems, which all seeds of both sides share: the
+    bootstrap of crossed factors of Owen 2007 ("The pigeonhole bootstrap"). First spreads the seeds'
+    means by √(S/(S−1)), because resampling S of them underestimates the variance by that factor's
+    square (Davison and Hinkley 1997, 3.8). With one seed per side it is the paired bootstrap over
+    problems. Simulated coverage of "95%" with 3 seeds per side: 90% (very different seeds) to 99%.
 
     Args:
         first_SP, second_SP: rates, a row per seed and a column per problem; zeros for `first_SP`
             give the interval of the second side's own mean.
 
     Raises:
-        ValueError: not the same problems, none, or a rate that is not finite.
+        ValueError: the problems differ, there are none, or a rate is not finite.
     """
     if first_SP.shape[1:] != second_SP.shape[1:]:
-        raise ValueError("both sides need the same problems, a column each")
+        raise ValueError("both sides need the same problems, one column each")
     first_SP, second_SP = _spread(first_SP), _spread(second_SP)
     n_problems = first_SP.shape[1]
     rng = np.random.default_rng(seed)
@@ -110,7 +110,7 @@ def _spread(rates_SP: NDArray[np.float64]) -> NDArray[np.float64]:
 def _seeds_drawn(
     rates_SP: NDArray[np.float64], size: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Rates by problem, averaged over as many seeds as there are, drawn anew in each of `size` rows."""
+    """Return `size` rows of rates by problem, each averaged over a resample of the seeds."""
     n_seeds = len(rates_SP)
     counts = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=size)
     return counts @ rates_SP / n_seeds
@@ -122,21 +122,21 @@ def paired_test(
     """Compare two models by problem: a sign-flip permutation test, and the difference's interval.
 
     The p-value is (b + 1)/(n + 1) for b of n random flips at least as extreme (Phipson and Smyth
-    2010), so it is never 0 and at least 1/(n + 1).
+    2010), so it is at least 1/(n + 1).
 
     Args:
         first, second: rates per problem, in the same order.
-        n: random flips, and resamples of the interval.
+        n: number of random flips, and of resamples for the interval.
 
     Raises:
-        ValueError: not the same number of problems, none, or a rate that is not finite.
+        ValueError: the numbers of problems differ, there are none, or a rate is not finite.
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} problems cannot be paired with {len(second)}")
     differences = _finite(first) - _finite(second)
     delta = float(differences.mean())
     rng = np.random.default_rng(seed)
-    # Rounding must not make a flip that ties with the observed difference look less extreme.
+    # Tolerance: rounding must not make a tied flip look less extreme than the observed difference.
     threshold = abs(delta) - 1e-12
     extreme = 0
     for size in _chunks(n):
@@ -155,7 +155,7 @@ def paired_test(
 def _finite(rates: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.asarray(rates, dtype=np.float64)
     if values.size == 0 or not np.isfinite(values).all():
-        raise ValueError("rates must be finite numbers, one per problem, and at least one")
+        raise ValueError("rates must be finite numbers, one per problem, for at least one problem")
     return values
 
 

@@ -1,4 +1,4 @@
-"""Rates of parts of a data set: by difficulty, by month of publication, before and after a cut-off."""
+"""Rates of parts of a data set: by difficulty, by month of publication, before and after a cutoff."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coding_model_project.evaluation.statistics.scores import pass_rates
 from coding_model_project.types import Problem
 
 MOST_DIFFICULTIES = 10
-"""Levels that make parts of their own; ratings such as 800 to 3500 do not."""
+"""Maximum difficulty levels that are reported as parts; ratings such as 800 to 3500 have more."""
 
 BEFORE, AFTER = "before", "from"
 
@@ -21,15 +21,15 @@ def part_metrics(
     ks: Sequence[int],
     cutoff: str | None = None,
 ) -> Metrics:
-    """Rates of the parts that a data set has.
+    """Return the rates of a data set's parts.
 
     Args:
-        ks: the k of pass@k.
+        ks: values of k for pass@k.
         cutoff: the last day of a model's training data, such as "2024-09-01".
 
     Returns:
         by_difficulty: pass@k by level; by_month: pass@k by "2024-08"; cutoff: the day, and pass@k of
-        the problems published before it and from it on. Each is absent where there are not two parts.
+        the problems published before it and from it on. Each is absent with fewer than two parts.
     """
     groups: dict[str, list[Result]] = defaultdict(list)
     for result in results:

@@ -1,4 +1,4 @@
-"""What a set of verdicts says: pass@k, and why programs were not accepted."""
+"""pass@k and error shares of verdicts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from coding_model_project.types import ERROR_GROUPS, Verdict
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The chance that k of n samples, drawn without replacement, hold one of the c accepted.
+    """Return the probability that k of n samples, drawn without replacement, include an accepted one.
 
-    The unbiased estimator 1 − C(n−c, k)/C(n, k) of Chen et al. 2021 (arXiv:2107.03374). Drawing
-    with replacement instead underrates it.
+    The unbiased estimator 1 − C(n−c, k)/C(n, k) for c accepted samples of Chen et al. 2021
+    (arXiv:2107.03374). Drawing with replacement underestimates it.
 
     Raises:
         ValueError: not 0 ≤ c ≤ n or not 1 ≤ k ≤ n.
@@ -27,14 +27,14 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def rates(groups: Sequence[Sequence[Verdict]], k: int = 1) -> list[float]:
-    """pass@k per problem, from each problem's verdicts."""
+    """Return pass@k per problem, from each problem's verdicts."""
     return [pass_at_k(len(group), sum(v.passed for v in group), k) for group in groups]
 
 
 def rate_interval(rates: Sequence[float], *, n: int = N_RESAMPLES) -> tuple[float, float]:
-    """The 95% interval of a mean of rates in [0, 1], one per problem: problems resampled.
+    """Return the 95% bootstrap interval of the mean of per-problem rates in [0, 1].
 
-    Where all are 0 or all are 1, resampling shows no doubt though there is some: Wilson's then.
+    If all rates are 0 or all are 1, resampling has no spread; then it is Wilson's interval.
     """
     if set(rates) in ({0.0}, {1.0}):
         return Rate(hits=round(sum(rates)), total=len(rates)).interval
@@ -43,20 +43,20 @@ def rate_interval(rates: Sequence[float], *, n: int = N_RESAMPLES) -> tuple[floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Shares over graded completions: `accepted` and `errors` sum to 1 (or are 0 if none was)."""
+    """Shares of graded completions: `accepted` and `errors` sum to 1, or are 0 if none was graded."""
 
     graded: int
     accepted: float
     errors: Mapping[str, float]
-    """Every error group's share, by `types.ErrorType.group`."""
+    """Share of each error group (`types.ErrorType.group`)."""
     ungradable: int
-    """Completions without a verdict; part of no share. Never zero quietly: report it."""
+    """Completions without a verdict, excluded from all shares. Always report this number."""
     judge_s: float
-    """Wall seconds of judging, summed over programs judged at the same time."""
+    """Wall-clock seconds of judging, summed over programs, including concurrent ones."""
 
 
 def summarise(outcomes: Iterable[Outcome]) -> Summary:
-    """Count what became of completions."""
+    """Summarise the outcomes of completions."""
     outcomes = list(outcomes)
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
     groups = [verdict.error.group for verdict in verdicts if verdict.error is not None]

@@ -1,4 +1,4 @@
-"""What an evaluation's results come to: the content of metrics.json."""
+"""Metrics of an evaluation: the content of metrics.json."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ from coding_model_project.types import ERROR_GROUPS, ErrorType
 
 
 def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
-    """One data set's metrics. Rates are over what could be graded.
+    """Return a data set's metrics. Rates are over graded samples.
 
     Args:
-        ks: the k of pass@k; one that no problem has enough samples for is left out.
+        ks: values of k for pass@k; omits those for which no problem has enough samples.
 
     Returns:
         problems, samples, graded, ungradable, refused: counts (refused: prompts too long for the
-        model, part of ungradable); problems_ungradable: those without any graded sample, which are
-        part of no rate; pass@k: by k, a rate as `_rate` has it, unbiased, problems resampled;
-        base: the same pass@k by the benchmark's own tests alone (`Problem.base_tests`), absent where no
-        problem has such;
-        loose: pass@k and pass_ratio by the loose rules of instructions, absent where no problem has any;
-        pass_ratio: the same of the mean share of hidden tests passed, null where judging stopped
-        early; accepted and errors: shares of graded samples, which sum to 1; truncated,
-        truncated_share; truncated_in_reasoning: of the truncated, those without the beginning of an
-        answer; tokens: total, mean and per_problem; reasoning: samples whose reasoning is counted, its
-        tokens (total, mean of these samples, share of their tokens) and how many of these counts are
-        estimates, null where nothing is known of it; judge_s: total and per_problem;
-        cached: verdicts that another sample's judging gave;
-        repair: rounds (mean repairs of a sample), repaired (share accepted after one) and
+        model, included in ungradable); problems_ungradable: problems without a graded sample, which
+        are excluded from rates; pass@k: unbiased rates by k (`_rate`), with intervals that resample
+        problems;
+        base: pass@k by the benchmark's own tests (`Problem.base_tests`), absent if no problem has any;
+        loose: pass@k and pass_ratio by the loose instruction rules, absent if no problem has any;
+        pass_ratio: rate of the mean share of hidden tests passed, null if judging stopped early;
+        accepted and errors: shares of graded samples, which sum to 1; truncated, truncated_share;
+        truncated_in_reasoning: truncated samples without the beginning of an answer;
+        tokens: total, mean and per_problem; reasoning: number of samples with counted reasoning, their
+        reasoning tokens (total, mean, share of their tokens) and the number of estimated counts, null
+        if unknown; judge_s: total and per_problem; cached: verdicts from the cache;
+        repair: rounds (mean repairs per sample), repaired (share accepted after a repair) and
         accepted_by_round (share accepted after at most 0, 1, ... repairs), null without repairs;
-        budget: `budget.curves`, for more than one sample per problem.
+        budget: `budget.curves`, with more than one sample per problem.
     """
     graded = [result for result in results if result.passed is not None]
     problems: dict[str, list[Result]] = {result.problem: [] for result in results}
@@ -72,7 +71,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
 
 
 def _reasoning(results: Sequence[Result]) -> dict[str, float] | None:
-    """Tokens of the reasoning, apart; None where no back end or server gave it apart or counted it."""
+    """Return statistics of reasoning tokens, or None if no back end returned or counted reasoning."""
     known = [(one, one.reasoning_tokens) for one in results if one.reasoning_tokens is not None]
     total = sum(tokens for _, tokens in known)
     if not total:
@@ -87,16 +86,17 @@ def _reasoning(results: Sequence[Result]) -> dict[str, float] | None:
 
 
 def _repair(graded: Sequence[Result]) -> dict[str, Any] | None:
-    """What repairs came to; None where there were none."""
-    most = max((result.repairs for result in graded), default=0)
-    if not most:
+    """Return statistics of repairs, or None without repairs."""
+    max_repairs = max((result.repairs for result in graded), default=0)
+    if not max_repairs:
         return None
     accepted = [result.repairs for result in graded if result.passed]
     return {
         "rounds": sum(result.repairs for result in graded) / len(graded),
         "repaired": sum(used > 0 for used in accepted) / len(graded),
         "accepted_by_round": [
-            sum(used <= number for used in accepted) / len(graded) for number in range(most + 1)
+            sum(used <= number for used in accepted) / len(graded)
+            for number in range(max_repairs + 1)
         ],
     }
 
@@ -109,10 +109,10 @@ def _group(result: Result) -> str:
 def pass_rates(
     groups: Sequence[Sequence[Result]], ks: Sequence[int]
 ) -> dict[str, dict[str, float]]:
-    """Each k of pass@k that a problem has enough samples for, with its rate over problems.
+    """Return the rate over problems of each pass@k for which a problem has enough samples.
 
     Args:
-        groups: the graded samples of each problem.
+        groups: each problem's graded samples.
     """
     return {str(k): rate for k in ks if (rate := _pass_rate(groups, k)) is not None}
 
@@ -127,7 +127,7 @@ def _pass_rate(groups: Sequence[Sequence[Result]], k: int) -> dict[str, float] |
 
 
 def _base(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
-    """The rates by the tests that `Problem.base_tests` counts; nothing where no problem does."""
+    """Return the rates by `Problem.base_tests`; empty if no problem has any."""
     by_base = [
         [replace(one, passed=one.verdict["base_passed"]) for one in group]
         for group in groups
@@ -139,7 +139,7 @@ def _base(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, An
 
 
 def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
-    """The rates by the loose rules of instructions; nothing where no problem has instructions."""
+    """Return the rates by the loose instruction rules; empty if no problem has instructions."""
     loosely = [
         [
             replace(
@@ -158,14 +158,14 @@ def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, A
 
 
 def _pass_ratio(groups: Sequence[Sequence[Result]]) -> dict[str, float] | None:
-    """Mean share of hidden tests passed; None where judging stopped early, which would bias it."""
+    """Return the mean share of hidden tests passed, or None if judging stopped early (biased)."""
     if not groups or any(result.pass_fraction is None for group in groups for result in group):
         return None
     return _rate([sum(r.pass_fraction or 0.0 for r in group) / len(group) for group in groups])
 
 
 def _rate(per_problem: Sequence[float]) -> dict[str, float]:
-    """value, with its 95% interval low to high, over so many problems."""
+    """Return the mean of per-problem rates with its 95% interval and the number of problems."""
     low, high = rate_interval(per_problem)
     value = sum(per_problem) / len(per_problem)
     return {"value": value, "low": low, "high": high, "problems": len(per_problem)}
@@ -181,7 +181,7 @@ def _cost(each: Sequence[float], n_problems: int) -> dict[str, float]:
 
 
 def rate_text(rate: Mapping[str, float] | None) -> str:
-    """ "31.2% (24.1-38.4)", or a dash."""
+    """Format a rate as "31.2% (24.1–38.4)", or a dash."""
     if rate is None:
         return "–"
     return f"{rate['value']:.1%} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f})"

@@ -1,4 +1,4 @@
-"""Is a difference more than chance, and how small a one could have been found at all?"""
+"""Significance tests of differences, and the smallest detectable difference."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from coding_model_project.extras import extra
 
 ALPHA = 0.05
-"""The chance of a false alarm that is put up with, over all comparisons together."""
+"""Accepted probability of a false positive, over all comparisons together."""
 
 POWER = 0.8
-"""The chance of finding a difference of the size called detectable."""
+"""Probability of finding a difference of the detectable size."""
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """The exact two-sided p-value of McNemar's test.
+    """Return the exact two-sided p-value of McNemar's test.
 
     Args:
-        gained, lost: problems that only the second, and only the first, solves. Those that both or
-            none solve say nothing.
+        gained, lost: numbers of problems that only the second, and only the first, solves. Problems
+            that both or neither solve have no influence.
     """
     if gained + lost == 0:
         return 1.0
@@ -32,7 +32,7 @@ def mcnemar(gained: int, lost: int) -> float:
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The two-sided p-value of Welch's t-test on scores by seed; None if they do not vary at all."""
+    """Return the two-sided p-value of Welch's t-test on scores by seed, or None if none vary."""
     if np.ptp(first) == 0 and np.ptp(second) == 0:
         return None
     with extra("stats"):
@@ -42,10 +42,10 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values corrected for being several, by Holm's step-down method (Holm 1979), in their order.
+    """Correct p-values for multiple comparisons with Holm's step-down method (Holm 1979).
 
-    Comparing each with a level holds the chance of any false alarm below that level, however the
-    tests depend on each other.
+    Comparing each corrected value with a level keeps the probability of any false positive below that
+    level, whatever the dependence between the tests.
     """
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")
@@ -56,14 +56,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def detectable(error: float, *, n_comparisons: int = 1) -> float:
-    """The smallest true difference found in 80% of repetitions: (z[1−α/2] + z[power]) × its error.
+    """Return the smallest true difference found with 80% power: (z[1−α/2] + z[power]) × its error.
 
     The minimum detectable effect of Bloom 1995 (Evaluation Review 19(5)); Miller 2024
-    (arXiv:2411.00640) has it for evaluations.
+    (arXiv:2411.00640) uses it for evaluations.
 
     Args:
-        error: the difference's standard error.
-        n_comparisons: made at once; α is divided by it, as in Holm's first step.
+        error: standard error of the difference.
+        n_comparisons: number of comparisons, by which α is divided, as in Holm's first step.
     """
     with extra("stats"):
         from scipy import stats
@@ -72,8 +72,8 @@ def detectable(error: float, *, n_comparisons: int = 1) -> float:
 
 
 def least_changes(n_comparisons: int = 1) -> int:
-    """How many problems must change, all one way, before McNemar's test can be significant.
+    """Return the least number of one-way changes for which McNemar's test can be significant.
 
-    The p-value of m such changes is 2^(1−m).
+    The p-value of m changed problems, all in one direction, is 2^(1−m).
     """
     return math.ceil(1 + math.log2(n_comparisons / ALPHA))

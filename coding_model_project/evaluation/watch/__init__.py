@@ -1,10 +1,10 @@
-"""Scores of a training's checkpoints by step, each evaluated once as it appears.
+"""Evaluation of a training run's checkpoints, each once as it appears.
 
-found.py     which checkpoints are there and whole, and the model in each
-children.py  evaluations as processes of their own, one per device
-other_tools  results of lm-eval, OLMES and commands of one's own
-curve.py     what they came to: curve.jsonl, the runs' reports, a view for the terminal
-watcher.py   all of it, again and again
+found.py     complete checkpoints on disk, and their models
+children.py  evaluations as child processes, one per device
+other_tools  results of lm-eval, OLMES and custom commands
+curve.py     scores by step: curve.jsonl, the runs' reports, a view for the terminal
+watcher.py   the polling loop
 """
 
 from coding_model_project.evaluation.watch.curve import Curve, Point, view

@@ -15,18 +15,18 @@ from pathlib import Path
 from coding_model_project.isolation.child import await_end, start_child
 
 _GRACE_S = 15.0
-"""What an interrupted evaluation gets to write down what it has."""
+"""Seconds for an interrupted evaluation to write its results."""
 
 _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT")
-"""Variables of our Python, which would put our libraries before those of another environment."""
+"""Variables that would make another environment's Python load our libraries."""
 
 Device = str | None
-"""For CUDA_VISIBLE_DEVICES; None leaves that variable alone."""
+"""Value of CUDA_VISIBLE_DEVICES; None keeps the variable unchanged."""
 
 
 @dataclass(slots=True)
 class Child:
-    """Commands that run one after the other; the first that fails ends it."""
+    """A sequence of commands, which ends with the first that fails."""
 
     key: str
     commands: list[Sequence[str]]
@@ -36,7 +36,7 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
 
     def poll(self) -> int | None:
-        """The exit code once it has ended; starts the next command when one has."""
+        """Start the next command if one ended; return the exit code after the last or a failed one."""
         if self.process is not None:
             code = self.process.poll()
             if code is None or code != 0 or not self.commands:
@@ -55,25 +55,25 @@ class Child:
             self.process = start_child(command, log=log, environment=environment)
 
     def stop(self) -> None:
-        """Interrupt it, and kill it if it does not end, with all that it started."""
+        """Interrupt the current command, then kill its whole process group."""
         process = self.process
         if process is None:
             return
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
             await_end(process, _GRACE_S)
-        with suppress(ProcessLookupError):  # a server that it left behind would hold the device
+        with suppress(ProcessLookupError):  # a leftover server would occupy the device
             os.killpg(process.pid, signal.SIGKILL)
 
     @property
     def last_words(self) -> str:
-        """The last line of its log that says something."""
+        """Last nonempty line of the log."""
         lines = self.log.read_text(errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
 class Children:
-    """As many children as there are devices. Leaving stops those that run."""
+    """Child processes, at most one per device. Leaving stops running ones."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._free = list(devices)
@@ -101,7 +101,7 @@ class Children:
         child.poll()
 
     def collect(self, ended: Callable[[Child, int], None]) -> None:
-        """Tell of each child that has ended, with its exit code, and free its device."""
+        """Call `ended` with each ended child and its exit code, and free its device."""
         for child in list(self._running):
             code = child.poll()
             if code is not None:

@@ -1,7 +1,7 @@
-"""What the checkpoints of trainings came to, by step.
+"""Scores of training runs' checkpoints by step.
 
 curve.jsonl                 a `Point` per line, in the order of evaluation
-RUN/evaluations.jsonl       the same for `report`, in the form of metrics.jsonl, in each training's folder
+RUN/evaluations.jsonl       the same for `report`, in the format of metrics.jsonl, in each run's folder
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class Score:
     pass_at_1: float
     low: float
     high: float
-    """95% by bootstrap over problems."""
+    """95% bootstrap interval over problems."""
     problems: int
     ungradable: int
-    """Samples without a verdict, which are part of no rate."""
+    """Samples without a verdict, which are excluded from rates."""
     tokens: int
     judge_s: float
 
     @property
     def value(self) -> float:
-        """The same by the name that `Measure` has."""
+        """pass@1, under the name in `Measure`."""
         return self.pass_at_1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A number that another tool measured, in that tool's unit."""
+    """A value measured by another tool, in that tool's unit."""
 
     value: float
     low: float | None = None
     high: float | None = None
-    """95%, from the tool's standard error; None where it gives none."""
+    """95% interval from the tool's standard error; None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,23 +67,23 @@ class Point:
     evaluation: str
     """The evaluation's folder."""
     protocol: str
-    """Of an evaluation of ours; else the tool (`other_tools.Tool`)."""
+    """Name of the protocol, or of the other tool (`other_tools.Tool`)."""
     protocol_hash: str
     """Empty for another tool."""
     seconds: float
-    """Wall time of the evaluation, its start-up included."""
+    """Wall-clock seconds of the evaluation, including its start-up."""
     datasets: Mapping[str, Score]
     measures: Mapping[str, Measure] = field(default_factory=dict)
-    """Of another tool, by task and metric."""
+    """Values of another tool, by task and metric."""
 
     @property
     def values(self) -> dict[str, Score | Measure]:
-        """All of them, by name."""
+        """All scores and measures, by name."""
         return {**self.datasets, **self.measures}
 
 
 def scores(evaluation: Evaluation) -> dict[str, Score]:
-    """pass@1 by data set, of the problems that have a graded sample; a set without any is left out."""
+    """Return pass@1 by data set, over problems with a graded sample; omits data sets without any."""
     found = {}
     for name in evaluation.datasets():
         groups = evaluation.by_problem(name).values()
@@ -105,7 +105,7 @@ def scores(evaluation: Evaluation) -> dict[str, Score]:
 
 
 class Curve:
-    """The points so far, kept in a file that is rewritten whole: none is lost or there twice."""
+    """The points so far, in a file that is rewritten atomically, so that none is lost or duplicated."""
 
     def __init__(self, folder: Path) -> None:
         """
@@ -120,15 +120,15 @@ class Curve:
 
     @property
     def points(self) -> list[Point]:
-        """By run and step."""
+        """Points ordered by run and step."""
         return sorted(self._points.values(), key=lambda point: (point.run, point.step))
 
     def add(self, point: Point) -> None:
-        """Keep a point, and show it to its training's report."""
+        """Store a point, and add it to its run's report."""
         run = RunFolder(Path(point.run))
         if run.run_json.exists():
             _add_to_run(run, point)
-        self._points[point.key] = point  # last: what is in here is not evaluated again
+        self._points[point.key] = point  # last: a point in the curve is not evaluated again
         lines = [orjson.dumps(asdict(one)).decode() + "\n" for one in self._points.values()]
         write_text(self._path, "".join(lines))
 
@@ -160,7 +160,7 @@ def _add_to_run(run: RunFolder, point: Point) -> None:
 
 
 def view(curve: Curve) -> RenderableType:
-    """Each run's curve: a line of text per data set or metric, and a row per step."""
+    """Render each run's curve: a sparkline per data set or metric, and a row per step."""
     parts: list[RenderableType] = []
     by_run: dict[str, list[Point]] = {}
     for point in curve.points:
@@ -185,12 +185,12 @@ def _steps(points: list[Point], names: list[str]) -> Table:
         table.add_column(column, justify="right")
     for point in points:
         row = [point.values.get(name) for name in names]
-        table.add_row(f"{point.step}", *(said(one) for one in row))
+        table.add_row(f"{point.step}", *(format_score(one) for one in row))
     return table
 
 
-def said(one: Score | Measure | None) -> str:
-    """A score or measure with its interval."""
+def format_score(one: Score | Measure | None) -> str:
+    """Format a score or measure with its interval."""
     if one is None:
         return ""
     if one.low is None or one.high is None:

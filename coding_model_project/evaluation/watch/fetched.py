@@ -1,4 +1,4 @@
-"""Checkpoints behind URLs: the models of new ones are copied to where `found.find` looks."""
+"""Checkpoints behind URLs, whose models are copied to folders for `found.find`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from coding_model_project.runs.checkpoints import FOLDER, checkpoints_in, step_o
 from coding_model_project.storage.object_store import as_url, is_url
 
 _TRAINING_ONLY = re.compile(r"(.*/)?((optim|extra_state)_world_size_.*|data\.pt)|transfer_queue/.*")
-"""In a checkpoint, what an evaluation does not need."""
+"""Files of a checkpoint that evaluations do not need."""
 
 Say = Callable[[str], None]
 
 
 class FetchedCheckpoints:
-    """Folders below `out` that follow the checkpoints at URLs.
+    """Folders below `out` that mirror the checkpoints at URLs.
 
-    A model is copied once, and deleted once its checkpoint is pruned at the URL: what is still to be
-    evaluated is held by hard links (`found.hold`).
+    A model is copied once, and deleted when its checkpoint is pruned at the URL; hard links keep models
+    that are still to be evaluated (`found.hold`).
     """
 
     def __init__(self, patterns: Sequence[str], out: Path, say: Say) -> None:
         """
         Args:
-            patterns: globs of this machine, and URLs of folders of checkpoints.
+            patterns: globs of local paths, and URLs of folders of checkpoints.
 
         Raises:
-            ConfigError: a URL cannot be used.
+            ConfigError: a URL is a single checkpoint, or two URLs have the same run name.
         """
         self._say = say
         self._stores: list[tuple[CheckpointStore, Path]] = []
@@ -46,20 +46,24 @@ class FetchedCheckpoints:
             url = as_url(pattern).rstrip("/")
             above, _, name = url.rpartition("/")
             if FOLDER.fullmatch(name):
-                raise ConfigError(f"{url}: watch the folder of checkpoints, {above}")
+                raise ConfigError(
+                    f"{url}: a single checkpoint; pass the folder of checkpoints, {above}"
+                )
             run = above.rpartition("/")[2] if name == "checkpoints" else name
             folder = out / "fetched" / run / "checkpoints"
             if any(folder == taken for _, taken in self._stores):
-                raise ConfigError(f"{url}: two URLs of one name ({run}); watch them one by one")
+                raise ConfigError(
+                    f"{url}: two URLs have the same run name ({run}); watch them separately"
+                )
             self._stores.append((CheckpointStore(url, 1, say), folder))
             self.patterns.append(str(folder.parent))
 
     def refresh(self) -> None:
-        """Copy the models of checkpoints that are new; an outage is announced once.
+        """Copy the models of new checkpoints, and report an outage once.
 
         Raises:
-            CheckpointError: a store could not be read at the first look.
-            StorageError: this machine's disk cannot take a model.
+            CheckpointError: a store could not be read at the first poll.
+            StorageError: a model cannot be written to this machine's disk.
         """
         for store, folder in self._stores:
             try:
@@ -69,18 +73,18 @@ class FetchedCheckpoints:
                 if self._is_first:
                     raise
                 if store.url not in self._down:
-                    self._say(f"{error}; trying again at the next look")
+                    self._say(f"{error}; retrying at the next poll")
                 self._down.add(store.url)
         self._is_first = False
 
     def _refresh(self, store: CheckpointStore, folder: Path) -> None:
         with _disk_errors(folder):
-            there = store.readable_steps()
-            for step in reversed(there):
+            steps = store.readable_steps()
+            for step in reversed(steps):
                 if not (folder / f"global_step_{step}").exists():
                     store.copy(step, folder, lambda path: not _TRAINING_ONLY.fullmatch(path))
             for copied in checkpoints_in(folder):
-                if step_of(copied) not in there:
+                if step_of(copied) not in steps:
                     shutil.rmtree(copied)
 
 
@@ -89,4 +93,6 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{folder}: cannot be written ({error.strerror}); make room") from error
+        raise StorageError(
+            f"{folder}: cannot be written ({error.strerror}); free some space"
+        ) from error

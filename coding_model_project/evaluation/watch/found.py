@@ -1,4 +1,4 @@
-"""Checkpoints on disk: which are written to the end, and the model that is in one."""
+"""Complete checkpoints on disk, and their models."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _NOT_THE_MODEL = re.compile(r"(optim|extra_state)_world_size_.*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """One that is written to the end and holds a model."""
+    """A complete checkpoint with a model."""
 
     folder: Path
     run: Path
-    """The training's folder."""
+    """Folder of the training run."""
     step: int
     key: str
-    """Of this content: a checkpoint that a resumed run wrote anew is another one."""
+    """Key of the content; a checkpoint rewritten by a resumed run has another key."""
     model: Path
     is_merged: bool
-    """`model` is a folder as Hugging Face has it; else verl's shards, which must be merged first."""
+    """True if `model` is a Hugging Face folder; else it has verl's shards, to merge first."""
 
 
 def find(patterns: Sequence[str]) -> list[Checkpoint]:
-    """All that can be evaluated, by run and step. What is still being written is passed over.
+    """Return the complete checkpoints, ordered by run and step.
 
     Args:
         patterns: globs of runs, of folders of checkpoints, or of checkpoints.
@@ -54,7 +54,7 @@ def find(patterns: Sequence[str]) -> list[Checkpoint]:
 
 
 def runs(patterns: Sequence[str]) -> set[Path]:
-    """The folders of trainings, with checkpoints or yet without."""
+    """Return the folders of the matching training runs, with or without checkpoints."""
     return {_run_of(path) for pattern in patterns for path in _matches(pattern)}
 
 
@@ -81,7 +81,7 @@ def _checkpoint(folder: Path) -> Checkpoint | None:
     try:
         model = _model(folder)
         written = _written(folder, model) if model is not None else None
-    except OSError:  # retention deletes it at this moment
+    except OSError:  # retention is deleting the checkpoint
         return None
     if model is None or written is None:
         return None
@@ -99,13 +99,15 @@ def _checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def _written(folder: Path, model: Path) -> float | None:
-    """When it was complete: by its manifest, which is written last; of a run without ours, by verl's
-    tracker file, which names the last step that was saved to the end. None if it is not."""
+    """Return when a checkpoint was completed, or None if it is incomplete.
+
+    Its manifest is written last. Without one, verl's tracker file names the last complete step.
+    """
     try:
         return read_manifest(folder).created
     except FileNotFoundError:
         pass
-    except ValueError:  # damaged: the run moves it aside once it resumes
+    except ValueError:  # damaged: the run moves it aside when it resumes
         return None
     try:
         last = int((folder.parent / TRACKER).read_text())
@@ -117,7 +119,7 @@ def _written(folder: Path, model: Path) -> float | None:
 
 
 def _model(folder: Path) -> Path | None:
-    """None in what retention has left of old checkpoints."""
+    """Return the folder of the model, or None in the remains of a deleted checkpoint."""
     for parent in (folder / "actor", folder):
         if _has_weights(parent / "huggingface"):
             return parent / "huggingface"
@@ -133,10 +135,10 @@ def _has_weights(folder: Path) -> bool:
 
 
 def hold(checkpoint: Checkpoint, out: Path) -> None:
-    """Note a checkpoint in `out`, and keep its model there from retention: hard links cost nothing.
+    """Record a checkpoint in `out`, and protect its model from retention with hard links.
 
     Raises:
-        FileNotFoundError: retention was faster.
+        FileNotFoundError: retention has already deleted the checkpoint.
     """
     target = held_model(checkpoint, out)
     if not target.exists():
@@ -149,26 +151,26 @@ def hold(checkpoint: Checkpoint, out: Path) -> None:
             shutil.rmtree(partial, ignore_errors=True)
             if not checkpoint.model.exists():
                 raise FileNotFoundError(checkpoint.model) from error
-            # Another file system: it is evaluated where it is.
+            # Another file system: the model is evaluated in place.
     fields = {name: str(value) for name, value in asdict(checkpoint).items()}
     fields |= {"step": checkpoint.step, "is_merged": checkpoint.is_merged}
     write_json(target.with_suffix(".json"), fields)
 
 
 def held_in(out: Path) -> list[Checkpoint]:
-    """What an earlier watch has noted and not evaluated; the checkpoints themselves may be gone."""
+    """Return checkpoints recorded by an earlier watch and not evaluated; they may be deleted since."""
     found = [json.loads(file.read_text()) for file in sorted(out.glob("*_*.json"))]
     paths = ("folder", "run", "model")
     return [Checkpoint(**row | {name: Path(row[name]) for name in paths}) for row in found]
 
 
 def held_model(checkpoint: Checkpoint, out: Path) -> Path:
-    """Where `hold` keeps a model, if it can be kept."""
+    """Return the path at which `hold` keeps a model, if it can."""
     return out / f"{checkpoint.key}.model"
 
 
 def release(checkpoint: Checkpoint, out: Path) -> None:
-    """Let go of a checkpoint that has been evaluated."""
+    """Delete the record and model of an evaluated checkpoint."""
     target = held_model(checkpoint, out)
     target.with_suffix(".json").unlink(missing_ok=True)
     for folder in (target, target.with_suffix(".merged")):
@@ -180,7 +182,7 @@ def _not_the_model(_: str, names: list[str]) -> set[str]:
 
 
 def merge_command(shards: Path, target: Path) -> list[str]:
-    """verl's own merger of shards, as a process: only `verl_ext` may import verl."""
+    """Return the command of verl's shard merger; a process, because only `verl_ext` may import verl."""
     backend = "fsdp" if (shards / "fsdp_config.json").exists() else "megatron"
     options = ["--backend", backend, "--local_dir", str(shards), "--target_dir", str(target)]
     return [sys.executable, "-m", "verl.model_merger", "merge", *options]

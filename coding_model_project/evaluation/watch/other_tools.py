@@ -1,4 +1,4 @@
-"""Results of other tools in the folder that a watched command wrote into.
+"""Results of other tools in the folder that a watch command wrote to.
 
 lm-evaluation-harness  MODEL/results_TIME.json: {"results": {task: {"metric,filter": number,
                        "metric_stderr,filter": number}}}
@@ -20,11 +20,11 @@ from coding_model_project.evaluation.watch.curve import Measure
 
 _STDERR = "_stderr"
 _HALF_WIDTH = 1.96
-"""Standard errors from a value to the ends of its 95% interval."""
+"""Half width of a 95% interval in standard errors."""
 
 
 class Tool(StrEnum):
-    """A tool whose results are read."""
+    """A tool whose results can be read."""
 
     lm_eval = "lm-eval"
     olmes = "olmes"
@@ -35,7 +35,7 @@ def read_measures(folder: Path) -> tuple[Tool, dict[str, Measure]]:
     """Read the results of another tool.
 
     Raises:
-        DataError: there are none, or they do not have the form of any tool.
+        DataError: there are no results, or in no known format.
     """
     tool, file = _find(folder)
     try:
@@ -49,20 +49,20 @@ def read_measures(folder: Path) -> tuple[Tool, dict[str, Measure]]:
         if not name.endswith(_STDERR)
     }
     if not measures:
-        raise DataError(f"{file}: has no number")
+        raise DataError(f"{file}: no numbers")
     return tool, measures
 
 
 def _find(folder: Path) -> tuple[Tool, Path]:
     harness = sorted(folder.rglob("results_*.json"), key=lambda path: path.name)
     if harness:
-        return Tool.lm_eval, harness[-1]  # an attempt before this one may have left others
+        return Tool.lm_eval, harness[-1]  # earlier attempts may have left others
     if (folder / "metrics.json").exists():
         return Tool.olmes, folder / "metrics.json"
     files = sorted(folder.glob("*.json"))
     if len(files) != 1:
         raise DataError(
-            f"{folder}: the command left {len(files)} .json files there; expected an evaluation of ours, "
+            f"{folder}: the command wrote {len(files)} .json files; expected an evaluation of ours, "
             "results_*.json of lm-eval, metrics.json of OLMES or one file of numbers by name"
         )
     return Tool.other, files[0]
@@ -73,7 +73,9 @@ def _lm_eval(content: Any) -> dict[str, float]:
     for task, results in content["results"].items():
         for key, value in results.items():
             metric, comma, chosen = key.partition(",")
-            if not comma or not _is_number(value):  # an alias, a count; "N/A" for a standard error
+            if not comma or not _is_number(
+                value
+            ):  # skip aliases, counts, and "N/A" standard errors
                 continue
             error = _STDERR if metric.endswith(_STDERR) else ""
             kept = "" if chosen == "none" else f",{chosen}"

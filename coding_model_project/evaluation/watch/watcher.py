@@ -1,4 +1,4 @@
-"""Looks for checkpoints again and again, and has each evaluated once."""
+"""The polling loop of a watch, which evaluates each checkpoint once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coding_model_project.data.governance import Role, role
 from coding_model_project.errors import CheckpointError, ConfigError, DataError
 from coding_model_project.evaluation.results import RESULTS, read_evaluation
 from coding_model_project.evaluation.watch.children import Child, Children, Device
-from coding_model_project.evaluation.watch.curve import Curve, Point, said, scores
+from coding_model_project.evaluation.watch.curve import Curve, Point, format_score, scores
 from coding_model_project.evaluation.watch.fetched import FetchedCheckpoints
 from coding_model_project.evaluation.watch.found import (
     Checkpoint,
@@ -35,47 +35,47 @@ from coding_model_project.evaluation.watch.other_tools import read_measures
 from coding_model_project.runs.folder import RunFolder, State, sole_writer, write_json
 
 MAX_ATTEMPTS = 2
-"""Of one checkpoint, before the others go on without it."""
+"""Attempts per checkpoint before it is skipped."""
 
 _POLL_S = 0.2
 _WRONG_USAGE = ConfigError.exit_code
 _NEEDED = ("model", "out")
 _PLACEHOLDERS = ("python", *_NEEDED, "step")
-_BRACES = "a brace of its own is written {{ or }}"
+_BRACES = "write a literal brace as {{ or }}"
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to watch, and how to evaluate."""
+    """Options of a watch."""
 
     patterns: tuple[str, ...]
     out: Path
     command: str
-    """A command line in which {python}, {model}, {out} and {step} stand for the interpreter, the model's
-    folder, the folder to write results into (`evaluation.results` or `other_tools`) and the step."""
+    """Command line in which {python}, {model}, {out} and {step} are substituted by the interpreter, the
+    model's folder, the folder for results (`evaluation.results` or `other_tools`) and the step."""
     devices: tuple[Device, ...] = (None,)
     every_s: float = 20.0
     once: bool = False
-    """Evaluate what is there, then end."""
+    """Evaluate existing checkpoints, then end."""
     until_ended: bool = False
-    """End once trainings of recipes were found and none is running; of others nothing is known."""
+    """End when runs of recipes were found and none is running; the state of other runs is unknown."""
 
 
 def watch(plan: Plan, say: Say) -> Curve:
-    """Evaluate checkpoints as they appear; goes on where an earlier watch into `plan.out` ended.
+    """Evaluate checkpoints as they appear, resuming an earlier watch in `plan.out`.
 
     Args:
-        say: told a line per evaluation.
+        say: called with a line per evaluation.
 
     Returns:
-        The curve, once there is nothing left to wait for.
+        The curve, when there is nothing left to wait for.
 
     Raises:
-        ConfigError: the command is wrong, nothing matches with `once`, or `out` is another watch's.
+        ConfigError: the command is invalid, nothing matches with `once`, or `out` is another watch's.
         CheckpointError: some checkpoints could not be evaluated; all others were.
-        KeyboardInterrupt: evaluations that ran were interrupted; the next watch goes on with them.
+        KeyboardInterrupt: running evaluations were interrupted; the next watch resumes them.
     """
     _check_command(plan.command)
     with sole_writer(plan.out, "watch"), Children(plan.devices) as children:
@@ -96,7 +96,7 @@ class _Watch:
         self._failed: dict[str, str] = {}
 
     def run(self) -> Curve:
-        for checkpoint in held_in(self._plan.out):  # by a watch that was stopped
+        for checkpoint in held_in(self._plan.out):  # by a stopped watch
             if checkpoint.key in self._curve:
                 release(checkpoint, self._plan.out)
             else:
@@ -104,7 +104,7 @@ class _Watch:
         looked, ended = float("-inf"), False
         while True:
             if time.monotonic() - looked >= self._plan.every_s:
-                ended = self._nothing_runs()  # before looking: what it wrote last is then found
+                ended = self._nothing_runs()  # before polling, so that the last checkpoint is found
                 self._look()
                 looked = time.monotonic()
             while self._waiting and self._children.has_room:
@@ -114,9 +114,7 @@ class _Watch:
                 break
             time.sleep(_POLL_S)
         if not self._known and not self._curve.points:
-            raise ConfigError(
-                f"{' '.join(self._plan.patterns)}: no checkpoint that is written to the end"
-            )
+            raise ConfigError(f"{' '.join(self._plan.patterns)}: no complete checkpoints")
         if self._failed:
             raise CheckpointError(
                 f"{len(self._failed)} checkpoints could not be evaluated: "
@@ -128,7 +126,7 @@ class _Watch:
         self._fetched.refresh()
         for checkpoint in find(self._fetched.patterns):
             if checkpoint.key not in self._known and checkpoint.key not in self._curve:
-                with contextlib.suppress(FileNotFoundError):  # deleted since it was found
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                     hold(checkpoint, self._plan.out)
                     self._wait_for(checkpoint)
 
@@ -137,7 +135,7 @@ class _Watch:
         self._waiting.append(checkpoint.key)
 
     def _nothing_runs(self) -> bool:
-        """Whether no further checkpoint is to be waited for."""
+        """Return whether no further checkpoints are expected."""
         if self._plan.once:
             return True
         if not self._plan.until_ended:
@@ -174,10 +172,10 @@ class _Watch:
         if code == _WRONG_USAGE:
             raise ConfigError(f"the evaluation of {key} ended with {why} (log: {child.log})")
         if self._attempts[key] < MAX_ATTEMPTS:
-            self._say(f"{key}: {why}; once more (log: {child.log})")
+            self._say(f"{key}: {why}; retrying (log: {child.log})")
             self._waiting.append(key)
         else:
-            self._say(f"{key}: {why}; left (log: {child.log})")
+            self._say(f"{key}: {why}; skipped (log: {child.log})")
             self._failed[key] = why
 
     def _record(self, checkpoint: Checkpoint, seconds: float) -> None:
@@ -195,21 +193,23 @@ class _Watch:
             self._warn_of_final_sets(point)
         self._curve.add(point)
         release(checkpoint, self._plan.out)
-        told = ", ".join(f"{name} {said(score)}" for name, score in point.values.items())
-        self._say(f"{checkpoint.run.name} step {point.step}: {told}; {seconds:.0f} s")
+        summary = ", ".join(f"{name} {format_score(score)}" for name, score in point.values.items())
+        self._say(f"{checkpoint.run.name} step {point.step}: {summary}; {seconds:.0f} s")
 
     def _warn_of_final_sets(self, point: Point) -> None:
         for name in dict.fromkeys(name.partition("/")[0] for name in point.values):
             source, _, split = name.rpartition("_")
             if Role.test in (role(name), role(source, split) if source else None):
-                self._say(f"note: {name} is for final numbers; do not choose a checkpoint by it")
+                self._say(
+                    f"note: {name} is a test set for final numbers; do not select checkpoints by it"
+                )
 
 
 def _measured(folder: Path) -> dict[str, Any]:
-    """Return the fields of a `Point` that the content of a folder gives.
+    """Return the fields of a `Point` from the results in a folder.
 
     Raises:
-        DataError: it has no results, or damaged ones.
+        DataError: the folder has no results, or damaged ones.
     """
     if (folder / RESULTS).exists():
         evaluation = read_evaluation(folder)
@@ -227,9 +227,11 @@ def _filled(words: Sequence[str], **values: str) -> list[str]:
 
 
 def _check_command(command: str) -> None:
-    """Raises:
-    ConfigError: it lacks a placeholder, has an unknown one, or names a program or script that is not
-        here.
+    """Check a command.
+
+    Raises:
+        ConfigError: the command lacks a placeholder, has an unknown one, or names a missing program or
+            script.
     """
     try:
         words = shlex.split(command)
@@ -240,30 +242,30 @@ def _check_command(command: str) -> None:
     if unknown := sorted(fields.difference(_PLACEHOLDERS)):
         known = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
         raise ConfigError(
-            f"--command={command}: {{{unknown[0]}}} is unknown; known are {known}; {_BRACES}"
+            f"--command={command}: unknown placeholder {{{unknown[0]}}}; expected {known}; {_BRACES}"
         )
     if missing := [f"{{{name}}}" for name in _NEEDED if name not in fields]:
-        raise ConfigError(f"--command={command}: {' and '.join(missing)} must be in it")
+        raise ConfigError(f"--command={command}: {' and '.join(missing)} missing; add it")
     words = _filled(words, model="", out="", step="")
     if shutil.which(words[0]) is None:
-        raise ConfigError(f"--command: {words[0]}: no such program from here ({Path.cwd()})")
+        raise ConfigError(f"--command: {words[0]}: no such program in {Path.cwd()} or on the PATH")
     script = next((word for word in words if word.endswith(".py")), None)
     if script is not None and not Path(script).is_file():
-        raise ConfigError(f"--command: {script}: no such file from here ({Path.cwd()})")
+        raise ConfigError(f"--command: {script}: no such file in {Path.cwd()}")
 
 
 def _check_same(plan: Plan) -> None:
-    """Points of one curve are measured alike.
+    """Refuse a folder of a watch with another command, because a curve's points must be comparable.
 
     Raises:
-        ConfigError: the folder is of a watch with another command.
+        ConfigError: the command differs.
     """
     file = plan.out / "watch.json"
     if file.exists():
         before = json.loads(file.read_text())["command"]
         if before != plan.command:
             raise ConfigError(
-                f"--out={plan.out}: its curve was made with another command ({before}); choose "
+                f"--out={plan.out}: its curve is from another command ({before}); pass "
                 "another folder"
             )
     write_json(file, {"command": plan.command})

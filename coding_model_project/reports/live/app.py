@@ -1,4 +1,4 @@
-"""The routes of the live view. All are read-only, and each asks for the token."""
+"""Routes of the live view, which are read-only and require the token."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _HEADERS = {
 
 
 def create_app(live: LiveRuns, token: str, *, follow: bool) -> FastAPI:
-    """Return an application over runs.
+    """Return the application.
 
     Args:
         token: required in each request, as `?token=TOKEN` or `Authorization: Bearer TOKEN`.
-        follow: read what was written since whenever a page asks for the overview.
+        follow: read new data whenever a page requests the overview.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     _add_guard(app, token)
@@ -86,14 +86,14 @@ def _add_queries(app: FastAPI, live: LiveRuns) -> None:
 
 
 def _add_guard(app: FastAPI, token: str) -> None:
-    """Refuse requests without the token (403), and those that a foreign name was resolved for (400)."""
+    """Refuse requests without the token (403), and with a foreign host name (400, DNS rebinding)."""
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         given = request.query_params.get("token", bearer)
         if not secrets.compare_digest(given.encode(), token.encode()):
-            return PlainTextResponse("open the address that `report` printed: it has a token", 403)
+            return PlainTextResponse("missing token; open the address that `report` printed", 403)
         response = await answer(request)
         response.headers.update(_HEADERS)
         return response
@@ -106,5 +106,5 @@ def _add_guard(app: FastAPI, token: str) -> None:
 
 
 def _json(content: Any) -> Response:
-    """JSON in which NaN is null."""
+    """Return a JSON response; NaN becomes null."""
     return Response(orjson.dumps(content), media_type="application/json")

@@ -1,4 +1,4 @@
-"""Which samples are asked for: the query of a request, and its SQL."""
+"""Filters of samples: a request's query, and its SQL."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pydantic import BaseModel, Field
 from coding_model_project.reports.tally import ACCEPTED
 
 Condition = tuple[str, list[object]]
-"""SQL, and the values of its question marks."""
+"""SQL and the values of its placeholders."""
 
 
 Number = Annotated[int, Field(ge=0, le=2**53)]
-"""Of a run or a step; SQLite refuses larger ones than its own."""
+"""Number of a run or step, within SQLite's limit."""
 
 
 class Filters(BaseModel, frozen=True):
-    """Each that is given narrows the choice."""
+    """Filters that are combined with AND."""
 
     run: Number | None = None
     split: str | None = None
@@ -26,16 +26,16 @@ class Filters(BaseModel, frozen=True):
     problem: str | None = None
     source: str | None = None
     rate_from: float | None = None
-    """Share of the problem's judged samples in its run that are accepted: its difficulty."""
+    """Minimum share of accepted samples among the problem's judged samples in its run."""
     rate_to: float | None = None
     error: str | None = None
     """An error type, "accepted", or "*" for any error."""
     text: str | None = None
-    """Part of the problem's or the sample's name."""
+    """Substring of the problem's or sample's name."""
     page: int = Field(0, ge=0, le=1_000_000)
 
     def of_groups(self) -> Condition:
-        """Return what a problem at a step must fulfil."""
+        """Return the condition on groups (a problem at a step)."""
         names = ("run", "split", "step", "problem", "source")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         parts: list[Condition] = [(f"{name} = ?", [value]) for name, value in given.items()]
@@ -48,7 +48,7 @@ class Filters(BaseModel, frozen=True):
         return _all(parts)
 
     def of_samples(self) -> Condition:
-        """Return what one of its samples must fulfil besides."""
+        """Return the condition on samples within groups."""
         parts: list[Condition] = []
         if self.error == ACCEPTED:
             parts.append(("error IS NULL", []))

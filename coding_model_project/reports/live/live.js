@@ -1,5 +1,5 @@
 "use strict";
-// The live view. All that is chosen is in the address after "#", so that a view can be linked and gone back to.
+// The live view. The URL fragment holds its state, so that views can be linked and the back button works.
 
 const TOKEN = new URLSearchParams(location.search).get("token");
 const POLL_MS = 2000;
@@ -24,7 +24,7 @@ const level = (state) => state.level || "steps";
 const query = (state) => ({ ...Object.fromEntries(FILTERS.map((name) => [name, state[name]])), page: state.page,
   rate_from: state.rate_from && state.rate_from / 100, rate_to: state.rate_to && state.rate_to / 100 });
 
-// A link to another view: today's, but for some changes. Another choice begins with its first page.
+// A link to the current view with some changes, on its first page.
 const link = (changes, text) => element("a", { href: address({ ...chosen(), page: "", ...changes }) }, text);
 
 // ── tables ────────────────────────────────────────────────────────────────────────────────────────
@@ -69,7 +69,7 @@ function showTable(state, { n, size, rows }) {
   });
 }
 
-// The way here: all steps › a step › a problem.
+// Breadcrumbs: all steps › a step › a problem.
 function showLevels(state) {
   document.getElementById("levels").replaceChildren(...Object.entries(NAMES).map(([name, text]) => {
     const wider = { level: name, ...(name === "steps" ? { step: "", problem: "" } : name === "groups" ? { problem: "" } : {}) };
@@ -90,7 +90,7 @@ async function show() {
   for (const name of FILTERS) form.elements[name].value = state[name] ?? "";
   showLevels(state);
   const answer = await ask(level(state), query(state));
-  if (address(state) !== address(chosen())) return;  // another view was chosen meanwhile
+  if (address(state) !== address(chosen())) return;  // another view was selected meanwhile
   showTable(state, answer);
   if (state.open && state.open !== opened) await open(state.open);
 }
@@ -146,7 +146,7 @@ async function attempt(work) {
     failed.hidden = true;
   } catch (error) {
     failed.hidden = false;
-    failed.textContent = error instanceof TypeError ? `The server of this page does not answer: ${error.message}` : error.message;
+    failed.textContent = error instanceof TypeError ? `This page's server does not answer: ${error.message}` : error.message;
   }
 }
 

@@ -1,4 +1,4 @@
-"""Runs that are followed: cards and charts as in the static page, and the index of their samples."""
+"""Followed runs: cards and charts as on the static page, and the index of their samples."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from coding_model_project.runs.folder import RunFolder
 
 
 class LiveRuns:
-    """Runs, finished or not. All is read again only where files have changed.
+    """Finished or running runs, which are read again only if files change.
 
     Args:
-        runs: at least one; a folder named twice is shown once.
+        runs: at least one run; duplicates are removed.
 
     Raises:
-        ConfigError: one of them is not a run's folder.
-        DataError: a line of its samples is damaged.
+        ConfigError: a folder is not a run's.
+        DataError: a line of the samples is damaged.
     """
 
     def __init__(self, runs: Sequence[RunFolder]) -> None:
         self._runs = list({run.path.resolve(): run for run in runs}.values())
         self.names = run_names(self._runs)
         for run in self._runs:
-            run.provenance()  # refuse what is not a run before reading any of them
+            run.provenance()  # raises for other folders before any run is read
         self.index = SampleIndex([run.path for run in self._runs])
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what was written since the last call.
+        """Read data written since the last call.
 
         Raises:
             DataError: a line of the samples is damaged.
@@ -44,18 +44,18 @@ class LiveRuns:
 
     @property
     def version(self) -> str:
-        """Another text whenever the overview is another one."""
+        """Text that changes whenever the overview changes."""
         files = [file for run in self._runs for file in (run.metrics, run.evaluations)]
         sizes = [file.stat().st_size if file.exists() else 0 for file in files]
         return repr((self.index.changes, sizes, [str(run.state) for run in self._runs]))
 
     def runs(self) -> list[RunData]:
-        """Return what stands above the samples, by run."""
+        """Return the data above the samples, by run."""
         runs = zip(self._runs, self.names, self.index.tallies, strict=True)
         return [run_data(run, name, tally) for run, name, tally in runs]
 
     def overview(self) -> dict[str, Any]:
-        """Return cards, charts in rows, and the choices of the filters."""
+        """Return cards, charts, and the choices of the filters."""
         runs = self.runs()
         rows = run_charts(runs, ()).rows
         return {
@@ -68,7 +68,7 @@ class LiveRuns:
     def sample(
         self, run: int, split: str, step: int, problem: str, sample: str
     ) -> dict[str, Any] | None:
-        """Read one sample in full, with its verdict as it was recorded; None if there is none."""
+        """Read a sample in full with its recorded verdict, or return None if it does not exist."""
         row = self.index.sample(run, split, step, problem, sample)
         if row is None:
             return None

@@ -1,4 +1,4 @@
-"""Samples of a run as lines of files that may be written to meanwhile, and where each line is."""
+"""Samples of a run as lines of files that may be written to concurrently, with their places."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, Genera
 from coding_model_project.runs.rollouts import ROLLOUTS, Rollout, packed_part
 
 Place = tuple[int, ...]
-"""Where a sample's lines are, as the `Log` that gave it reads it."""
+"""Place of a sample's lines, in the format of its `Log`."""
 
 
 class WrittenAnewError(Exception):
-    """A file is not the one of which a part was read: what was read is void."""
+    """Raised if a file was replaced since a part of it was read, which invalidates that part."""
 
 
 class Log(Protocol):
-    """The samples of one run."""
+    """A reader of a run's samples."""
 
     def new_rows(self) -> Iterator[tuple[Place, Rollout]]:
-        """Read the samples that were written since the last call.
+        """Read the samples written since the last call.
 
         Raises:
-            WrittenAnewError: start again with a new log.
+            WrittenAnewError: a file was replaced; start again with a new log.
             DataError: a line is not a sample.
         """
         ...
@@ -43,7 +43,7 @@ class Log(Protocol):
 
 
 def log_of(folder: Path) -> Log:
-    """Return the samples of a training, or of an evaluation, finished or not."""
+    """Return the log of a finished or running training run or evaluation."""
     finished = (folder / ROLLOUTS).exists() or packed_part(folder, 1).exists()
     is_evaluation = (folder / RESULTS).exists() or (folder / COMPLETIONS).exists()
     return EvaluationLog(folder) if is_evaluation and not finished else RolloutLog(folder)
@@ -51,18 +51,18 @@ def log_of(folder: Path) -> Log:
 
 @dataclass(slots=True)
 class GrowingFile:
-    """A file of JSON lines that others append to. A last line without its end is left for later."""
+    """A file of JSON lines that others append to; an incomplete last line is read later."""
 
     path: Path
     end: int = 0
-    """Bytes that were read."""
+    """Number of bytes read."""
     inode: int = 0
 
     def new_lines(self) -> Iterator[tuple[int, int, Any]]:
-        """Read the lines that are new: offset, bytes and value. A missing file has none.
+        """Read new lines (offset, bytes, value); none if the file is missing.
 
         Raises:
-            WrittenAnewError: another file has this name now, or it was cut.
+            WrittenAnewError: the file was replaced or truncated.
         """
         with suppress(FileNotFoundError), self.path.open("rb") as file:
             found = os.fstat(file.fileno())
@@ -72,28 +72,28 @@ class GrowingFile:
             yield from self.lines_of(file)
 
     def lines_of(self, file: IO[bytes] | gzip.GzipFile) -> Iterator[tuple[int, int, Any]]:
-        """Read the new lines of the same content in another file."""
+        """Read new lines from an open file with the same content."""
         file.seek(self.end)
         for line in file:
             if not line.endswith(b"\n"):
                 return
             start, self.end = self.end, self.end + len(line)
-            with suppress(orjson.JSONDecodeError):  # cut short by a kill
+            with suppress(orjson.JSONDecodeError):  # truncated by a kill
                 yield start, len(line), orjson.loads(line)
 
 
 @dataclass(slots=True)
 class RolloutLog:
-    """rollouts.jsonl, and the compressed parts that it was rotated into.
+    """A log of rollouts.jsonl and its rotated, compressed parts.
 
-    A place is part, offset and bytes.
+    A place is (part, offset, bytes).
     """
 
     folder: Path
     _part: int = 1
     _file: GrowingFile = field(init=False)
     _rotated: int = 0
-    """Inode of the part before, which has its old name for a moment after it was compressed."""
+    """Inode of the previous part, which briefly keeps its old name after compression."""
 
     def __post_init__(self) -> None:
         self._file = GrowingFile(self.folder / ROLLOUTS)
@@ -115,7 +115,7 @@ class RolloutLog:
         try:
             yield from self._rows(self._file.new_lines())
         except WrittenAnewError:
-            if not packed.exists():  # else it was rotated just now: the next call reads on there
+            if not packed.exists():  # else it was just rotated, and the next call continues there
                 raise
 
     def _rows(self, lines: Iterator[tuple[int, int, Any]]) -> Iterator[tuple[Place, Rollout]]:
@@ -135,9 +135,9 @@ class RolloutLog:
 
 @dataclass(slots=True)
 class EvaluationLog:
-    """results.jsonl and completions.jsonl of an evaluation that has not ended: prompts come at its end.
+    """A log of a running evaluation's results.jsonl and completions.jsonl, without prompts.
 
-    A place is offset and bytes in the first, then in the second.
+    A place is (offset, bytes) in the first file, then in the second.
     """
 
     folder: Path
@@ -150,7 +150,9 @@ class EvaluationLog:
         self._completions = GrowingFile(self.folder / COMPLETIONS)
 
     def new_rows(self) -> Iterator[tuple[Place, Rollout]]:
-        if (self.folder / ROLLOUTS).exists():  # it has ended: these hold the prompts, too
+        if (
+            self.folder / ROLLOUTS
+        ).exists():  # the evaluation has ended, and its rollouts also have the prompts
             raise WrittenAnewError
         for start, size, row in self._results.new_lines():
             try:

@@ -1,4 +1,4 @@
-"""All samples of some runs as a table of a few columns, in memory; their texts stay on disk."""
+"""An in-memory table of runs' samples with a few columns; the texts stay on disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.rollouts import Rollout
 
 PAGE = 50
-"""Rows of an answer."""
+"""Maximum rows of a response."""
 _TABLE = """
 CREATE TABLE sample (
     run INTEGER, split TEXT, step INTEGER, problem TEXT, source TEXT, sample TEXT,
@@ -41,11 +41,11 @@ class _Run:
     log: Log
     tally: RunTally = field(default_factory=RunTally)
     attempts: dict[tuple[str, int], int] = field(default_factory=dict)
-    """The last attempt at each step of a split; what those before it did does not count."""
+    """Last attempt at each step of a split; samples of earlier attempts are dropped."""
 
 
 class SampleIndex:
-    """The samples of runs, by number of the run. `refresh` adds those that were written since."""
+    """An index of runs' samples by number of the run. `refresh` adds new samples."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
@@ -55,13 +55,13 @@ class SampleIndex:
         self._database.executescript(_TABLE)
 
     def refresh(self) -> None:
-        """Read what was written since the last call, one sample at a time.
+        """Read samples written since the last call, one at a time.
 
         Raises:
             DataError: a line is not a sample.
         """
         for number, folder in enumerate(self._folders):
-            if not self._runs[number].attempts:  # what kind of run this is may show only now
+            if not self._runs[number].attempts:  # the kind of run may only be known now
                 self._runs[number] = _Run(log_of(folder))
             try:
                 self._add_new(number)
@@ -76,29 +76,29 @@ class SampleIndex:
 
     @property
     def changes(self) -> int:
-        """Grows with every sample that comes or goes."""
+        """Counter that grows with every added or removed sample."""
         return self._database.total_changes
 
     @property
     def tallies(self) -> list[RunTally]:
-        """Of each run, the sums that its charts are made of."""
+        """Tallies of the runs, for their charts."""
         return [run.tally for run in self._runs]
 
     def values(self, column: str) -> list[str]:
-        """All values of a column, for the choices of a filter."""
+        """Return all values of a column, for a filter's choices."""
         rows = self._database.execute(f"SELECT DISTINCT {column} FROM sample ORDER BY 1")
         return [value for (value,) in rows if value is not None]
 
     def steps(self, filters: Filters) -> dict[str, Any]:
-        """Return a page of steps, the last one first."""
+        """Return a page of steps, last first."""
         return self._grouped(_STEP, filters)
 
     def groups(self, filters: Filters) -> dict[str, Any]:
-        """Return a page of problems at a step, each with its rate in the whole run."""
+        """Return a page of groups (a problem at a step), with the problem's rate in the whole run."""
         return self._grouped(_GROUP, filters, more=_RATE)
 
     def samples(self, filters: Filters) -> dict[str, Any]:
-        """Return a page of samples, those of the last step first."""
+        """Return a page of samples, last step first."""
         (of_groups, first), (of_samples, then) = filters.of_groups(), filters.of_samples()
         return self._page(
             "SELECT run, split, step, problem, sample, error, reward, tokens, count(*) OVER () AS of "
@@ -108,7 +108,7 @@ class SampleIndex:
         )
 
     def sample(self, run: int, split: str, step: int, problem: str, sample: str) -> Rollout | None:
-        """Read one sample from disk; None if there is none of this name."""
+        """Read a sample from disk, or return None if it does not exist."""
         row = self._database.execute(
             "SELECT place FROM sample WHERE (run, split, step, problem, sample) = (?, ?, ?, ?, ?)",
             [run, split, step, problem, sample],
@@ -116,7 +116,7 @@ class SampleIndex:
         return self._runs[run].log.read(tuple(orjson.loads(row["place"]))) if row else None
 
     def _grouped(self, keys: str, filters: Filters, *, more: str = "") -> dict[str, Any]:
-        """Return counts of all samples of each group that has some which the filters let through."""
+        """Return counts over all samples of each group with matching samples."""
         (of_groups, first), (of_samples, then) = filters.of_groups(), filters.of_samples()
         return self._page(
             f"SELECT {keys}, count(*) AS n, count(passed) AS judged, sum(passed) AS passed, "
@@ -129,7 +129,7 @@ class SampleIndex:
         )
 
     def _page(self, sql: str, values: list[object], page: int, more: str = "") -> dict[str, Any]:
-        """Return a page of rows, with `more` columns that only its rows need."""
+        """Return a page of rows, with `more` columns computed only for these rows."""
         sql = f"SELECT *{more} FROM ({sql} LIMIT {PAGE} OFFSET {page * PAGE}) AS found"
         found = self._database.execute(sql, values)
         rows = [dict(row) for row in found]

@@ -21,7 +21,7 @@ class Option:
     """Such as ("-n", "--per-problem")."""
     help: str
     module: str
-    """Where the command is defined."""
+    """Module that defines the command."""
 
     @property
     def name(self) -> str:
@@ -32,7 +32,7 @@ class Option:
 
 
 def commands(here: Any = None, name: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every command and group by its name; the program itself is "" ."""
+    """Yield every command and group by name; the program itself is ""."""
     here = typer.main.get_command(app) if here is None else here
     yield " ".join(name), here
     for word, inner in getattr(here, "commands", {}).items():

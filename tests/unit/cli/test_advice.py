@@ -108,7 +108,7 @@ def test_commands_exist():
 
 
 def wrong_commands(text: str) -> Iterator[str]:
-    """Why commands that a text names cannot be given: `data rows …`, python -m recipes.sft …"""
+    """Yield why commands in a text are invalid: `data rows …`, python -m recipes.sft …"""
     for span in _SPAN.findall(text):
         words = span.split()
         if len(words) > 1 and words[0] in _tree()[""].commands:

@@ -43,4 +43,4 @@ def test_tinyshell_in_the_form_of_tool_calls_has_a_folder_of_its_own(tmp_path, c
     assert cli.main(["data", "prepare", "tinyshell", "--out", "data/tinyshell_tools"]) == 2
     assert "coding.bash.calls=tools" in capsys.readouterr().err
     assert cli.main(["data", "prepare", "tinycode", "--calls", "tools"]) == 2
-    assert "only tinyshell has this option" in capsys.readouterr().err
+    assert "only tinyshell takes this option" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from tests.completion_server import CompletionServer, serving
 ROOT = Path(__file__).parents[3]
 RUN = ["-m", "coding_model_project", "eval", "run"]
 ABSENT = ("verl", "vllm", "torch", "ray", "transformers")
-"""What only an installation that trains has."""
+"""Packages that only a training installation has."""
 
 
 @pytest.fixture
@@ -136,13 +136,13 @@ SERVER = [*MODEL, *SET, "--base-url", "http://localhost:9/v1"]
         (MODEL, "--dataset"),
         (SET, "--model"),
         ([*SERVER, "--extra-body", "{"], "--extra-body={: not JSON"),
-        ([*SERVER, "--extra-body", "[1]"], "not a JSON object"),
+        ([*SERVER, "--extra-body", "[1]"], "expected a JSON object"),
         ([*SERVER, "--extra-body", '{"n": 2}'], "set by coding.evaluation.n"),
         ([*SERVER, "--token-limit-field", "length"], "'max_tokens', 'max_completion_tokens'"),
         ([*SERVER, "--system-prompt", "${x}"], "write \\${"),
         ([*SERVER, "--n", "0"], "n=0"),
         ([*SERVER, "--dataset", "humanevil"], "humanevil: no such data set"),
-        ([*MODEL, *SET, "--base-url", "localhost:8000"], "not an address like http://localhost"),
+        ([*MODEL, *SET, "--base-url", "localhost:8000"], "expected a URL such as http://localhost"),
         (
             ["--model", "a/b", *SET, "--extra-body", '{"top_k": 2}'],
             "set coding.evaluation.base_url",
@@ -168,6 +168,6 @@ def test_an_engine_that_is_not_installed_is_named(problems, tmp_path, monkeypatc
     (tmp_path / "config.json").write_text("{}")
     assert cli.main(["eval", "run", *MODEL, *SET, "--out", "run"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "vLLM, which would load it here, is not installed" in line
+    assert "vLLM is not installed" in line
     assert "--base-url" in line
     assert not (tmp_path / "run" / "run.json").exists()

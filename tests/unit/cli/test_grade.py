@@ -57,7 +57,7 @@ def test_each_problem_is_judged_by_its_own_grader(tmp_path, sandbox, capsys):
         ("p.jsonl", "[1]\n", "p.jsonl:1: not a JSON object"),
         ("c.jsonl", '{"problem_id": ["x"], "completion": ""}', "c.jsonl:1: problem_id: ['x']"),
         ("c.jsonl", '{"problem_id": "fake/1", "completion": "\\ud800"}', "c.jsonl:1: not JSON"),
-        ("v.jsonl/x", "", "v.jsonl: this is a folder"),
+        ("v.jsonl/x", "", "v.jsonl is a folder; expected a file"),
     ],
 )
 def test_what_cannot_be_graded_is_one_line(files, sandbox, capsys, name, content, says):
@@ -137,7 +137,7 @@ def test_programs_without_a_fence_are_told_of_bare(files, sandbox, capsys):
         "5 judged, 0.0% accepted, 0 ungradable",
         "not accepted: no_code 5 (100.0%)",
     ]
-    note = "no code found in 5 of 5 completions: are they plain programs? pass --bare"
+    note = "no code found in 5 of 5 completions; if they are plain programs, pass --bare"
     assert captured.err.splitlines()[-1] == f"note: {note}"
 
 
@@ -195,13 +195,13 @@ def test_a_data_set_in_the_place_of_a_file(files, sandbox, capsys):
     both = ["--dataset", "mbpp", "--problems", str(files / "p.jsonl"), *completions]
     for wrong in (completions, both):
         assert cli.main(["grade", *wrong]) == 2
-        assert "give exactly one of them" in capsys.readouterr().err
+        assert "pass exactly one of" in capsys.readouterr().err
     write_problems(files / "q.jsonl", [stdin_problem(("", "1"), id="fake/1")])
     assert cli.main(["grade", "--dataset", str(files / "q.jsonl"), *completions]) == 2
     assert "'fake/2' is not in --dataset=" in capsys.readouterr().err
     twice = ["--dataset", f"a={files / 'p.jsonl'}", "--dataset", f"b={files / 'p.jsonl'}"]
     assert cli.main(["grade", *twice, *completions]) == 2
-    assert "'fake/1' comes twice" in capsys.readouterr().err
+    assert "'fake/1' is in two of these sets" in capsys.readouterr().err
 
 
 @pytest.mark.sandbox

@@ -92,8 +92,8 @@ def test_exit_codes_and_totals_for_real(tmp_path, capsys):
     ]
     assert captured.err.splitlines()[-3:] == [
         "3 tasks: reward 1: 1, partial: 1, 0: 0, invalid: 1 (refused 1)",
-        "the oracle earns no reward of 1: half, refused",
-        "the rewards may be the agent's own doing: good, half",
+        "the oracle earns a reward below 1: half, refused",
+        "the agent may have written its own reward: good, half",
     ]
     assert list(out.glob("good__*"))
     (tmp_path / "wrong.sh").write_text("echo 0 > answer")

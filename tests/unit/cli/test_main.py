@@ -20,7 +20,7 @@ def test_help(command, capsys):
 
 @pytest.mark.parametrize("program", ["coding_model_project", "recipes.sft"])
 def test_a_reader_that_has_seen_enough_ends_it_without_a_word(program):
-    """As `--help | head -3` does; the recipe's page is in Python's buffer until the end."""
+    """The reader closes early, like `--help | head -3`; a recipe's page is buffered until the end."""
     reader, writer = os.pipe()
     os.close(reader)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

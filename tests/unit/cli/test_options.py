@@ -1,5 +1,6 @@
-"""One vocabulary of options: the same name means the same in every command, in the same words."""
+"""An option has the same meaning and help text in every command."""
 
+import re
 from collections import defaultdict
 
 import pytest
@@ -14,9 +15,9 @@ SHARED = (
     "--host", "--every",
 )  # fmt: skip
 NOUNS = {"--workers": ("programs", "trials"), "--limit": ("problems", "tasks")}
-"""What the words of one command may have where those of another have something else."""
+"""Nouns that may differ between commands in the same help text."""
 OWN_WORDS: set[str] = set()
-"""Modules that do not take their options from cli/common.py yet; the list may only shrink."""
+"""Modules that do not use cli/common.py for their options yet; the list may only shrink."""
 GONE = {
     "--concurrency": "--workers",
     "--job": "--out",
@@ -30,7 +31,7 @@ def test_the_same_option_has_the_same_words(name):
     found = defaultdict(list)
     for option in options():
         if option.name == name and option.module not in OWN_WORDS:
-            words = option.help.split(";")[0].rstrip(".")
+            words = re.split(r"[;.] ", f"{option.help} ")[0]
             for noun in NOUNS.get(name, ()):
                 words = words.replace(noun, "…")
             found[words].append(str(option))

@@ -26,7 +26,7 @@ def test_of_a_folder_of_runs_the_newest_is_shown(outputs, capsys):
         assert cli.main(["runs", *command, str(outputs)]) == 0
         (note,) = capsys.readouterr().err.splitlines()
         assert f"{outputs} holds 3 runs: {outputs / 'b'}, {outputs / 'c'}" in note
-        assert note.endswith(f"this is the newest: {outputs / 'b'}")
+        assert note.endswith(f"using the newest: {outputs / 'b'}")
 
 
 def test_a_folder_with_one_run_is_that_run(outputs, capsys):
@@ -39,7 +39,7 @@ def test_a_folder_with_one_run_is_that_run(outputs, capsys):
 
 def test_a_run_to_repeat_must_be_named(outputs, capsys):
     assert cli.main(["runs", "rerun", str(outputs), "--out", str(outputs / "d")]) == 2
-    assert capsys.readouterr().err.strip().endswith("; name one")
+    assert capsys.readouterr().err.strip().endswith("; pass one of them")
 
 
 def test_a_report_of_a_folder_of_runs_shows_all_of_them(outputs, capsys, monkeypatch):
@@ -49,7 +49,7 @@ def test_a_report_of_a_folder_of_runs_shows_all_of_them(outputs, capsys, monkeyp
     assert f"{outputs} holds {outputs / 'b'}, " in capsys.readouterr().err
     monkeypatch.setattr(cli.report, "MOST_RUNS", 2)
     assert cli.main(["report", str(outputs), "--out", str(page)]) == 2
-    assert "holds 3 runs, more than the 2 of one page; name some" in capsys.readouterr().err
+    assert "holds 3 runs, and a page shows at most 2; pass some" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["report"], ["runs", "show"], ["runs", "watch"]], ids=" ".join)

@@ -292,11 +292,11 @@ def test_evaluations_that_do_not_fit_are_one_line(world, capsys):
     assert pairs(world, str(other)) == 2
     assert "prompt=bare and" in capsys.readouterr().err
     assert pairs(stranger) == 2
-    assert "--problems has no mine/77" in capsys.readouterr().err
+    assert "the evaluated problem mine/77 is missing from --problems" in capsys.readouterr().err
     changed = [replace(problem(n), statement="Another task.") for n in range(5)]
     write_problems(world.parent / "p.jsonl", changed)
     assert pairs(world) == 2
-    assert "were not those of --problems" in capsys.readouterr().err
+    assert "differ from --problems" in capsys.readouterr().err
     write_problems(world.parent / "p.jsonl", [problem(n) for n in range(5)])
     (world / COMPLETIONS).unlink()
     assert pairs(world) == 2

@@ -66,7 +66,7 @@ def test_traces_mix_with_demonstrations_and_show_public_tests_only(tmp_path, cap
     assert str(HIDDEN) not in str([first, second])
     write_rows(tmp_path / "sft.parquet", sft_rows(problems, PromptStyle.bare), trains=True)
     assert pq.read_schema(out) == pq.read_schema(tmp_path / "sft.parquet")
-    assert "pass the public tests, so that nothing could be told: 1" in capsys.readouterr().out
+    assert "pass the public tests, so they have no observation: 1" in capsys.readouterr().out
 
 
 @pytest.mark.sandbox
@@ -77,7 +77,7 @@ def test_without_public_tests_there_is_nothing_to_show(tmp_path, capsys):
     assert cli.main([*command, "--out", f"{tmp_path}/o.parquet"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "none of 1 rejected samples is of a problem with public tests" in said
+    assert "no problem of the 1 rejected samples has public tests" in said
 
 
 @pytest.mark.verl

@@ -140,17 +140,17 @@ def test_what_must_not_train_or_does_not_fit_is_refused_in_one_line(world, capsy
     assert (code, said.count("\n")) == (2, 1)
     assert "test only and must not train" in said
     code, said = rows(world, capsys)
-    assert "--problems has no mine/0" in said
+    assert "the evaluated problem mine/0 is missing from --problems" in said
     changed = [Problem(**{**fields(problem(n)), "statement": "Other."}) for n in range(3)]
     write_problems(world / "p.jsonl", changed)
     code, said = rows(world, capsys)
-    assert "were not those of --problems" in said
+    assert "differ from --problems" in said
     failed = [problem(8)]
     write(world / "none", failed, [[("x", False, False)]])
     write_problems(world / "p.jsonl", failed)
     code, said = rows(world, capsys, folders=("none",))
     assert (code, said.count("\n")) == (2, 1)
-    assert "of 1 problems none has an accepted sample" in said
+    assert "none of 1 problems has an accepted sample" in said
     assert not (world / "o.parquet").exists()
 
 
@@ -159,4 +159,4 @@ def test_a_sample_whose_program_is_not_the_one_judged_is_refused(world, capsys):
     file.write_text(file.read_text().replace("x + 2", "x + 3"))
     code, said = rows(world, capsys)
     assert (code, said.count("\n")) == (2, 1)
-    assert "not the one that was judged" in said
+    assert "differs from the judged one" in said

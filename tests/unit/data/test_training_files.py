@@ -306,4 +306,4 @@ def test_bounds_without_rates_are_refused(tmp_path, capsys):
 def test_rates_of_two_models_are_not_mixed(tmp_path, capsys):
     folders = [write_evaluation(tmp_path / m, OUTCOMES, model=m) for m in ("a", "b")]
     assert cli.main(["data", "rates", *map(str, folders), "--out", str(tmp_path / "r")]) != 0
-    assert "rates of several models in one file: a, b" in capsys.readouterr().err
+    assert "evaluations of several models: a, b" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_only_problems_that_all_have_are_compared_and_the_rest_is_counted(runs, 
     assert "toy/3" not in pair["lost"]
     assert pair["second_cost"]["ungradable"] == 1
     _, out, _ = compare(capsys, runs / "before", runs / "short")
-    assert "12 problems left out" in out
+    assert "12 problems excluded" in out
 
 
 def test_several_comparisons_are_corrected_together(runs, capsys):
@@ -130,13 +130,13 @@ def test_over_seeds_the_p_value_and_interval_speak_of_other_seeds(tmp_path, caps
     assert "old_seed" in out
     assert f"± {pair['second_score']['std']:.1%}" in out
     _, out, _ = compare(capsys, sides[0], tmp_path / "newer_seed0")
-    assert "newer_seed0: one run each" in " ".join(out.split())
+    assert "newer_seed0: one seed each" in " ".join(out.split())
 
 
 def test_copies_are_told_from_seeds(runs, capsys):
     write_evaluation(runs / "again", outcomes(range(10)), model="sft")
     _, out, _ = compare(capsys, f"twice={runs / 'before'},{runs / 'again'}", runs / "after")
-    assert "no seeds, but copies" in out
+    assert "so they are not independent" in out
 
 
 def test_pass_at_k_needs_k_graded_samples(tmp_path, capsys):
@@ -164,7 +164,7 @@ def test_other_protocols_are_refused_by_what_differs(runs, capsys):
     assert "data.toy.version: 1 → 2" in compare(capsys, runs / "before", runs / "new")[2]
     code, _, err = compare(capsys, runs / "before", runs / "hot", "--force")
     assert code == 0
-    assert "not evaluated alike" in err
+    assert "were evaluated differently" in err
 
 
 def test_the_plot_is_one_page(runs, capsys):
@@ -189,12 +189,12 @@ def test_the_plot_is_one_page(runs, capsys):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["before"], 2, "give two"),
-        (["before", "nowhere*"], 2, "no folder of an evaluation"),
-        (["before", "x/before"], 2, "called alike"),
+        (["before"], 2, "pass at least two"),
+        (["before", "nowhere*"], 2, "no matching evaluation folder"),
+        (["before", "x/before"], 2, "have the same name"),
         (["before", "other"], 2, "no data set in common: toy and other"),
         (["before", "cut"], 2, "line 3: damaged"),
-        (["before", "twice"], 2, "sample 0 of toy/1 is there twice"),
+        (["before", "twice"], 2, "duplicate sample 0 of toy/1"),
         (["before", "no_results"], 2, "results.jsonl"),
     ],
 )
@@ -218,7 +218,7 @@ def test_an_evaluation_that_was_cut_short_is_named(runs, capsys):
     write_run(runs / "after", recipe="baseline", exit_code=130)
     _, _, err = compare(capsys, runs / "before", runs / "after")
     assert (
-        err == f"note: {runs / 'after'} ended early (interrupted); what it has so far is compared\n"
+        err == f"note: {runs / 'after'} ended early (interrupted); comparing its results so far\n"
     )
 
 

@@ -180,7 +180,10 @@ async def test_a_server_gets_every_option():
         ({"top_k": 0}, "coding.evaluation.top_k=0: must be at least 1, or -1"),
         ({"presence_penalty": 3.0}, "coding.evaluation.presence_penalty=3: must be from -2 to 2"),
         ({"stop": [""]}, "coding.evaluation.stop: an empty text"),
-        ({"stop": ["x"], "mode": "verl", "base_url": None}, "verl's rollout does not take texts"),
+        (
+            {"stop": ["x"], "mode": "verl", "base_url": None},
+            "verl's rollout does not support stop texts",
+        ),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(options, says, tmp_path):
@@ -230,7 +233,7 @@ async def test_what_cannot_be_found_out_is_said():
 
 
 async def test_an_option_that_bounds_what_a_server_draws_is_read():
-    """As llama.cpp, which takes any number and heeds it."""
+    """The server behaves like llama.cpp: it accepts and applies any value."""
     server = CompletionServer(lambda *_: "")
     server.answer = lambda *_: (
         "likeliest" if server.asked[-1].get("top_k") == 1 else str(random.random())
@@ -244,7 +247,7 @@ async def test_an_option_that_bounds_what_a_server_draws_is_read():
         (
             CompletionServer(prompted, refuses={"min_p": {"error": {"message": "min_p: unknown field"}}}),
             {"min_p": 0.1},
-            "refuses `min_p` (HTTP 400: min_p: unknown field); remove coding.evaluation.min_p (--min-p)",
+            "rejects `min_p` (HTTP 400: min_p: unknown field); remove coding.evaluation.min_p (--min-p)",
         ),
         (
             CompletionServer(prompted, thinking=Thinking(heeds=False), reads=READS),
@@ -254,7 +257,7 @@ async def test_an_option_that_bounds_what_a_server_draws_is_read():
         (
             CompletionServer(lambda *_: "first END second", reads=READS),
             {"stop": ["END"]},
-            "ignores `stop`: an answer goes on after 'END'",
+            "ignores `stop`: an answer continues after 'END'",
         ),
         (
             CompletionServer(
@@ -317,7 +320,7 @@ def test_an_own_profile_gives_way_to_options_one_by_one(tmp_path):
 @pytest.mark.parametrize(
     ("profile", "content", "says"),
     [
-        ("qwen9", None, "profile=qwen9: no such profile; choose one of deepseek-r1, "),
+        ("qwen9", None, "profile=qwen9: unknown profile; expected one of deepseek-r1, "),
         ("missing.yaml", None, "profile=missing.yaml: no such file"),
         ("own.yaml", "topk: 3", "own.yaml: topk: "),
         ("own.yaml", "top_k: many", "own.yaml: top_k: "),

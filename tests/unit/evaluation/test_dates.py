@@ -47,10 +47,10 @@ def test_a_window_holds_both_its_ends(first, last, kept):
         (
             "2025-01-01",
             None,
-            "lcb: no problem is left by --from 2025-01-01; its problems are from 2024-07-30 to",
+            "lcb: no problems within --from 2025-01-01; its problems are from 2024-07-30 to",
         ),
-        ("2024-08-01", "2024-07-01", "coding.evaluation.to_date=2024-07-01: before"),
-        ("August", None, "coding.evaluation.from_date=August: write a day like 2024-08-01"),
+        ("2024-08-01", "2024-07-01", "coding.evaluation.to_date=2024-07-01: must not be before"),
+        ("August", None, "coding.evaluation.from_date=August: expected a day such as 2024-08-01"),
     ],
 )
 def test_an_empty_window_and_what_is_no_day_are_refused(first, last, says):

@@ -105,7 +105,7 @@ def run(config, backend):
 
 
 def judged(folder):
-    """What an evaluation found, by sample, without times."""
+    """Return an evaluation's results by sample, without times."""
     results = read_evaluation(folder).results
     plain = {(r.problem, r.sample): replace(r, at=0, judge_s=0, verdict={}) for r in results}
     assert len(plain) == len(results), "a sample counted twice"
@@ -130,7 +130,7 @@ def test_all_that_it_leaves(problems, tmp_path):
     assert len(list(read_rollouts(folder.path))) == N_PROBLEMS * N_SAMPLES
     assert json.loads(folder.summary.read_text())["samples"] == N_PROBLEMS * N_SAMPLES
     assert "toy/3" in (folder.path / "qa_logs" / "toy.md").read_text()
-    assert "samples are in this page" in (folder.path / "report.html").read_text()
+    assert "samples are on this page" in (folder.path / "report.html").read_text()
     facts = dict(run_facts(folder, RunTally(), {}))
     assert facts["state"] == "finished"
     assert facts["model"] == "writer"
@@ -165,7 +165,7 @@ def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
     for n, part in enumerate(parts):
         run(config(problems, part, shard=f"{n}/3"), Writer())
     whole = config(problems, tmp_path / "merged")
-    with pytest.raises(ConfigError, match="not 0/3, 1/3, 2/3"):
+    with pytest.raises(ConfigError, match="expected 0/3, 1/3, 2/3"):
         gather(evaluation_settings(coding_of(whole)), parts[:2], say=print)
     gather(evaluation_settings(coding_of(whole)), parts, say=print)
     metrics, _ = run(whole, Writer(fails_after=0))
@@ -175,7 +175,7 @@ def test_shards_are_one_evaluation_when_put_together(problems, tmp_path):
     assert len(hashes) == 1
     other = config(problems, tmp_path / "other", seed=2)
     run(config(problems, tmp_path / "odd", seed=2, shard="1/3"), Writer())
-    with pytest.raises(ConfigError, match="another seed"):
+    with pytest.raises(ConfigError, match="seed differs"):
         gather(
             evaluation_settings(coding_of(other)), [parts[0], tmp_path / "odd", parts[2]], say=print
         )
@@ -243,7 +243,7 @@ def test_damage_is_named_by_file_and_line(problems, tmp_path):
         file.write_bytes(before)
     twice = tmp_path / "run" / "completions.jsonl"
     twice.write_bytes(twice.read_bytes() + twice.read_bytes().splitlines(keepends=True)[0])
-    with pytest.raises(DataError, match="there twice"):
+    with pytest.raises(DataError, match="a duplicate"):
         run(config(problems, tmp_path / "run"), Writer())
 
 
@@ -272,7 +272,7 @@ def test_settings_that_make_no_sense(problems, tmp_path):
         return str(caught.value)
 
     assert "greedy, sampled, budget" in refused(protocol="pass@1")
-    assert "all the same" in refused(temperature=0)
+    assert "would be identical" in refused(temperature=0)
     assert "shard=4/4" in refused(shard="4/4")
     assert "coding.evaluation.limit=0" in refused(limit=0)
     assert "coding.evaluation.nn" in refused(nn=2)

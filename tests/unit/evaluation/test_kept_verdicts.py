@@ -42,7 +42,7 @@ def test_a_journal_has_one_writer_and_damage_is_named(tmp_path):
     path = tmp_path / "k.jsonl"
     with (
         kept_results(path),
-        pytest.raises(ConfigError, match="another command writes into it"),
+        pytest.raises(ConfigError, match="another command is writing to it"),
         kept_results(path),
     ):
         pass

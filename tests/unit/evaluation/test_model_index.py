@@ -76,8 +76,10 @@ def test_another_protocol_is_another_result(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("second", "says"),
     [
-        pytest.param({"model": "other"}, "of several models (m, other): --name", id="other_model"),
-        pytest.param({}, "humaneval with seed 0 is there twice", id="same_seed"),
+        pytest.param(
+            {"model": "other"}, "of several models (m, other); pass --name", id="other_model"
+        ),
+        pytest.param({}, "humaneval has two runs with seed 0", id="same_seed"),
         pytest.param(None, "the evaluation is not finished", id="unfinished"),
     ],
 )

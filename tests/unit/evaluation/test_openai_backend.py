@@ -49,7 +49,7 @@ async def test_an_outage_is_an_error_and_never_an_empty_completion():
 
 
 async def test_nobody_there():
-    with pytest.raises(GenerationError, match="tried for"):
+    with pytest.raises(GenerationError, match="retried for"):
         async with OpenAIBackend("http://127.0.0.1:9/v1", "toy", retry_s=0.2):
             pass
 
@@ -90,7 +90,7 @@ async def test_a_request_has_what_hosted_models_want():
         ({"extra_body": {"n": 2}}, "`n` is set by coding.evaluation.n"),
         ({"extra_body": {"temperature": 1}}, "can only be null"),
         ({"extra_body": {"top_k": 3}}, "`top_k` is set by coding.evaluation.top_k"),
-        ({"extra_body": {"stream": True}}, "`stream` is not possible"),
+        ({"extra_body": {"stream": True}}, "`stream` is not supported"),
         ({"key_variable": "NOBODY_SET_THIS"}, "export NOBODY_SET_THIS=KEY"),
     ],
 )
@@ -132,7 +132,7 @@ async def test_a_refused_field_is_named_with_the_way_out(field, error, says):
     server = CompletionServer(lambda *_: "", refuses={field: {"error": error}})
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:
         await complete(server, extra_body={"top_n": 3})
-    assert f"refuses `{field}` (HTTP 400: " in str(caught.value)
+    assert f"rejects `{field}` (HTTP 400: " in str(caught.value)
     assert len(server.asked) == 1
 
 
@@ -142,7 +142,7 @@ async def test_a_refused_field_in_fastapis_form():
         "loc": ["body", "seed"],
         "msg": "Extra inputs are not permitted",
     }
-    with pytest.raises(ConfigError, match=r"refuses `seed` .*--no-send-seeds"):
+    with pytest.raises(ConfigError, match=r"rejects `seed` .*--no-send-seeds"):
         await complete(CompletionServer(lambda *_: "", refuses={"seed": {"detail": [extra]}}))
 
 
@@ -215,7 +215,7 @@ async def test_an_outage_is_announced_once_with_its_reason_and_its_end(capsys, c
 
 
 async def test_a_server_that_is_not_there_is_said_to_refuse_connections(capsys):
-    with pytest.raises(GenerationError, match="connection refused; tried for"):
+    with pytest.raises(GenerationError, match="connection refused; retried for"):
         async with OpenAIBackend("http://127.0.0.1:9/v1", "toy", retry_s=1.5):
             pass
     (down,) = capsys.readouterr().err.splitlines()

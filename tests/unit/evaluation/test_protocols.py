@@ -66,5 +66,5 @@ def test_settings_are_recorded_with_it():
 def test_named_protocols_take_changes():
     changed = protocol("sampled", prompt=PromptStyle.bare, stop_early=False, n=4, top_p=None)
     assert (changed.sampling.n, changed.sampling.top_p) == (4, 0.95)
-    with pytest.raises(ConfigError, match="all the same"):
+    with pytest.raises(ConfigError, match="would be identical"):
         protocol("greedy", prompt=PromptStyle.bare, stop_early=False, n=2)

@@ -205,7 +205,7 @@ def test_an_outage_changes_no_verdict(problems, tmp_path, monkeypatch, capsys):
     down = FakeSandbox(failures=10_000)
     monkeypatch.setattr("coding_model_project.grading.judge.make_sandbox", lambda config: down)
     assert cli.main(["eval", "rejudge", str(run)]) == SandboxError.exit_code
-    assert "nothing was written, run the same command again" in capsys.readouterr().err
+    assert "nothing was written; run the same command again" in capsys.readouterr().err
     assert (run / "results.jsonl").read_bytes() == before
 
 
@@ -223,9 +223,9 @@ def test_problems_that_have_changed_are_refused_or_forced(problems, tmp_path, ca
     run = evaluated(tmp_path, problems)
     text = problems.read_text()
     problems.write_text(text.replace('"statement":"5"', '"statement":"five"'))
-    assert "the problems of toy are not those that were evaluated" in refused(capsys, run)
+    assert "the problems of toy have changed since the evaluation" in refused(capsys, run)
     assert cli.main(["eval", "rejudge", str(run), "--force"]) == 0
-    assert "judged by today's, because of --force" in capsys.readouterr().out
+    assert "--force judges with the current ones" in capsys.readouterr().out
     problems.unlink()
     assert "toy.jsonl" in refused(capsys, run)
     (tmp_path / "moved.jsonl").write_text(text)
@@ -235,7 +235,7 @@ def test_problems_that_have_changed_are_refused_or_forced(problems, tmp_path, ca
 
 def test_runs_without_what_it_takes_are_refused_in_one_line(problems, tmp_path, capsys):
     run = evaluated(tmp_path, problems)
-    assert "no completion is stored here" in refused(capsys, tmp_path)
+    assert "no stored completions" in refused(capsys, tmp_path)
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").unlink()
     assert "--dataset toy=PATH" in refused(capsys, run)
@@ -243,10 +243,10 @@ def test_runs_without_what_it_takes_are_refused_in_one_line(problems, tmp_path, 
     info = json.loads((run / "run_info.json").read_text())
     older = info | {"protocol": {"name": "greedy", "hash": "1"}}
     (run / "run_info.json").write_text(json.dumps(older))
-    assert "its protocol does not say how" in refused(capsys, run)
+    assert "incomplete protocol" in refused(capsys, run)
     (run / "run_info.json").write_text(json.dumps(info))
     (run / "completions.jsonl").unlink()
-    assert "it has no completions.jsonl" in refused(capsys, run)
+    assert "nothing to judge without completions.jsonl" in refused(capsys, run)
 
 
 # ── rollouts of trainings ─────────────────────────────────────────────────────────────────────────
@@ -303,7 +303,7 @@ def test_a_trainings_rollouts_are_judged_and_stay_as_they_are(problems, tmp_path
     assert cli.main(["eval", "rejudge", str(run)]) == 0
     said = capsys.readouterr().out
     assert "4 samples judged by grader" in said
-    assert "not judged: 1 episodes in a shell" in said
+    assert "not judged: 1 shell episodes" in said
     assert re.search(r"^train +3 +33.3% +100.0%$", said, re.MULTILINE), said
     assert re.search(r"^validation +1 +100.0% +0.0%$", said, re.MULTILINE), said
     assert (run / "rollouts.jsonl").read_bytes() == before
@@ -319,9 +319,9 @@ def test_a_trainings_rollouts_are_judged_and_stay_as_they_are(problems, tmp_path
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"prompt": "user another question"}, "the prompt of toy/1 (step 1) does not hold"),
-        ({"problem": "toy/77"}, "no problem toy/77 in the files of problems"),
-        ({"verdict": {}}, "its verdict or answer was not kept"),
+        ({"prompt": "user another question"}, "the prompt of toy/1 (step 1) lacks"),
+        ({"problem": "toy/77"}, "problem toy/77 is missing"),
+        ({"verdict": {}}, "its verdict or answer was not stored"),
     ],
 )
 def test_rollouts_that_do_not_fit_are_refused_by_name(row, says, problems, tmp_path, capsys):

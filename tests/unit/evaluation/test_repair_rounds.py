@@ -88,7 +88,7 @@ def test_samples_are_repaired_and_all_attempts_are_paid_for(problems, tmp_path):
     lengths = {(row.problem, int(row.sample)): len(row.extra["attempts"]) for row in rows}
     assert lengths == {(r.problem, r.sample): r.repairs + 1 for r in results}
     log = (tmp_path / "run" / "qa_logs" / "toy.md").read_text()
-    assert "it was told:" in log
+    assert "observation:" in log
 
 
 def test_a_repairs_judging_is_part_of_the_budget(problems, tmp_path):

@@ -84,7 +84,7 @@ def test_with_one_seed_the_interval_is_the_bootstrap_over_problems():
 
 @pytest.mark.parametrize(("seeds", "seed_std", "samples"), [(3, 0.0, 1), (3, 0.05, 4), (5, 0.1, 4)])
 def test_the_interval_over_seeds_covers_the_true_difference(seeds, seed_std, samples):
-    """Of methods, not of these runs: each side's seeds are draws with a spread of their own."""
+    """The difference is between methods: each side's seeds are draws with their own spread."""
     rng = np.random.default_rng(4)
     covered, n = 0, 250
     for _ in range(n):

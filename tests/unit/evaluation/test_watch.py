@@ -50,7 +50,7 @@ with (out.parent / "calls.txt").open("a") as calls:
 
 @pytest.fixture(scope="module")
 def evaluations(tmp_path_factory):
-    """Of each step: as many of 20 problems are solved. What is evaluated needs no import of ours."""
+    """Write evaluations in which step N solves N of 20 problems, without importing our package."""
     folder = tmp_path_factory.mktemp("evaluations")
     for step in range(21):
         write_evaluation(folder / str(step), {f"p/{i}": [i < step] for i in range(20)})
@@ -227,18 +227,18 @@ def test_shards_are_merged_before_they_are_evaluated(place, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"command": "true {model}"}, "{out} must be in it"),
+        ({"command": "true {model}"}, "{out} missing"),
         ({"command": "{python} nowhere.py {model} {out}"}, "nowhere.py: no such file"),
         (
             {"command": "echo {oops} {model} {out}"},
-            "{oops} is unknown; known are {python}, {model}",
+            "unknown placeholder {oops}; expected {python}, {model}",
         ),
         ({"command": "echo {model} {out} '"}, "No closing quotation"),
         ({"command": "echo {model} {out} {"}, "brace"),
-        ({"command": "echo {model:{oops}} {out}"}, "is unknown"),
+        ({"command": "echo {model:{oops}} {out}"}, "unknown placeholder"),
         ({"command": "nowhere/lm_eval {model} {out}"}, "nowhere/lm_eval: no such program"),
         ({"command": "echo {model} {out}"}, "another command"),
-        ({"patterns": ("nowhere/*",), "out": "empty"}, "no checkpoint"),
+        ({"patterns": ("nowhere/*",), "out": "empty"}, "no complete checkpoints"),
     ],
 )
 def test_bad_input_is_named(place, changes, said):

@@ -134,12 +134,12 @@ def environment(folder, step, out="watch"):
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, "left 0 .json files"),
-        ({"a.json": {"acc": 1}, "b.json": {"acc": 1}}, "left 2 .json files"),
+        ({}, "wrote 0 .json files"),
+        ({"a.json": {"acc": 1}, "b.json": {"acc": 1}}, "wrote 2 .json files"),
         ({"mine.json": {"acc": "high"}}, "acc is not a finite number"),
         ({"mine.json": {"acc": float("nan")}}, "acc is not a finite number"),
         ({"mine.json": [0.5]}, "not results of command"),
-        ({"results_1.json": {"results": {"toy": {"acc,none": "N/A"}}}}, "has no number"),
+        ({"results_1.json": {"results": {"toy": {"acc,none": "N/A"}}}}, "no numbers"),
         ({"metrics.json": {"tasks": [{"alias": "toy"}]}}, "not results of olmes"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_set_for_final_numbers_is_named(tmp_path):
     checkpoint(tmp_path / "runs" / "grpo", 4, files=files)
     said = []
     watch(plan(tmp_path), said.append)
-    assert said[0].startswith("note: humaneval is for final numbers")
+    assert said[0].startswith("note: humaneval is a test set for final numbers")
     assert "humaneval/pass@1,create_test 0.5" in said[1]
 
 

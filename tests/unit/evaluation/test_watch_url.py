@@ -75,7 +75,7 @@ def test_a_checkpoint_behind_a_url_is_evaluated_once(s3, tmp_path):
 
 
 def test_what_cannot_be_watched(s3, tmp_path):
-    with pytest.raises(ConfigError, match="watch the folder of checkpoints, s3://bucket/grpo"):
+    with pytest.raises(ConfigError, match="pass the folder of checkpoints, s3://bucket/grpo"):
         FetchedCheckpoints([f"{URL}/global_step_1"], tmp_path, print)
     with pytest.raises(CheckpointError, match="no such bucket"):
         FetchedCheckpoints(["s3://nowhere/checkpoints"], tmp_path, print).refresh()

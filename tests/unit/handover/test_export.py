@@ -103,8 +103,8 @@ def test_what_is_no_model_or_would_overwrite_one_is_said_in_one_line(run, tmp_pa
 
 def test_serving_no_checkpoint_is_refused_in_a_line(tmp_path, capsys):
     for words, said in [
-        (["--max-model-len", "192"], "name the checkpoint before --max-model-len"),
-        (["--follow", str(tmp_path)], "--follow goes with --latest"),
+        (["--max-model-len", "192"], "no checkpoint; pass one before --max-model-len"),
+        (["--follow", str(tmp_path)], "--follow needs --latest"),
         (["--latest", str(tmp_path), "--max-model-len", "192"], "no complete checkpoint"),
         (["--latest", str(tmp_path / "none"), "--follow"], "no such folder"),
     ]:

@@ -224,7 +224,7 @@ def test_more_trials_than_files_may_be_open_is_one_line(tmp_path, capsys):
         pytest.skip("open files are not limited here")
     assert main(command) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"this machine allows {hard}; choose at most" in line
+    assert f"this machine allows {hard}; pass at most" in line
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
 
 
@@ -244,8 +244,8 @@ def test_tasks_that_ask_for_what_is_not_here_are_set_aside(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "name folders of tasks, or benchmarks by --benchmark"),
-        (["tasks", "--benchmark", "x=tasks"], "name folders of tasks, or benchmarks by"),
+        ([], "pass either folders of tasks or --benchmark"),
+        (["tasks", "--benchmark", "x=tasks"], "pass either folders of tasks or"),
         (["--benchmark", "x=nowhere"], "nowhere: no such folder of Harbor tasks"),
         (["--benchmark", "x=empty"], "--benchmark=x: empty: neither a Harbor task nor a folder"),
         (["--benchmark", "x=tasks", "--benchmark", "x=tasks"], "give each name once"),

@@ -119,10 +119,10 @@ ONE = ("--benchmark", "tinycode", "--model", "tiny")
         (("--benchmark", "tinycode", "--model", "gpt"), "--model=gpt: no such model"),
         ((*ONE, "--num-hours", "0"), "--num-hours=0: must be above 0"),
         ((*ONE, "--num-hours", "nan"), "--num-hours=nan: must be above 0"),
-        (("--benchmark", "tinycode"), "give --benchmark and --model, or --all"),
-        ((*ONE, "--all"), "give --benchmark and --model, or --all"),
+        (("--benchmark", "tinycode"), "pass --benchmark and --model, or --all"),
+        ((*ONE, "--all"), "pass --benchmark and --model, or --all"),
         ((*ONE, "--base", "nowhere"), "--base=nowhere: no base model"),
-        ((*ONE, "--data-file", "tinycode_test"), "--data-file=tinycode_test: not NAME=PATH"),
+        ((*ONE, "--data-file", "tinycode_test"), "--data-file=tinycode_test: expected NAME=PATH"),
     ],
 )
 def test_bad_input_is_one_line(words, said, tmp_path, capsys, monkeypatch, base):

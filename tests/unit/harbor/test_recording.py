@@ -62,4 +62,4 @@ def test_steps_are_kept_apart_and_a_job_is_counted(recorder, tmp_path, capsys):
     (counted,) = json.loads(said.splitlines()[-1]).values()
     assert counted["pass_at_k"] == {"1": 0.0}
     assert main(["harbor", "results", str(tmp_path)]) == 2
-    assert "no trial of a Harbor job" in capsys.readouterr().err
+    assert "no trials of a Harbor job" in capsys.readouterr().err

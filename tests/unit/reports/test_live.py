@@ -226,10 +226,10 @@ def refused(capsys, *arguments):
 
 def test_what_cannot_be_served_is_refused_in_a_line(tmp_path, run, capsys):
     empty = write_run(tmp_path / "empty")
-    assert "--follow goes with --serve" in refused(capsys, run, "--follow")
+    assert "--follow needs --serve" in refused(capsys, run, "--follow")
     assert "no such folder" in refused(capsys, tmp_path / "none", "--serve")
     assert "not a run's folder" in refused(capsys, empty / "logs", "--serve")
-    assert "no samples are recorded" in refused(capsys, empty, "--serve")
+    assert "no recorded samples" in refused(capsys, empty, "--serve")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"--port={port}: cannot" in refused(capsys, run, "--serve", "--port", port)

@@ -192,7 +192,7 @@ def test_the_page_says_how_many_are_shown(tmp_path):
     run = write_run(tmp_path / "run", rollouts=rows, metrics=training_metrics(rows))
     written, page = report(tmp_path / "r.html", run, budget_bytes=100_000)
     assert 0 < written.n_shown < written.n_total == len(rows)
-    assert f"{written.n_shown:,} of {len(rows):,} samples are in this page" in page
+    assert f"{written.n_shown:,} of {len(rows):,} samples are on this page" in page
     table = packed(page, "samples-data")
     assert len(table["columns"]["step"]) == written.n_shown
     # A problem's history counts all of its samples, shown or not.
@@ -201,7 +201,7 @@ def test_the_page_says_how_many_are_shown(tmp_path):
     assert counted == sum(row["problem"] == "tinycode/0" for row in rows)
 
     _, whole = report(tmp_path / "all.html", run)
-    assert f"All {len(rows):,} samples are in this page" in whole
+    assert f"All {len(rows):,} samples are on this page" in whole
 
 
 def test_same_files_same_page(tmp_path):

@@ -150,19 +150,19 @@ def test_a_page_is_not_replaced_by_one_without_its_runs(study, tmp_path, capsys)
     before = page(study, tmp_path / "out", capsys)
     code, said = page(study, tmp_path / "elsewhere", capsys)
     assert (code, said.count("\n")) == (2, 1)
-    assert "no runs of this study are here" in said
+    assert "has no runs of this study" in said
     assert (study.parent.parent / "it.md").read_text() == before
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("stop: Once.", "", "no stop"),
+        ("stop: Once.", "", "missing key stop"),
         ("stop: Once.", "stop: Once.\nstopp: x", "unknown key stopp"),
-        ("seeds: [1, 2]", "seeds: [1, 1]", "different whole numbers"),
-        ("a=1", "coding.seed=3", "the study itself sets coding.seed"),
-        ("a=1", "'m={previous}'", "nothing is {previous} to the first stage"),
-        ("  old: [grpo: [a=1]]\n", "", "one has nothing to be held against"),
+        ("seeds: [1, 2]", "seeds: [1, 1]", "expected distinct whole numbers"),
+        ("a=1", "coding.seed=3", "remove coding.seed, which the study sets"),
+        ("a=1", "'m={previous}'", "the first stage has no {previous} stage"),
+        ("  old: [grpo: [a=1]]\n", "", "arms: expected at least two"),
         ("seeds: [", "seeds: ]", "not YAML"),
     ],
 )
