@@ -51,8 +51,10 @@ def stand_in(token: str, folder: str) -> None:
 
 
 def _watch(token: str, folder: str) -> None:
-    subprocess.Popen(
+    """Start a sentinel that is no child of this process: Ray's workers kill their children at exit."""
+    subprocess.run(
         [sys.executable, "-S", __file__, str(os.getpid()), token, folder],
+        check=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
@@ -112,6 +114,8 @@ def sweep(token: str, grace_s: float = 2.0) -> None:
 
 def main() -> None:
     pid, token, folder = int(sys.argv[1]), *sys.argv[2:]
+    if os.fork():
+        return
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     with contextlib.suppress(ProcessLookupError):

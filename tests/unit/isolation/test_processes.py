@@ -63,3 +63,16 @@ def test_a_stand_in_ends_what_carries_the_token_and_removes_the_folder(tmp_path)
     subprocess.run([sys.executable, "-c", code], check=True)
     assert asleep.wait(10) != 0
     wait_for(lambda: not folder.exists())
+
+
+def test_a_stand_in_does_its_work_though_its_process_kills_all_children_at_exit(tmp_path):
+    asleep = subprocess.Popen(["sleep", "60"], env={processes.TOKEN: "abc"})
+    code = f"""
+import psutil
+from coding_model_project.isolation import processes as p
+p.stand_in("abc", {str(tmp_path / "run-abc")!r})
+for child in psutil.Process().children():  # as Ray's workers do
+    child.kill()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert asleep.wait(10) != 0
