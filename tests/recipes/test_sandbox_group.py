@@ -24,7 +24,7 @@ def test_the_group_chooses_the_sandbox(recipe):
 
 
 def test_servers_must_be_named():
-    with pytest.raises(ConfigError, match=r"coding\.sandbox\.urls is empty"):
+    with pytest.raises(ConfigError, match=r"coding\.sandbox\.urls=\[\]: at least one server"):
         sandbox("grpo", "sandbox=fusion")
 
 

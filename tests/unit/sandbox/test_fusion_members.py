@@ -230,7 +230,7 @@ async def test_what_comes_back_at_its_address_is_examined_anew(capfd):
     urls = ["http://one:8080", "http://two:8080"]
     async with FusionSandbox(urls, transport=servers, retry_s=5.0) as sandbox:
         servers.admissions["one"].leaving = True
-        for n in range(6):
+        for n in range(40):  # each is sent to either server by chance
             await outputs(sandbox, str(n))
         assert [endpoint.known for endpoint in endpoints(sandbox)] == [False, True]
 
