@@ -40,7 +40,7 @@ def corpus(request) -> tuple[Path, dict[str, Any]]:
 
 
 def differences(expected: Mapping[str, Any], line: Mapping[str, Any]) -> list[str]:
-    """How a line of `harbor grade --oracle --json` is not what Harbor gave the task."""
+    """Return how a line of `harbor grade --oracle --json` differs from Harbor's result."""
     if not expected["accepted"]:
         refused = line["rewards"] is None and not line["reward_valid"] and line["exception"]
         return [] if refused else [f"should be refused: {line}"]

@@ -22,7 +22,7 @@ def steps_of(run_dir):
 
 
 def balances(step):
-    """Whether each token of a step's account went somewhere."""
+    """Return whether a step's account explains every token."""
     gone = sum(step[f"rollout/{name}_tokens_total"] for name in GOES)
     there = step["rollout/generated_tokens_total"] + step["rollout/restored_tokens"]
     return there == gone + step["rollout/in_flight_tokens"]

@@ -107,7 +107,7 @@ def test_losses_and_gradients_are_those_of_trl(world, tmp_path, alone):
 
 
 def trl(rows, policy: Path, reference: Path, folder: Path):
-    """What TRL makes of the same tokens, padded."""
+    """Return TRL's metrics on the same tokens, padded."""
     import torch
 
     if not TRL.exists():

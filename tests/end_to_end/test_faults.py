@@ -1,4 +1,4 @@
-"""What clusters and services do to a run, on SFT: what they share with GRPO, in a tenth of the time.
+"""Faults of clusters and services, done to SFT runs in a tenth of the time that GRPO takes.
 
 `make soak` does all of it to GRPO.
 """

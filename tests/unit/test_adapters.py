@@ -21,7 +21,7 @@ SMALL = {
 
 @pytest.fixture
 def exported(tmp_path):
-    """What verl's checkpoint holds of a model with adapters, and that model's answer."""
+    """A verl checkpoint of a model with adapters, and that model's answer."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import Qwen2Config, Qwen2ForCausalLM

@@ -52,7 +52,7 @@ def mirrored_run(folder):
 
 
 def grpo_run(folder):
-    """What somebody who comes to read a run has."""
+    """Write a finished GRPO run into a folder."""
     rollouts = list(training(n_steps=6))
     write_run(folder, rollouts=rollouts, metrics=training_metrics(rollouts))
     origin = json.loads((folder / "run.json").read_text())

@@ -1,4 +1,4 @@
-"""What the doctor prints and how it exits; and the real one, which imports nothing heavy."""
+"""The doctor's output and exit codes; the real one imports nothing heavy."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def test_deep_runs_programs_and_names_their_error():
 
 @pytest.fixture
 def found(monkeypatch):
-    """What the doctor is made to find."""
+    """The findings that the doctor returns."""
     findings = [
         Finding(name="cores", status=Status.ok, finding="2 [cores]"),
         Finding(name="/dev/shm", status=Status.warning, finding="little", remedy="more"),

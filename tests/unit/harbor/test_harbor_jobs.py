@@ -138,5 +138,8 @@ def test_a_result_that_is_none_is_named(tmp_path):
 def test_a_job_of_other_agents_is_not_resumed(agents, tmp_path):
     (tmp_path / "config.json").write_bytes(orjson.dumps({"agents": agents}))
     evaluation = Evaluation(tmp_path, [], Asked(model="m", attempts=1, environment={}))
-    with pytest.raises(ConfigError, match="name differs from the recorded one"), evaluation.opened():
+    with (
+        pytest.raises(ConfigError, match="name differs from the recorded one"),
+        evaluation.opened(),
+    ):
         pass
