@@ -223,8 +223,8 @@ class Node:
             raise RuntimeError(f"{self.host}: ray start failed: {done.output}")
 
     def stop_ray(self) -> None:
-        """End Ray on the node with `ray stop --force`."""
-        self.run(["ray", "stop", "--force"], timeout_s=_RAY_S)
+        """End Ray on the node. It gets SIGTERM first, so that the head learns of it at once."""
+        self.run(["ray", "stop"], timeout_s=_RAY_S)
 
     def processes(self, word: str = "") -> list[psutil.Process]:
         """Return the node's processes with `word` in their command line, oldest first."""
