@@ -6,6 +6,8 @@ JSON's own types stand for themselves; every other value is a one-key object:
     {"i": "0x…"} large int   {"f": "nan"} nan, inf   {"t": […]} tuple   {"d": [[k, v]…]} dict
     {"s": […]} set           {"z": […]} frozenset    {"b": "hex"} bytes  {"c": [re, im]} complex
     {"o": "name"} a value that is not plain data, by its type's name
+
+Equal sets have equal encodings, in every process.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import json
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from coding_model_project.plain import Opaque, Plain
@@ -61,7 +63,8 @@ def to_json(value: Any, depth: int = 0) -> Any:
     if kind is bytes or kind is bytearray:
         return {"b": bytes(value).hex()}
     if kind in _SEQUENCES:
-        return {_SEQUENCES[kind]: [to_json(item, depth + 1) for item in value]}
+        items = [to_json(item, depth + 1) for item in value]
+        return {_SEQUENCES[kind]: items if kind is tuple else sorted(items, key=_place)}
     if kind is Opaque:
         return {"o": value.type_name[:80]}
     return _subclass_to_json(value, depth)
@@ -69,6 +72,22 @@ def to_json(value: Any, depth: int = 0) -> Any:
 
 _SEQUENCES: dict[type, str] = {tuple: "t", set: "s", frozenset: "z"}
 _BASES: tuple[type, ...] = (int, float, str, list, tuple, dict, set, frozenset)
+
+
+def members(value: Iterable[Any]) -> list[Any]:
+    """Return a set's members in an order that depends on them only: numbers first, by value.
+
+    Their own order differs with the order of insertion, and between processes, since Python salts the
+    hashes of text.
+    """
+    return sorted(value, key=lambda member: _place(to_json(member)))
+
+
+def _place(picture: Any) -> tuple[bool, float, str]:
+    """Return an encoded member's sort key."""
+    if type(picture) in (int, float):
+        return False, picture, ""
+    return True, 0, json.dumps(picture)
 
 
 def _subclass_to_json(value: Any, depth: int) -> Any:
