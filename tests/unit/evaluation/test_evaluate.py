@@ -229,6 +229,52 @@ def test_a_folder_has_one_evaluation_at_a_time_and_of_one_kind(problems, tmp_pat
         run(config(problems, tmp_path / "run"), Writer())
 
 
+def contents(folder):
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_refused_command_changes_nothing(problems, tmp_path):
+    """`force` does not mix samples of two protocols, models or data sets, so no message advises it."""
+    folder = tmp_path / "run"
+    first, _ = run(config(problems, folder), Writer())
+    before = contents(folder)
+    longer = tmp_path / ("a-long-name-" * 20) / "toy.jsonl"
+    longer.parent.mkdir()
+    longer.write_bytes(problems.read_bytes().replace(b'"5"', b'"five"'))
+    for changes, says in (
+        ({"n": 8}, r"\(coding\.evaluation\.n: 4 → 8\)"),
+        ({"temperature": 0.5, "concurrency": 2}, r"temperature: None → 0.5"),
+        ({"seed": 2}, r"coding\.seed: 1 → 2"),
+        ({"model": "other"}, r"model: writer → other"),
+        ({"datasets": [f"toy={longer}"]}, r"datasets: .{,60} → .{,60}\)"),
+        ({"shard": "0/2"}, r"shard: None → 0/2"),
+        ({"shard": "19/20"}, r"has no problems"),
+    ):
+        for force in (False, True):
+            changed = config(problems, folder, **changes)
+            changed.coding.force = force
+            with pytest.raises(ConfigError, match=says) as caught:
+                run(changed, Writer())
+            assert len(message := str(caught.value)) < 400
+            assert "force" not in message
+    assert contents(folder) == before
+    assert RunFolder(folder).state is State.finished
+    assert run(config(problems, folder), Writer(fails_after=0))[0] == first
+
+
+def test_samples_of_another_version_are_not_added_to(problems, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(GenerationError):
+        run(config(problems, folder), Writer(fails_after=10))
+    info = json.loads((folder / "run_info.json").read_text())
+    info["protocol"] |= {"hash": "0", "grader_version": "1"}
+    (folder / "run_info.json").write_text(json.dumps(info))
+    before = contents(folder)
+    with pytest.raises(ConfigError, match=r"started otherwise \(grader_version: 1 → \d+\)"):
+        run(config(problems, folder), Writer())
+    assert contents(folder) == before
+
+
 def test_damage_is_named_by_file_and_line(problems, tmp_path):
     with pytest.raises(GenerationError):
         run(config(problems, tmp_path / "run"), Writer(fails_after=10))
