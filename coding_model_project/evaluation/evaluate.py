@@ -86,6 +86,7 @@ def evaluate(
             limit=settings.limit,
             max_tests=settings.max_tests,
             window=settings.window,
+            split=settings.split,
         )
         versions = {f"data set {data.name}": data.version for data in datasets}
         inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}
@@ -220,7 +221,7 @@ def _refuse_nothing_to_repair(datasets: Sequence[DataSet], protocol: EvalProtoco
 def _say_datasets(datasets: Sequence[DataSet], say: Say) -> None:
     for data in datasets:
         aside = f", {data.n_set_aside} rows set aside" if data.n_set_aside else ""
-        say(f"{data.name}: {len(data.problems)} problems{aside} ({data.origin})")
+        say(f"{data.name}: {len(data.problems)} problems{aside} ({data.origin}); {data.splits()}")
         for note in data.notes:
             say(f"note: {note}")
 

@@ -57,7 +57,12 @@ def settings_changed(run: RunFolder, config: DictConfig) -> list[str]:
         _flat(OmegaConf.to_container(OmegaConf.create(yaml)))
         for yaml in (run.config.read_text(), comparable(config))
     )
-    return [line for line in differences(before, after) if line.partition(": ")[0] not in _WHERE]
+    return [
+        line
+        for line in differences(before, after)
+        if line.partition(": ")[0] not in _WHERE
+        and not line.endswith(": absent → None")  # a key that is newer than the run
+    ]
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from coding_model_project.errors import (
 )
 from coding_model_project.evaluation.backends.generation import Completion
 from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.evaluation.shards import gather
 from coding_model_project.reports.header import run_facts
@@ -24,6 +25,7 @@ from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.runs.rollouts import read_rollouts
 from coding_model_project.runs.run_lines import line
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from tests.fakes import stdin_problem
 
 N_PROBLEMS, N_SAMPLES = 6, 4
@@ -309,6 +311,39 @@ def test_unusable_data_is_named_before_anything_is_made(content, says, tmp_path)
         run(config(data, tmp_path / "run"), backend)
     assert not backend.asked
     assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_splits_of_a_file_are_counted_and_chosen(tmp_path):
+    """A file may hold training problems too, which a held-out score must not count in silence."""
+    made = [
+        stdin_problem(("", str(i)), ("x", str(i)), id=f"toy/{i}", statement=str(i), split=split)
+        for i, split in enumerate(["train", "train", "val", "validation", "validation", "test"])
+    ]
+    file = tmp_path / "bank.jsonl"
+    write_problems(file, made)
+    said = run(config(file, tmp_path / "all"), Writer())[1]
+    assert "toy: 6 problems (" in said
+    assert "; splits train 2, validation 3, test 1\n" in said
+    metrics, said = run(config(file, tmp_path / "some", split="validation", limit=2), Writer())
+    assert "; split validation\n" in said
+    assert metrics["toy"]["problems"] == 2
+    assert {problem for problem, _ in judged(tmp_path / "some")} == {"toy/2", "toy/3"}
+    given = Given(sandbox=SandboxConfig(name="tests.fakes:FakeSandbox"), dry_run=True)
+    again = rejudge_evaluation(tmp_path / "some", given, say=lambda _: None)
+    assert again.samples == 2 * N_SAMPLES
+    with pytest.raises(
+        ConfigError, match=r"split=tests \(--split\).* train, val, validation, test"
+    ):
+        run(config(file, tmp_path / "none", split="tests"), Writer())
+
+
+def test_a_run_from_before_a_key_existed_goes_on(problems, tmp_path):
+    run(config(problems, tmp_path / "run"), Writer())
+    path = RunFolder(tmp_path / "run").config
+    older = path.read_text().replace("    split: null\n", "")
+    assert older != path.read_text()
+    path.write_text(older)
+    run(config(problems, tmp_path / "run"), Writer(fails_after=0))
 
 
 def test_settings_that_make_no_sense(problems, tmp_path):
