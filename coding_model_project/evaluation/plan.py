@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders import Loaded, given_set, load
-from coding_model_project.data.loaders.table import split_word
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.dates import Window
 from coding_model_project.evaluation.protocols import data_version

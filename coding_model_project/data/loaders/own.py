@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.table import split_word
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.storage.fetching import on_disk

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
     Located,
     Part,
@@ -28,16 +29,8 @@ from coding_model_project.errors import ConfigError, DataError, DownloadError
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import GradedBy, Problem
 
-SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
-"""Synonyms of splits."""
-
 UNKNOWN_SPLIT = "unknown"
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
-
-
-def split_word(split: str) -> str:
-    """Return the canonical name of a split: "valid" is "validation"."""
-    return SPLIT_WORDS.get(split.lower(), split.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

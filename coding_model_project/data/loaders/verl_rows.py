@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
     Part,
     Place,
@@ -24,7 +25,7 @@ from coding_model_project.data.loaders.base import (
 from coding_model_project.data.loaders.cases import columns, from_json, with_starter
 from coding_model_project.data.loaders.codecontests import refuse_any_answer
 from coding_model_project.data.loaders.maths import math_problem
-from coding_model_project.data.loaders.table import TableLoader, split_word
+from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Asserts, Limits, Problem, Test
 
