@@ -25,7 +25,7 @@ EXPORTED = "problem"
 def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
     """Yield the tasks of a folder as problems; see `data.loaders.base.LoaderByName`."""
     if place.path is None:
-        raise ConfigError(f"{name}: the folder of tasks is missing; use {name}=PATH or --path PATH")
+        raise ConfigError(f"{name}: the folder of tasks is missing; pass {name}=PATH")
     path = Path(place.path)
     trail.origins.append(str(path))
     known: set[str] = set()

@@ -44,9 +44,7 @@ class OwnLoader:
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `base.Loader.items`."""
         if place.path is None:
-            raise ConfigError(
-                f"{self.name}: no file of problems: add {self.name}=PATH or --path PATH"
-            )
+            raise ConfigError(f"{self.name}: no file of problems: pass {self.name}=PATH")
         path = on_disk(place.path)
         trail.origins.append(str(place.path))
         for where, row in read_rows(path):

@@ -145,7 +145,7 @@ class VerlLoader:
         """See `base.Loader.items`."""
         if place.path is None:
             raise ConfigError(
-                f"{self.name}: rows for verl have no publisher; pass their file with --path PATH"
+                f"{self.name}: rows for verl have no publisher; pass their file: {self.name}=PATH"
             )
         to_problem = partial(_plain, name=self.name)
         return TableLoader(published=self.published, to_problem=to_problem).items(place, trail)
