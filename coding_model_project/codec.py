@@ -6,6 +6,8 @@ JSON's own types stand for themselves; every other value is a one-key object:
     {"i": "0x…"} large int   {"f": "nan"} nan, inf   {"t": […]} tuple   {"d": [[k, v]…]} dict
     {"s": […]} set           {"z": […]} frozenset    {"b": "hex"} bytes  {"c": [re, im]} complex
     {"o": "name"} a value that is not plain data, by its type's name
+
+Equal sets have equal encodings, in every process, unless `ordered` is false.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import json
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from coding_model_project.plain import Opaque, Plain
@@ -23,9 +25,13 @@ MAX_DEPTH = 100
 _EXACT_INT = 2**53
 
 
-def dumps(value: object) -> bytes:
-    """Encode a value; one that is not plain data becomes the name of its type."""
-    return json.dumps(to_json(value)).encode("ascii")
+def dumps(value: object, *, ordered: bool = True) -> bytes:
+    """Encode a value; one that is not plain data becomes the name of its type.
+
+    Args:
+        ordered: write equal sets alike; False saves time where the bytes are only decoded again.
+    """
+    return json.dumps(to_json(value, ordered=ordered)).encode("ascii")
 
 
 def loads(data: bytes) -> Plain | Opaque:
@@ -40,7 +46,7 @@ def loads(data: bytes) -> Plain | Opaque:
         raise ValueError(f"not an encoded value: {error}") from error
 
 
-def to_json(value: Any, depth: int = 0) -> Any:
+def to_json(value: Any, depth: int = 0, ordered: bool = True) -> Any:
     """Return a JSON-serializable form of a value."""
     if depth > MAX_DEPTH:
         return {"o": "too deep"}
@@ -52,36 +58,63 @@ def to_json(value: Any, depth: int = 0) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"f": repr(value)}
     if kind is list:
-        return [to_json(item, depth + 1) for item in value]
+        return [to_json(item, depth + 1, ordered) for item in value]
     if kind is dict:
-        pairs = [[to_json(k, depth + 1), to_json(v, depth + 1)] for k, v in value.items()]
+        pairs = [
+            [to_json(k, depth + 1, ordered), to_json(v, depth + 1, ordered)]
+            for k, v in value.items()
+        ]
         return {"d": pairs}
     if kind is complex:
         return {"c": [to_json(value.real), to_json(value.imag)]}
     if kind is bytes or kind is bytearray:
         return {"b": bytes(value).hex()}
     if kind in _SEQUENCES:
-        return {_SEQUENCES[kind]: [to_json(item, depth + 1) for item in value]}
+        items = [to_json(item, depth + 1, ordered) for item in value]
+        return {_SEQUENCES[kind]: _ordered(items) if ordered and kind is not tuple else items}
     if kind is Opaque:
         return {"o": value.type_name[:80]}
-    return _subclass_to_json(value, depth)
+    return _subclass_to_json(value, depth, ordered)
 
 
 _SEQUENCES: dict[type, str] = {tuple: "t", set: "s", frozenset: "z"}
 _BASES: tuple[type, ...] = (int, float, str, list, tuple, dict, set, frozenset)
 
 
-def _subclass_to_json(value: Any, depth: int) -> Any:
+def members(value: Iterable[Any]) -> list[Any]:
+    """Return a set's members in an order that depends on them only: numbers first, by value.
+
+    Their own order differs with the order of insertion, and between processes, since Python salts the
+    hashes of text.
+    """
+    return sorted(value, key=lambda member: _place(to_json(member)))
+
+
+def _ordered(pictures: list[Any]) -> list[Any]:
+    """Return a set's encoded members in order; large sets, mostly of one type, take little time."""
+    kinds = set(map(type, pictures))
+    is_plain = kinds == {str} or kinds <= {int, float}
+    return sorted(pictures) if is_plain else sorted(pictures, key=_place)
+
+
+def _place(picture: Any) -> tuple[bool, float, str]:
+    """Return an encoded member's sort key."""
+    if type(picture) in (int, float):
+        return False, picture, ""
+    return True, 0, json.dumps(picture)
+
+
+def _subclass_to_json(value: Any, depth: int, ordered: bool) -> Any:
     """Encode a Counter or namedtuple as its base type, with the base's methods, not overridden ones."""
     for base in _BASES:
         if isinstance(value, base):
             if base is dict:
-                return to_json(dict(dict.items(value)), depth)
+                return to_json(dict(dict.items(value)), depth, ordered)
             if base in (int, float):
-                return to_json(base.__pos__(value), depth)
+                return to_json(base.__pos__(value), depth, ordered)
             if base is str:
-                return to_json(str.__str__(value), depth)
-            return to_json(base(base.__iter__(value)), depth)  # type: ignore[attr-defined]
+                return to_json(str.__str__(value), depth, ordered)
+            return to_json(base(base.__iter__(value)), depth, ordered)  # type: ignore[attr-defined]
     return {"o": type(value).__name__[:80]}
 
 

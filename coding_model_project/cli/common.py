@@ -66,6 +66,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Look here for named data sets. Default: $CODING_DATA_DIR or ./data."),
 ]
+Split = Annotated[str | None, typer.Option(help="Use only problems of this split.")]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N problems.", min=1)]
 MaxTests = Annotated[
     int | None, typer.Option(help="Keep at most N hidden tests per problem.", min=1)

@@ -99,10 +99,11 @@ def pairs(
         gold=gold,
         seed=seed,
     )
-    judged, style = _read(evaluations, given_problems(problems, dataset, data_dir))
+    judged, style, left_out = _read(evaluations, given_problems(problems, dataset, data_dir))
     paired = make_pairs(judged, controls, style)
     train, held_out = split(paired.pairs, validation, seed)
     report = bias_report(paired)
+    report["left_out"] = {**report["left_out"], **left_out}
     files = {out: train, out.with_name(f"{out.stem}_validation{out.suffix}"): held_out}
     for path, members in files.items():
         if members:
@@ -119,8 +120,8 @@ def pairs(
 
 def _read(
     folders: Sequence[Path], problems: Mapping[str, Problem]
-) -> tuple[list[Judged], PromptStyle]:
-    """Return the samples of all evaluations by problem, and the style of their prompts.
+) -> tuple[list[Judged], PromptStyle, dict[str, int]]:
+    """Return the samples of all evaluations by problem, the style of their prompts, and what is left out.
 
     Raises:
         ConfigError: the evaluations do not match each other or the problems.
@@ -157,7 +158,11 @@ def _read(
     ]
     if not judged:
         raise ConfigError(f"{', '.join(map(str, folders))}: no judged samples")
-    return judged, one_style(read)
+    held_out: Counter[str] = Counter()
+    for one in read:
+        held_out.update(one.held_out)
+    left_out = {f"samples of {split} problems": n for split, n in held_out.items()}
+    return judged, one_style(read), left_out
 
 
 def _say(report: dict[str, Any]) -> None:

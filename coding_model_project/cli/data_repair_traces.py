@@ -66,6 +66,8 @@ def repair_traces(
     known = given_problems(problems, dataset, data_dir)
     read = [read_judged(path, known) for path in evaluations]
     style = one_style(read)
+    for line in filter(None, (one.held_out_line() for one in read)):
+        print(line)
     rejected = [one for each in read for one in each.rejected_programs()]
     right: dict[str, list[str]] = defaultdict(list)
     for one in (one for each in read for one in each.accepted_programs()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -145,14 +146,20 @@ def _style(given: PromptStyle | None, read: Sequence[JudgedSamples]) -> PromptSt
 
 def _training(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems that have gold solutions and may be used for training."""
-    from coding_model_project.data.governance import role
+    from coding_model_project.data.governance import is_held_out, split_word
     from coding_model_project.data.training.rows import source
+    from coding_model_project.evaluation.judged import held_out_line
 
-    found = [one for one in problems if one.gold and role(source(one), one.split).may_train]
+    gold = [one for one in problems if one.gold]
+    found = [one for one in gold if not is_held_out(source(one), one.split)]
+    kept = {one.id for one in found}
+    held_out = Counter(split_word(one.split) for one in gold if one.id not in kept)
     if not found:
         raise ConfigError(
             "--gold: none of these problems has a gold solution and may be used for training"
         )
+    if line := held_out_line("left out", "gold solutions", held_out):
+        print(line)
     return found
 
 
@@ -191,6 +198,7 @@ def _report(
                 "accepted": one.accepted,
                 "cut_off": one.cut_off,
                 "ungradable": one.ungradable,
+                "held_out": dict(one.held_out),
             }
             for one in read
         ],
@@ -229,6 +237,8 @@ def _say(report: Mapping[str, Any]) -> None:
         for key, label in (("cut_off", "accepted, but cut off"), ("ungradable", "ungradable")):
             if one[key]:
                 table.add_row(f"  {label}", f"{one[key]:,}")
+        for split, number in one["held_out"].items():
+            table.add_row(f"  left out, of {split} problems", f"{number:,}")
     table.add_row("duplicates dropped", f"{report['duplicates']:,}")
     table.add_row("dropped beyond --per-problem", f"{report['over_limit']:,}")
     table.add_row("problems without a program", f"{len(report['without']):,}")

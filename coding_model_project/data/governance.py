@@ -56,6 +56,9 @@ VALIDATION_ONLY = frozenset(
 )
 """Data sets by name for selection, neither for training nor for final numbers."""
 
+_SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
+"""Synonyms of splits."""
+
 _TRAINING_SPLITS = {
     "apps": {"train"},
     "codecontests": {"train"},
@@ -106,6 +109,19 @@ def role(source: str, split: str = "") -> Role:
     if training is None or not split or split.lower() in training:
         return Role.train
     return Role.test if split.lower() == "test" else Role.validation
+
+
+def split_word(split: str) -> str:
+    """Return the canonical name of a split: "valid" is "validation"."""
+    return _SPLIT_WORDS.get(split.lower(), split.lower())
+
+
+def is_held_out(source: str, split: str) -> bool:
+    """Return whether problems stay out of training rows: by their set's role, or by their split's name.
+
+    Unlike `role`, this holds validation and test splits of unlisted sets out.
+    """
+    return not role(source, split).may_train or split_word(split) in (Role.validation, Role.test)
 
 
 def is_test_only(name: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -27,7 +26,7 @@ from coding_model_project.evaluation.results import (
     Generated,
     Metrics,
     Result,
-    refuse_another,
+    setting_differences,
     with_completions,
 )
 from coding_model_project.evaluation.runner import Known, Runner, read_known
@@ -44,7 +43,7 @@ from coding_model_project.runs.folder import (
 from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.lease import Heartbeat
 from coding_model_project.runs.mirror.mirroring import mirrored
-from coding_model_project.runs.refusal import refuse_changes
+from coding_model_project.runs.refusal import has_made_something, refuse_changes
 from coding_model_project.runs.starting import end_attempt, start_attempt
 
 RECIPE = "baseline"
@@ -87,11 +86,15 @@ def evaluate(
             limit=settings.limit,
             max_tests=settings.max_tests,
             window=settings.window,
+            split=settings.split,
         )
         versions = {f"data set {data.name}": data.version for data in datasets}
         inputs = {**inputs_of(config, "coding.evaluation.model"), **versions}
+        planned = _planned(settings, datasets)
+        info = _run_info(settings, datasets, backend)
+        bound = _bound_changes(run, info)
         if run.attempts() and run.state is State.finished and not settings.force:
-            refuse_changes(run, config, inputs)
+            refuse_changes(run, config, inputs, bound=bound)
             start_mirror()
             metrics = orjson.loads((run.path / METRICS).read_bytes())
             say(metrics_table(metrics, settings.protocol.ks))
@@ -107,12 +110,15 @@ def evaluate(
             inputs=inputs,
             command=list(command),
             force=settings.force,
+            bound=bound,
             say=say,
         )
         start_mirror()
         try:
             with Heartbeat(run.log_dir(attempt.number)):
-                metrics = asyncio.run(_evaluate(settings, datasets, backend, opens, say))
+                metrics = asyncio.run(
+                    _evaluate(settings, datasets, planned, info, backend, opens, say)
+                )
         except BaseException as error:
             end_attempt(run.path, attempt, error)
             raise
@@ -126,22 +132,17 @@ def evaluate(
 async def _evaluate(
     settings: Settings,
     datasets: Sequence[DataSet],
+    planned: Sequence[Sample],
+    info: Metrics,
     backend: Backend,
     opens: OpenJudge,
     say: Say,
 ) -> Metrics:
     folder, protocol = settings.run_dir, settings.protocol
-    planned = list(
-        samples(datasets, n=protocol.sampling.n, seed=settings.seed, shard=settings.shard)
-    )
-    if not planned:
-        raise ConfigError(f"shard={settings.shard.number}/{settings.shard.of}: has no problems")
     with (
         Journal(folder / COMPLETIONS, Generated) as completions,
         Journal(folder / RESULTS, Result) as results,
     ):
-        info = _run_info(settings, datasets, backend)
-        _refuse_another(folder / RUN_INFO, info)
         write_json(folder / RUN_INFO, info)
         known = read_known(completions, results, planned)
         n_known = len(known.generated), len(known.judged)
@@ -220,7 +221,7 @@ def _refuse_nothing_to_repair(datasets: Sequence[DataSet], protocol: EvalProtoco
 def _say_datasets(datasets: Sequence[DataSet], say: Say) -> None:
     for data in datasets:
         aside = f", {data.n_set_aside} rows set aside" if data.n_set_aside else ""
-        say(f"{data.name}: {len(data.problems)} problems{aside} ({data.origin})")
+        say(f"{data.name}: {len(data.problems)} problems{aside} ({data.origin}); {data.splits()}")
         for note in data.notes:
             say(f"note: {note}")
 
@@ -264,11 +265,32 @@ def _run_info(settings: Settings, datasets: Sequence[DataSet], backend: Backend)
     }
 
 
-def _refuse_another(path: Path, info: Mapping[str, Any]) -> None:
-    """Refuse to resume completions of other settings or problems; see `refuse_another`."""
-    if path.exists() and path.with_name(COMPLETIONS).stat().st_size:
-        kept = {key: info[key] for key in ("model", "seed", "protocol", "shard")}
-        refuse_another(path.parent, orjson.loads(path.read_bytes()), kept)
+def _planned(settings: Settings, datasets: Sequence[DataSet]) -> list[Sample]:
+    """Return the samples to generate and judge.
+
+    Raises:
+        ConfigError: the shard has no problems.
+    """
+    n, shard = settings.protocol.sampling.n, settings.shard
+    planned = list(samples(datasets, n=n, seed=settings.seed, shard=shard))
+    if not planned:
+        raise ConfigError(f"shard={shard.number}/{shard.of}: has no problems")
+    return planned
+
+
+def _bound_changes(run: RunFolder, info: Mapping[str, Any]) -> list[str]:
+    """Return how an evaluation differs from the recorded one whose samples it would have to mix with."""
+    path = run.path / RUN_INFO
+    if not (path.exists() and has_made_something(run)):
+        return []
+    return setting_differences(_bound(orjson.loads(path.read_bytes())), _bound(info))
+
+
+def _bound(info: Mapping[str, Any]) -> Metrics:
+    """Return the settings and versions on which an evaluation's samples depend."""
+    return {key: info.get(key) for key in ("model", "seed", "protocol", "shard")} | {
+        f"data set {name}": data["version"] for name, data in info.get("datasets", {}).items()
+    }
 
 
 def _refuse_outage(judged: Sequence[outputs.Judged]) -> None:

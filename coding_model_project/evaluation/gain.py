@@ -9,11 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
-from coding_model_project.evaluation.statistics.intervals import (
-    PairedTest,
-    bootstrap_interval,
-    paired_test,
-)
+from coding_model_project.evaluation.statistics.intervals import PairedTest, paired_test
+from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
 from coding_model_project.runs.rollouts import read_rollouts
 
 FILE = "gain.json"
@@ -67,7 +64,7 @@ def gain(run_dir: Path) -> Gain | None:
     before, after = (
         Validated(step=step, rate=fmean(rates[step]), low=interval[0], high=interval[1])
         for step in (first, last)
-        for interval in [bootstrap_interval(rates[step])]
+        for interval in [rate_interval(rates[step])]
     )
     return Gain(before=before, after=after, test=paired_test(rates[last], rates[first]))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.data.governance import is_held_out, split_word
 from coding_model_project.data.training.rows import refuse_training, source
 from coding_model_project.data.training.sft_rows import Candidate
 from coding_model_project.errors import ConfigError, DataError
@@ -32,9 +34,15 @@ class JudgedSamples:
     style: PromptStyle
     """Style of the evaluation's prompts."""
     problems: Mapping[str, Problem]
-    """Problems of the evaluation, by id."""
+    """Training problems of the evaluation, by id."""
     samples: tuple[tuple[Generated, Result], ...]
-    """Samples in the order of judging."""
+    """Samples of these problems in the order of judging."""
+    held_out: Mapping[str, int]
+    """Number of other samples by their problem's split, such as validation: they train nothing."""
+
+    def held_out_line(self) -> str:
+        """Return a line on the samples left out; empty if there are none."""
+        return held_out_line(f"{self.path}: left out", "samples", self.held_out)
 
     @property
     def accepted(self) -> int:
@@ -85,14 +93,14 @@ class JudgedSamples:
 
 
 def read_judged(path: Path, problems: Mapping[str, Problem]) -> JudgedSamples:
-    """Read an evaluation of training problems.
+    """Read an evaluation's samples of training problems; those of validation and test splits are counted.
 
     Args:
         problems: problems by id, including at least the evaluated ones.
 
     Raises:
-        ConfigError: the evaluation has test-only problems, problems missing from these, or prompts of
-            another project.
+        ConfigError: the evaluation has test-only problems, no training problems, problems missing from
+            these, or prompts of another project.
         DataError: the folder is not an evaluation, or is damaged.
     """
     evaluation = read_evaluation(path)
@@ -106,12 +114,30 @@ def read_judged(path: Path, problems: Mapping[str, Problem]) -> JudgedSamples:
         raise ConfigError(
             f"{path}: unknown prompt style {style!r}; expected one of {', '.join(PromptStyle)}"
         )
+    training = {one.id: one for one in members if not is_held_out(source(one), one.split)}
+    samples = tuple(with_completions(path, evaluation.results).values())
+    splits = {one.id: split_word(one.split) for one in members}
+    held_out = Counter(splits[r.problem] for _, r in samples if r.problem not in training)
+    if held_out and not training:
+        raise ConfigError(
+            f"{path}: all its problems are held out (splits {', '.join(held_out)}) and must not train; "
+            "evaluate problems of a training split"
+        )
     return JudgedSamples(
         path=path,
         style=PromptStyle(style),
-        problems={problem.id: problem for problem in members},
-        samples=tuple(with_completions(path, evaluation.results).values()),
+        problems=training,
+        samples=tuple(one for one in samples if one[1].problem in training),
+        held_out=held_out,
     )
+
+
+def held_out_line(start: str, what: str, held_out: Mapping[str, int]) -> str:
+    """Return a line on what is left out of training rows, with numbers by split; empty without any."""
+    if not held_out:
+        return ""
+    splits = ", ".join(f"{split} {n:,}" for split, n in held_out.items())
+    return f"{start} {sum(held_out.values()):,} {what} of held-out problems ({splits})"
 
 
 def one_style(evaluations: Sequence[JudgedSamples]) -> PromptStyle:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders import Loaded, given_set, load
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.dates import Window
@@ -27,6 +29,13 @@ class DataSet:
     n_set_aside: int
     """Number of unusable rows."""
     notes: tuple[str, ...]
+
+    def splits(self) -> str:
+        """Return the problems' splits, with the number of each if there are several."""
+        counts = Counter(split_word(problem.split) for problem in self.problems)
+        if len(counts) == 1:
+            return f"split {next(iter(counts))}"
+        return f"splits {', '.join(f'{split} {n}' for split, n in counts.items())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +83,20 @@ def load_datasets(
     limit: int | None,
     max_tests: int | None,
     window: Window | None = None,
+    split: str | None = None,
 ) -> tuple[DataSet, ...]:
     """Read data sets.
 
     Args:
         words: each a name, NAME=PATH or the path of a file.
-        limit: number of first problems of each data set in the window.
+        limit: number of first problems of each data set in the window and the split.
         max_tests: maximum number of hidden tests per problem.
         window: days of publication of the problems to keep.
+        split: the split to keep; None keeps all.
 
     Raises:
-        ConfigError: no data set is named, or one is missing, named twice or empty in the window.
+        ConfigError: no data set is named, or one is missing, named twice or empty in the window
+            or the split.
         DataError: a file is damaged.
     """
     if not words:
@@ -95,13 +107,13 @@ def load_datasets(
         if name in found:
             raise ConfigError(f"{name}: named twice; give one another name (NAME=PATH)")
         loaded = load(name, path=path, data_dir=data_dir, max_tests=max_tests)
-        found[name] = _chosen(loaded, window or Window(), limit)
+        found[name] = _chosen(loaded, window or Window(), split, limit)
     return tuple(found.values())
 
 
-def _chosen(loaded: Loaded, window: Window, limit: int | None) -> DataSet:
+def _chosen(loaded: Loaded, window: Window, split: str | None, limit: int | None) -> DataSet:
     name = loaded.name
-    problems = window.cut(loaded.problems, name)[:limit]
+    problems = window.cut(_of_split(loaded, split), name)[:limit]
     if not problems:
         reason = f": {loaded.set_aside[0].reason}" if loaded.set_aside else ""
         raise ConfigError(f"{name}: no usable problems ({loaded.origin}){reason}")
@@ -118,6 +130,19 @@ def _chosen(loaded: Loaded, window: Window, limit: int | None) -> DataSet:
         n_set_aside=len(loaded.set_aside),
         notes=loaded.notes,
     )
+
+
+def _of_split(loaded: Loaded, split: str | None) -> tuple[Problem, ...]:
+    if split is None:
+        return loaded.problems
+    found = tuple(p for p in loaded.problems if split_word(p.split) == split_word(split))
+    if loaded.problems and not found:
+        known = ", ".join(dict.fromkeys(problem.split for problem in loaded.problems))
+        raise ConfigError(
+            f"coding.evaluation.split={split} (--split): {loaded.name} has none of its problems; "
+            f"expected {known}"
+        )
+    return found
 
 
 def samples(datasets: Sequence[DataSet], *, n: int, seed: int, shard: Shard) -> Iterator[Sample]:

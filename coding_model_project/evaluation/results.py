@@ -19,11 +19,14 @@ from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.evaluation.journal import read_rows
 from coding_model_project.evaluation.journal import to_line as to_line  # evaluations of your own
 from coding_model_project.grading.brief import program_hash as program_hash
+from coding_model_project.runs.refusal import differences, listed
 
 COMPLETIONS = "completions.jsonl"
 RESULTS = "results.jsonl"
 RUN_INFO = "run_info.json"
 METRICS = "metrics.json"
+
+_HASH = "protocol.hash: "
 
 Key = tuple[str, str, int]
 """Data set, problem and number of a sample: its key in all files."""
@@ -180,6 +183,17 @@ def with_completions(
     return found
 
 
+def setting_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the settings of `now` that differ from the recorded ones, each as one short line.
+
+    The protocol's hash, which follows from other settings, is named only if nothing else differs.
+    """
+    known = {key: before.get(key) for key in now}
+    found = differences(known, json.loads(json.dumps(now)))
+    lines = [line for line in found if not line.startswith(_HASH)] or found
+    return [line.removeprefix("protocol.").removeprefix("sampling.") for line in lines]
+
+
 def refuse_another(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to resume an evaluation with different settings.
 
@@ -190,12 +204,10 @@ def refuse_another(folder: Path, before: Mapping[str, Any], now: Mapping[str, An
     Raises:
         ConfigError: a setting differs.
     """
-    for key, value in now.items():
-        if before.get(key) != json.loads(json.dumps(value)):
-            raise ConfigError(
-                f"{folder}: {key} differs from the recorded one ({before.get(key)} → {value}), maybe "
-                "because problems or the grader have changed; pass another folder"
-            )
+    if changed := setting_differences(before, now):
+        raise ConfigError(
+            f"--out={folder}: differs from the recorded one in {listed(changed)}; pass another folder"
+        )
 
 
 def read_evaluation(path: Path) -> Evaluation:

@@ -29,6 +29,8 @@ class Settings:
     """Days of publication of the problems."""
     cutoff: str | None
     """Last day of the model's training data."""
+    split: str | None
+    """Split of the problems; None for all."""
     limit: int | None
     max_tests: int | None
     protocol: EvalProtocol
@@ -96,6 +98,7 @@ class Settings:
             data_dir=Path(config.data_dir) if config.data_dir else None,
             window=Window.parse(config.from_date, config.to_date),
             cutoff=day(config.cutoff, "cutoff"),
+            split=config.split,
             limit=config.limit,
             max_tests=config.max_tests,
             protocol=protocol(

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from coding_model_project.codec import members
 from coding_model_project.types import Asserts, Call, Test, TestInput, Verdict
 
 _INPUT_CHARACTERS = 500
@@ -22,17 +23,37 @@ def clip(text: str, max_bytes: int) -> str:
 
 
 def shown_value(value: object, max_bytes: int) -> str:
-    """Return a value's `repr`, clipped."""
+    """Return a value's `ordered_repr`, clipped."""
     try:
-        return clip(repr(value), max_bytes)
+        return clip(ordered_repr(value), max_bytes)
     except (ValueError, RecursionError):  # an int with too many digits, or too deep nesting
         return f"a {type(value).__name__} too large to show"
+
+
+def ordered_repr(value: object) -> str:
+    """Return a value's `repr` with the members of sets in order, so that every process shows the same."""
+    text = repr(value)
+    return _ordered(value) if "{" in text else text
+
+
+def _ordered(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_ordered, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_ordered, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        pairs = (f"{_ordered(key)}: {_ordered(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, set | frozenset) and value:
+        text = f"{{{', '.join(map(_ordered, members(value)))}}}"
+        return text if isinstance(value, set) else f"frozenset({text})"
+    return repr(value)
 
 
 def shown_input(given: TestInput) -> str:
     """Return a test's input as text: the call, the text on standard input, or the test code."""
     if isinstance(given, Call):
-        return f"{given.function}({', '.join(map(repr, given.args))})"
+        return f"{given.function}({', '.join(map(ordered_repr, given.args))})"
     return given.source if isinstance(given, Asserts) else given.text
 
 

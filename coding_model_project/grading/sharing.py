@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
+from coding_model_project.codec import members
 from coding_model_project.types import Asserts, Call, Isolation, Plain, Test, TestInput
 
 _GUESSED_BELOW = 10
@@ -147,7 +148,7 @@ def _inner_values(value: Plain) -> Iterator[Plain]:
             yield from _inner_values(key)
             yield from _inner_values(item)
     elif isinstance(value, list | tuple | set | frozenset):
-        for item in value:
+        for item in members(value) if isinstance(value, set | frozenset) else value:
             yield from _inner_values(item)
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from coding_model_project.data.governance import Role, role
+from coding_model_project.data.governance import Role, role, split_word
 from coding_model_project.data.loaders.base import Place, SetAside, Trail
-from coding_model_project.data.loaders.table import split_word
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.format.task import Task
 from coding_model_project.harbor.format.tasks import Refused, read_tasks
@@ -26,7 +25,7 @@ EXPORTED = "problem"
 def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
     """Yield the tasks of a folder as problems; see `data.loaders.base.LoaderByName`."""
     if place.path is None:
-        raise ConfigError(f"{name}: the folder of tasks is missing; use {name}=PATH or --path PATH")
+        raise ConfigError(f"{name}: the folder of tasks is missing; pass {name}=PATH")
     path = Path(place.path)
     trail.origins.append(str(path))
     known: set[str] = set()

@@ -54,7 +54,7 @@ _LINES = {
     ),
     "evaluations": Kind(
         title="Checkpoints, evaluated", percent=True, band="95% interval",
-        note="pass@1 of checkpoints that `watch` evaluated; 95% bootstrap interval, problems resampled.",
+        note="pass@1 of checkpoints that `watch` evaluated, with 95% intervals; problems resampled.",
     ),
     "measures": Kind(
         title="Checkpoints, by other tools", band="95% interval", from_zero=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,11 @@ _SAMPLES = (
 _WHERE = ("coding.evaluation.cluster", "coding.evaluation.ray_address")
 """Keys that choose the machines, which may change when a run resumes."""
 
+_ELSEWHERE = "set coding.run_dir to a new folder (for `eval run`: --out)"
+_MOST_CHANGES = 6
+_MOST_CHARACTERS = 60
+"""Maximum length of a value in a message."""
+
 
 def comparable(config: DictConfig) -> str:
     """Return the resolved configuration as YAML, without keys that only affect the start."""
@@ -52,31 +58,66 @@ def settings_changed(run: RunFolder, config: DictConfig) -> list[str]:
         for yaml in (run.config.read_text(), comparable(config))
     )
     return [
-        f"{key}: {before.get(key, 'absent')} → {after.get(key, 'absent')}"
-        for key in [*before, *(key for key in after if key not in before)]
-        if key not in _WHERE and before.get(key, "absent") != after.get(key, "absent")
+        line
+        for line in differences(before, after)
+        if line.partition(": ")[0] not in _WHERE
+        and not line.endswith(": absent → None")  # a key that is newer than the run
     ]
 
 
-def refuse_changes(run: RunFolder, config: DictConfig, inputs: Inputs) -> None:
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the leaves of nested dictionaries that differ, each as one short line with both values."""
+    old, new = _flat(dict(before)), _flat(dict(after))
+    return [
+        f"{key}: {_short(old.get(key, 'absent'))} → {_short(new.get(key, 'absent'))}"
+        for key in [*old, *(key for key in new if key not in old)]
+        if old.get(key, "absent") != new.get(key, "absent")
+    ]
+
+
+def listed(changes: Sequence[str]) -> str:
+    """Return the first changes on one line, and the number of others."""
+    more = [f"and {len(changes) - _MOST_CHANGES} more"] if len(changes) > _MOST_CHANGES else []
+    return "; ".join([*changes[:_MOST_CHANGES], *more])
+
+
+def refuse_changes(
+    run: RunFolder,
+    config: DictConfig,
+    inputs: Inputs,
+    *,
+    force: bool = False,
+    bound: Sequence[str] = (),
+) -> None:
     """Refuse to resume a run with changed settings. A run without results may change.
+
+    Args:
+        force: accept the changes, unless some are bound.
+        bound: changes that `force` does not permit, since they would mix results that do not belong
+            together.
 
     Raises:
         ConfigError: configuration, data or model differ; the message contains the differences.
     """
-    if not (has_made_something(run) and run.config.exists()):
+    if not (has_made_something(run) and run.config.exists()) or (force and not bound):
         return
-    if changed := settings_changed(run, config):
+    changed, what, new = settings_changed(run, config), "another configuration", "one"
+    if not changed:
+        changed, what, new = _changed_inputs(run, inputs), "other data or another model", "ones"
+    if changed:
+        started = f"{run.path} was started with {what} ({listed(changed)})"
         raise ConfigError(
-            f"{run.path} was started with another configuration ({'; '.join(changed)}): set "
-            "coding.run_dir to a new folder, or coding.force=true to continue with the new one (for "
-            "`eval run`: --out and --force)"
+            f"{started}: restore it, or {_ELSEWHERE}"
+            if bound
+            else f"{started}: set coding.run_dir to a new folder, or coding.force=true to continue with "
+            f"the new {new} (for `eval run`: --out and --force)"
         )
-    if changed := _changed_inputs(run, inputs):
-        raise ConfigError(
-            f"{run.path} was started with other data or another model ({'; '.join(changed)}): restore "
-            "them, set coding.run_dir to a new folder, or coding.force=true to continue with the new ones"
-        )
+
+
+def refuse_bound(run: RunFolder, bound: Sequence[str]) -> None:
+    """Raise `ConfigError` if there are changes that cannot be forced; see `refuse_changes`."""
+    if bound:
+        raise ConfigError(f"{run.path} was started otherwise ({listed(bound)}): {_ELSEWHERE}")
 
 
 def refuse_other_inputs(recorded: RunFolder, inputs: Inputs) -> None:
@@ -117,6 +158,12 @@ def _was_refused(line: bytes) -> bool:
 def _changed_inputs(run: RunFolder, inputs: Inputs) -> list[str]:
     before = run.inputs()
     return changes(before, inputs) if before else []
+
+
+def _short(value: str) -> str:
+    """Return a value's start and end; a path's end matters most."""
+    half = _MOST_CHARACTERS // 2
+    return value if len(value) <= _MOST_CHARACTERS else f"{value[: half - 1]}…{value[-half:]}"
 
 
 def _flat(node: Any, prefix: str = "") -> dict[str, str]:

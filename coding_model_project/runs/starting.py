@@ -32,6 +32,7 @@ from coding_model_project.runs.refusal import (
     comparable,
     forget,
     has_made_something,
+    refuse_bound,
     refuse_changes,
     settings_changed,
 )
@@ -45,6 +46,7 @@ def start_attempt(
     recipe: str,
     command: list[str],
     force: bool,
+    bound: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
     observer: Observer = OBSERVER,
 ) -> Attempt:
@@ -57,6 +59,7 @@ def start_attempt(
         config: the configuration, saved resolved, and compared with the recorded one.
         inputs: the current data and model, saved, and compared with the recorded ones.
         force: resume even if something has changed; new values replace the recorded ones.
+        bound: changes since the last attempt that cannot be forced (see `refusal.refuse_changes`).
         say: called with messages about a restart, or about the heartbeat being watched.
 
     Raises:
@@ -66,8 +69,8 @@ def start_attempt(
     attempts = run.attempts()
     if attempts:
         _refuse_running(attempts[-1], path, force=force, say=say, observer=observer)
-    if not force:
-        refuse_changes(run, config, inputs)
+    refuse_changes(run, config, inputs, force=force, bound=bound)
+    refuse_bound(run, bound)
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
     anew = _starts_anew(run, attempts, config, inputs)
     if anew:

@@ -256,7 +256,8 @@ def _weights(documents: Sequence[Document]):
     rows, columns = [], []
     long_enough = [i for i, d in enumerate(documents) if len(d.skeleton) >= MIN_WORDS]
     for row, index in enumerate(long_enough):
-        for word in {_stem(word) for word in documents[index].skeleton}:
+        # In the statement's order: a set's would round the scores differently in every process.
+        for word in dict.fromkeys(map(_stem, documents[index].skeleton)):
             rows.append(row)
             columns.append(features.setdefault(word, len(features)))
     if not rows:

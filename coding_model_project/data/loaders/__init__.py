@@ -43,6 +43,7 @@ from coding_model_project.data.loaders.base import (
     SetAside,
     Trail,
 )
+from coding_model_project.data.loaders.files import SUFFIXES
 from coding_model_project.errors import ConfigError
 from coding_model_project.storage.object_store import is_url
 from coding_model_project.types import Problem, Test
@@ -224,7 +225,7 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
     found = find(name)
     if place.columns:
         if place.path is None:
-            raise ConfigError(f"{name}: --map needs a file; add --path PATH")
+            raise ConfigError(f"{name}: --map needs a file; pass {name}=PATH")
         return found or (mapped.MappedLoader(name=name), None)
     local = None if place.path is None or is_url(place.path) else Path(place.path)
     if local is not None and local.exists() and own.is_own(local):
@@ -237,11 +238,13 @@ def _loader(name: str, place: Place) -> tuple[Loader, str | None]:
         return verl_rows.VerlLoader(name=name), None
     if place.path is not None:
         return own.OwnLoader(name=name), None
+    if name.endswith(SUFFIXES):
+        raise ConfigError(f"{name}: no such file")
     near = get_close_matches(name.lower(), LOADERS, n=1)
     raise ConfigError(
         f"{name}: no such data set{f'; did you mean {near[0]}?' if near else ''}; `data list` shows "
         "the known ones, each also with _train, _valid or _test; any other "
-        f"name needs a file of problems: {name}=PATH or --path PATH"
+        f"name needs a file of problems: {name}=PATH"
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
     Place,
     Published,
@@ -29,7 +30,7 @@ from coding_model_project.data.loaders.cases import (
     stdin_tests,
 )
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.table import UNKNOWN_SPLIT, split_word
+from coding_model_project.data.loaders.table import UNKNOWN_SPLIT
 from coding_model_project.data.problem_rows import FIELDS, JUDGED_BY, missing_field, problem_of
 from coding_model_project.data.problem_values import Malformed
 from coding_model_project.data.problems import from_file

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import Place, Published, SetAside, Trail
 from coding_model_project.data.loaders.files import read_rows
-from coding_model_project.data.loaders.table import split_word
 from coding_model_project.data.problems import from_file, problem_from_json
 from coding_model_project.errors import ConfigError
 from coding_model_project.storage.fetching import on_disk
@@ -44,9 +44,7 @@ class OwnLoader:
     def items(self, place: Place, trail: Trail) -> Iterator[Problem | SetAside]:
         """See `base.Loader.items`."""
         if place.path is None:
-            raise ConfigError(
-                f"{self.name}: no file of problems: add {self.name}=PATH or --path PATH"
-            )
+            raise ConfigError(f"{self.name}: no file of problems: pass {self.name}=PATH")
         path = on_disk(place.path)
         trail.origins.append(str(place.path))
         for where, row in read_rows(path):

@@ -38,7 +38,8 @@ def hub_rows(published: Published, part: Part, revision: str) -> Iterator[Locate
     else:
         raise ConfigError(
             f"the hub's {published.hub}@{revision[:12]} has no {' or '.join(patterns)}; download it "
-            f"yourself (hf download {published.hub} --repo-type dataset) and pass a file with --path"
+            f"yourself (hf download {published.hub} --repo-type dataset) and pass its file "
+            f"({published.name}=PATH)"
         )
     for file in files:
         for where, row in read_rows(file, (*published.fields, *published.optional)):

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
     Located,
     Part,
@@ -28,16 +29,8 @@ from coding_model_project.errors import ConfigError, DataError, DownloadError
 from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import GradedBy, Problem
 
-SPLIT_WORDS = {"valid": "validation", "val": "validation", "dev": "validation"}
-"""Synonyms of splits."""
-
 UNKNOWN_SPLIT = "unknown"
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
-
-
-def split_word(split: str) -> str:
-    """Return the canonical name of a split: "valid" is "validation"."""
-    return SPLIT_WORDS.get(split.lower(), split.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +130,7 @@ class TableLoader:
             raise ConfigError(
                 f"{self.published.name}: found {present[0][1][0]}, but none of "
                 f"{', '.join(missing[0].files)} under {data_dir}; add them, or pass one file: "
-                f"{self.published.name}=PATH or --path PATH"
+                f"{self.published.name}=PATH"
             )
         return present
 
@@ -169,7 +162,7 @@ class TableLoader:
             fetch = f" (hf download {self.published.hub} --repo-type dataset --local-dir {clone})"
         absent = (
             f"{name}: not found under {place.data_dir} (as {' or '.join(looked)}); add it{fetch}, or "
-            f"pass its file ({name}=PATH or --path PATH) or its folder (--data-dir)"
+            f"pass its file ({name}=PATH) or its folder (--data-dir)"
         )
         if self.published.hub is None or not place.hub:
             raise ConfigError(absent)
@@ -191,9 +184,7 @@ class TableLoader:
         split = f" {part.split}" if part.split else ""
         note = f"{self.published.name}{split}: {n_rows} rows, {part.n_rows} published"
         if place.path is None and place.revision is None:
-            raise DataError(
-                f"{note}; to load an incomplete file, pass {self.published.name}=PATH or --path PATH"
-            )
+            raise DataError(f"{note}; to load an incomplete file, pass {self.published.name}=PATH")
         trail.notes.append(note)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from coding_model_project.data.governance import split_word
 from coding_model_project.data.loaders.base import (
     Part,
     Place,
@@ -24,7 +25,7 @@ from coding_model_project.data.loaders.base import (
 from coding_model_project.data.loaders.cases import columns, from_json, with_starter
 from coding_model_project.data.loaders.codecontests import refuse_any_answer
 from coding_model_project.data.loaders.maths import math_problem
-from coding_model_project.data.loaders.table import TableLoader, split_word
+from coding_model_project.data.loaders.table import TableLoader
 from coding_model_project.errors import ConfigError
 from coding_model_project.types import Asserts, Limits, Problem, Test
 
@@ -144,7 +145,7 @@ class VerlLoader:
         """See `base.Loader.items`."""
         if place.path is None:
             raise ConfigError(
-                f"{self.name}: rows for verl have no publisher; pass their file with --path PATH"
+                f"{self.name}: rows for verl have no publisher; pass their file: {self.name}=PATH"
             )
         to_problem = partial(_plain, name=self.name)
         return TableLoader(published=self.published, to_problem=to_problem).items(place, trail)

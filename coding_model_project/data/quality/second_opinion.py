@@ -12,6 +12,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from coding_model_project.grading.brief import ordered_repr
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
     Asserts,
@@ -108,7 +109,7 @@ async def _calls_pass(tests: list[Test], code: str, sandbox: Sandbox, limits: Li
         return True
     calls = [(t.input.function, t.input.args) for t in tests if isinstance(t.input, Call)]
     answers = await _script(
-        code + _CALLS.format(calls=calls, mark=_MARK), len(tests), sandbox, limits
+        code + _CALLS.format(calls=ordered_repr(calls), mark=_MARK), len(tests), sandbox, limits
     )
     return answers is not None and all(
         _equal(_pictured(test.expected), _pictured(answer))

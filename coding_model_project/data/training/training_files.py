@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.data.governance import Role, role
+from coding_model_project.data.governance import Role, role, split_word
 from coding_model_project.data.problems import write_problems
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
@@ -155,7 +155,8 @@ def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]
         if problem.split == "train":  # such a row must not be silently moved to another file
             refuse_training(source(problem), problem.split, problem.id)
         allowed = role(source(problem), problem.split)
-        own_word = problem.split if problem.split in tuple(Role) else Role.train
+        word = split_word(problem.split)
+        own_word = word if word in tuple(Role) else Role.train
         files[str(allowed if not allowed.may_train else own_word)].append(problem)
     if "train" not in files:
         names = sorted({f"{source(problem)}_{problem.split}" for problem in problems})

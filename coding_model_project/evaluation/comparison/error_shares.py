@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coding_model_project.evaluation.results import Result
 from coding_model_project.evaluation.statistics.intervals import hierarchical_interval
+from coding_model_project.evaluation.statistics.pass_at_k import side_interval
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 
 Groups = Mapping[str, Sequence[Result]]
@@ -51,13 +52,12 @@ def error_shifts(
     for group in map(str, ERROR_GROUPS):
         first_SP, second_SP = (_shares(side, problems, group) for side in (first, second))
         if first_SP.any() or second_SP.any():
-            none = np.zeros((1, len(problems)))
             shifts.append(
                 ErrorShift(
                     error=group,
-                    first=_share(none, first_SP),
-                    second=_share(none, second_SP),
-                    delta=_share(first_SP, second_SP),
+                    first=_share(first_SP),
+                    second=_share(second_SP),
+                    delta=_difference(first_SP, second_SP),
                 )
             )
     return tuple(shifts)
@@ -74,7 +74,12 @@ def _is(result: Result, group: str) -> bool:
     return result.error is not None and str(ErrorType(result.error).group) == group
 
 
-def _share(first_SP: NDArray[np.float64], second_SP: NDArray[np.float64]) -> Share:
+def _share(rates_SP: NDArray[np.float64]) -> Share:
+    low, high = side_interval(rates_SP)
+    return Share(mean=float(rates_SP.mean()), low=low, high=high)
+
+
+def _difference(first_SP: NDArray[np.float64], second_SP: NDArray[np.float64]) -> Share:
     interval = hierarchical_interval(first_SP, second_SP)
     mean = float(second_SP.mean() - first_SP.mean())
     return Share(mean=mean, low=interval.low, high=interval.high)

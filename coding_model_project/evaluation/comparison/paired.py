@@ -14,7 +14,7 @@ from coding_model_project.evaluation.comparison.error_shares import ErrorShift, 
 from coding_model_project.evaluation.comparison.sides import Side, refuse_other_graders
 from coding_model_project.evaluation.results import Evaluation
 from coding_model_project.evaluation.statistics.intervals import hierarchical_interval, paired_test
-from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k
+from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, side_interval
 from coding_model_project.evaluation.statistics.significance import (
     detectable,
     holm,
@@ -202,12 +202,12 @@ def _majority(seeds: Sequence[Groups], problems: Sequence[str]) -> list[bool]:
 
 
 def _score(rates_SP: NDArray[np.float64]) -> Score:
-    interval = hierarchical_interval(np.zeros((1, rates_SP.shape[1])), rates_SP)
+    low, high = side_interval(rates_SP)
     by_seed = rates_SP.mean(axis=1).tolist()
     return Score(
         mean=fmean(by_seed),
-        low=interval.low,
-        high=interval.high,
+        low=low,
+        high=high,
         by_seed=tuple(by_seed),
         std=stdev(by_seed) if len(by_seed) > 1 else None,
     )

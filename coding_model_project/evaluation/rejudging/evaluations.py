@@ -135,6 +135,7 @@ def _datasets(
         limit=settings.get("limit"),
         max_tests=settings.get("max_tests"),
         window=Window.parse(settings.get("from_date"), settings.get("to_date")),
+        split=settings.get("split"),
     )
     by_name = {data.name: data for data in datasets}
     if missing := [name for name in info["datasets"] if name not in by_name]:

@@ -6,8 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coding_model_project.data.quality.rates import Rate
-from coding_model_project.evaluation.statistics.intervals import N_RESAMPLES, bootstrap_interval
+from coding_model_project.evaluation.statistics.intervals import (
+    N_RESAMPLES,
+    bootstrap_interval,
+    hierarchical_interval,
+)
 from coding_model_project.grading.base import Outcome
 from coding_model_project.types import ERROR_GROUPS, Verdict
 
@@ -39,6 +46,18 @@ def rate_interval(rates: Sequence[float], *, n: int = N_RESAMPLES) -> tuple[floa
     if set(rates) in ({0.0}, {1.0}):
         return Rate(hits=round(sum(rates)), total=len(rates)).interval
     return bootstrap_interval(rates, n=n)
+
+
+def side_interval(rates_SP: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95% interval of a mean rate over seeds and problems, by the rule of `rate_interval`.
+
+    Args:
+        rates_SP: rates in [0, 1], a row per seed and a column per problem.
+    """
+    if np.all(rates_SP == 0.0) or np.all(rates_SP == 1.0):
+        return rate_interval(rates_SP[0].tolist())
+    found = hierarchical_interval(np.zeros((1, rates_SP.shape[1])), rates_SP)
+    return found.low, found.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,7 @@ from rich.text import Text
 
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.results import Evaluation
-from coding_model_project.evaluation.statistics.intervals import bootstrap_interval
-from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k
+from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
 from coding_model_project.runs.folder import RunFolder, write_text
 from coding_model_project.runs.live_view import sparkline
 
@@ -91,7 +90,7 @@ def scores(evaluation: Evaluation) -> dict[str, Score]:
         results = [result for result in evaluation.results if result.dataset == name]
         if not rates:
             continue
-        low, high = bootstrap_interval(rates)
+        low, high = rate_interval(rates)
         found[name] = Score(
             pass_at_1=fmean(rates),
             low=low,

@@ -142,6 +142,9 @@ SERVER = [*MODEL, *SET, "--base-url", "http://localhost:9/v1"]
         ([*SERVER, "--system-prompt", "${x}"], "write \\${"),
         ([*SERVER, "--n", "0"], "n=0"),
         ([*SERVER, "--dataset", "humanevil"], "humanevil: no such data set"),
+        ([*SERVER, "--dataset", "humanevil"], "needs a file of problems: humanevil=PATH"),
+        ([*SERVER, "--dataset", "verl"], "pass their file: verl=PATH"),
+        ([*SERVER, "--dataset", "mine.jsonl"], "mine.jsonl: no such file"),
         ([*MODEL, *SET, "--base-url", "localhost:8000"], "expected a URL such as http://localhost"),
         (
             ["--model", "a/b", *SET, "--extra-body", '{"top_k": 2}'],
@@ -156,6 +159,7 @@ def test_wrong_usage_is_one_line(arguments, says, problems, tmp_path, monkeypatc
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert says in line
+    assert "--path" not in line  # which other commands have
     assert not list(tmp_path.glob("outputs/eval/*/run.json"))
 
 

@@ -53,7 +53,7 @@ def test_help_imports_nothing_heavy():
         (["sandbox", "check", "--min-tier", "steel"], "'rlimit', 'seccomp', 'namespaces'"),
         (["sandbox", "run", "/nowhere.py"], "/nowhere.py"),
         (["data", "prepare", "mbpp"], "tinycode"),
-        (["data", "preflight", "nothing_known"], "--path"),
+        (["data", "preflight", "nothing_known"], "nothing_known=PATH"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(arguments, says, capsys):

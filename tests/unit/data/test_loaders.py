@@ -258,7 +258,7 @@ def test_by_the_publishers_file_names(tmp_path, monkeypatch):
 
 def test_a_copy_that_is_not_whole_is_refused_by_name_and_noted_by_path(tmp_path):
     path = written(tmp_path, "mbpp.jsonl", rows.MBPP)
-    with pytest.raises(DataError, match=r"mbpp: 1 rows, 974 published.*--path"):
+    with pytest.raises(DataError, match=r"mbpp: 1 rows, 974 published.*mbpp=PATH"):
         load("mbpp", data_dir=tmp_path)
     loaded = load("mbpp", path=path)
     assert "974 published" in loaded.notes[0]
@@ -297,7 +297,7 @@ def test_nowhere_says_where_was_looked(tmp_path):
         raise ConfigError("the hub gave nothing")
 
     loader = replace(LOADERS["mbpp"], resolve=resolve)
-    with pytest.raises(ConfigError, match=r"mbpp\.jsonl.*--path.*the hub gave nothing"):
+    with pytest.raises(ConfigError, match=r"mbpp\.jsonl.*=PATH.*the hub gave nothing"):
         list(loader.items(Place(data_dir=tmp_path), Trail(origins=[], notes=[])))
 
 

@@ -262,6 +262,23 @@ def test_the_command_writes_pairs_and_a_report(world, capsys):
     assert json.loads(printed.splitlines()[-1])["pairs"] == 1
 
 
+def test_held_out_problems_of_ones_own_file_give_no_pairs(tmp_path, capsys):
+    splits = ("train", "val", "test", "test")
+    write_problems(tmp_path / "p.jsonl", [problem(n, split=s) for n, s in enumerate(splits)])
+    samples = [
+        (f"mine/{n}", program(1 + wrong), "wrong_answer" if wrong else None)
+        for n in range(4)
+        for wrong in (False, True)
+    ]
+    write_folder(tmp_path / "eval", samples)
+    assert pairs(tmp_path / "eval") == 0
+    (row,) = pq.read_table(tmp_path / "pairs.parquet").to_pylist()
+    assert row["problem"] == "mine/0"
+    left_out = {"samples of validation problems": 2, "samples of test problems": 4}
+    assert json.loads((tmp_path / "pairs.json").read_text())["left_out"].items() >= left_out.items()
+    assert "left out: 4 samples of test problems" in capsys.readouterr().out
+
+
 def test_gold_stands_in_where_nothing_was_accepted(world):
     assert pairs(world, "--gold", "--contrasts", "runtime_error") == 0
     (row,) = pq.read_table(world.parent / "pairs.parquet").to_pylist()

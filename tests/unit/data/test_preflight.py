@@ -232,7 +232,7 @@ def test_a_negative_limit_is_refused_with_the_right_form(tmp_path, capsys):
     ("arguments", "says", "code"),
     [
         (["data", "preflight", "humaneval", "--path", "/nowhere.jsonl"], "/nowhere.jsonl", 2),
-        (["data", "preflight", "nothing-known"], "--path", 2),
+        (["data", "preflight", "nothing-known"], "nothing-known=PATH", 2),
     ],
 )
 def test_errors_are_one_line(arguments, says, code, capsys):

@@ -1,6 +1,10 @@
 """Problems survive a file exactly, and bad lines name themselves."""
 
+import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import orjson
@@ -8,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coding_model_project import codec
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.errors import DataError
+from coding_model_project.grading.brief import ordered_repr
 from coding_model_project.types import Asserts, Call, Isolation, Limits, Problem, Stdin, Test
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -152,3 +158,60 @@ def test_a_bad_line_names_file_line_and_field(tmp_path, line, complaint):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"nowhere\.jsonl"):
         read_problems(tmp_path / "nowhere.jsonl")
+
+
+SETS = """
+import sys
+from hashlib import sha256
+from pathlib import Path
+from coding_model_project import codec
+from coding_model_project.data.problems import problem_line, read_problems
+from coding_model_project.evaluation.protocols import data_version
+from coding_model_project.grading.brief import shown_input, shown_value
+from coding_model_project.grading.cache import problem_digest
+from coding_model_project.harbor.export.exporting import export
+
+problems = read_problems(sys.argv[1])
+print(*map(problem_line, problems), data_version(problems), problem_digest(problems[0]))
+test = problems[0].tests[0]
+print(shown_input(test.input), shown_value(test.expected, 1000), codec.dumps(test.expected))
+(task,) = export(problems, Path(sys.argv[2])).tasks
+print(sorted((str(f.relative_to(task)), sha256(f.read_bytes()).hexdigest())
+             for f in task.rglob("*") if f.is_file()))
+"""
+WORDS = ["pear", "fig", "plum", "date", "kiwi"]
+NESTED = {
+    "d": [
+        [{"z": [*WORDS, 10, 9, {"t": ["a", {"z": WORDS}]}]}, {"s": [{"z": WORDS}, {"b": "00"}]}],
+        ["none", {"s": [None, True, 2.5, {"f": "nan"}, "x"]}],
+    ]
+}
+
+
+def test_sets_are_written_alike_in_every_process(tmp_path):
+    """The salt of text's hashes must not get into lines, versions, digests, messages or tasks."""
+    test = {"call": "f", "args": [{"s": WORDS}], "expected": NESTED}
+    row = {"id": "mine/1", "split": "test", "statement": "…", "tests": [test]}
+    file = tmp_path / "mine.jsonl"
+    file.write_text(json.dumps(row | {"gold": ["def f(s):\n    return s\n"]}))
+    found = set()
+    for seed in ("0", "1", "2", "3"):
+        found.add(
+            subprocess.run(
+                [sys.executable, "-c", SETS, str(file), str(tmp_path / seed)],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                stdout=subprocess.PIPE,
+                check=True,
+                timeout=100,
+            ).stdout
+        )
+    (text,) = found
+    members = "'date', 'fig', 'kiwi', 'pear', 'plum'"
+    assert f"f({{{members}}})".encode() in text
+    assert f"frozenset({{9, 10, {members}, ('a', frozens".encode() in text
+
+
+def test_numbers_of_a_set_are_written_by_value():
+    assert codec.to_json({10, 9, -1, 2.5, "9"}) == {"s": [-1, 2.5, 9, 10, "9"]}
+    assert ordered_repr([{10, 9, "9"}, set(), frozenset()]) == "[{9, 10, '9'}, set(), frozenset()]"
+    assert ordered_repr(({1: (2,)}, [{}])) == "({1: (2,)}, [{}])"

@@ -70,6 +70,18 @@ def test_traces_mix_with_demonstrations_and_show_public_tests_only(tmp_path, cap
 
 
 @pytest.mark.sandbox
+def test_held_out_problems_of_ones_own_file_give_no_traces(tmp_path, capsys):
+    problems = [problem(0), replace(problem(1), split="valid")]
+    write_problems(tmp_path / "p.jsonl", problems)
+    write(tmp_path / "ev", problems, [[(ADD.format(5), False, False)]] * 2)
+    command = ["data", "repair-traces", f"{tmp_path}/ev", "--problems", f"{tmp_path}/p.jsonl"]
+    cli.main([*command, "--out", f"{tmp_path}/o.parquet"])
+    said = capsys.readouterr()
+    assert "ev: left out 1 samples of held-out problems (validation 1)" in said.out
+    assert "1 rejected samples" in said.out + said.err or "rejected samples: 1" in said.out
+
+
+@pytest.mark.sandbox
 def test_without_public_tests_there_is_nothing_to_show(tmp_path, capsys):
     write_problems(tmp_path / "p.jsonl", [problem(0)])
     write(tmp_path / "ev", [problem(0)], [[(ADD.format(5), False, False)]])

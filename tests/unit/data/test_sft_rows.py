@@ -115,6 +115,37 @@ def test_diverse_takes_what_is_least_alike_and_random_goes_by_the_seed(world, ca
     assert len(set(drawn)) > 1
 
 
+def test_only_the_training_split_of_ones_own_file_trains(world, capsys):
+    """A bank of problems may hold its validation and test problems, which one evaluation may cover."""
+    mixed = [problem(0), problem(1, "val"), problem(2, "test"), problem(3, "test")]
+    accepted = [[(ADD.format(n), True, False), (ADD.format(n), True, False)] for n in range(4)]
+    write(world / "mixed", mixed, accepted)
+    write(world / "held", mixed[1:], accepted[1:])
+    write_problems(world / "p.jsonl", mixed)
+    found, report = rows(world, capsys, folders=("mixed",))
+    assert {row["extra_info"]["problem"] for row in found} == {"mine/0"}
+    assert report["evaluations"][0]["held_out"] == {"validation": 2, "test": 4}
+    assert (report["evaluations"][0]["problems"], report["evaluations"][0]["samples"]) == (1, 2)
+    command = ["--problems", f"{world}/p.jsonl", "--out", f"{world}/o.parquet"]
+    assert cli.main(["data", "sft-rows", f"{world}/mixed", *command]) == 0
+    assert "left out, of test problems" in capsys.readouterr().out
+    code, said = rows(world, capsys, folders=("held",))
+    assert code == 2
+    assert "all its problems are held out (splits validation, test)" in said
+
+
+@pytest.mark.sandbox
+def test_solutions_of_held_out_problems_do_not_train(world, capsys):
+    write_problems(world / "p.jsonl", [problem(0), problem(1, "dev"), problem(2, "test")])
+    options = ("--gold", "only", "--prompt", "bare")
+    command = ["data", "sft-rows", "--problems", f"{world}/p.jsonl", "--out", f"{world}/o.parquet"]
+    assert cli.main([*command, *options]) == 0
+    said = "left out 2 gold solutions of held-out problems (validation 1, test 1)"
+    assert said in capsys.readouterr().out
+    found = pq.read_table(world / "o.parquet").to_pylist()
+    assert {row["extra_info"]["problem"] for row in found} == {"mine/0"}
+
+
 @pytest.mark.sandbox
 def test_own_solutions_are_run_and_fill_the_gaps_only(world, capsys):
     wrong = problem(3)

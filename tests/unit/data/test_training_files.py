@@ -81,11 +81,12 @@ def test_the_same_seed_gives_the_same_order(tmp_path):
 def test_splits_go_into_files_of_their_own(tmp_path):
     others = [
         problem("mine/v", "validation"),
+        problem("mine/d", "dev"),
         problem("mbpp/20", "test"),
         problem("mine/t", "test"),
     ]
     written = write_training_files([*MINE, *others], tmp_path, Plan())
-    assert written.rows == {"rl_train": 8, "rl_validation": 1, "rl_test": 2}
+    assert written.rows == {"rl_train": 8, "rl_validation": 2, "rl_test": 2}
 
 
 def test_sft_shows_gold_and_leaves_out_what_has_none(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from coding_model_project import cli
 from coding_model_project.evaluation.results import RESULTS, RUN_INFO
+from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
 from tests.pages import packed
 from tests.synthetic_evaluations import write_evaluation
 from tests.synthetic_runs import write_run
@@ -80,9 +81,26 @@ def test_error_types_stand_side_by_side_with_their_intervals(tmp_path, capsys):
     assert syntax["delta"]["mean"] == -0.375
     assert syntax["delta"]["low"] < -0.375 < syntax["delta"]["high"] < 0
     assert runtime["delta"]["mean"] == -0.25
+    # None of 20: as wide as pass@1's interval, which resampling equal rates cannot give.
+    wilson = dict(zip(("low", "high"), rate_interval([0.0] * 20), strict=True))
+    assert runtime["second"] == {"mean": 0.0, **wilson}
+    assert wilson["high"] > 0.1
     _, out, _ = compare(capsys, before, after)
     assert "syntax_error 50.0% (50.0–50.0) 12.5% (" in " ".join(out.split())
     assert "-37.5% (" in out
+
+
+def test_a_score_of_none_or_all_has_the_interval_of_pass_at_1(tmp_path, capsys):
+    seeds = [
+        [write_evaluation(tmp_path / f"{side}{seed}", {f"toy/{n}": [passes] for n in range(20)})
+         for seed in range(2)]
+        for side, passes in (("none", False), ("all", True))
+    ]  # fmt: skip
+    none, every = (",".join(map(str, side)) for side in seeds)
+    (pair,) = pairs(capsys, none, every)
+    for name, rate in (("first_score", 0.0), ("second_score", 1.0)):
+        found = pair[name]["low"], pair[name]["high"]
+        assert found == pytest.approx(rate_interval([rate] * 20))
 
 
 def test_only_problems_that_all_have_are_compared_and_the_rest_is_counted(runs, capsys):

@@ -17,6 +17,7 @@ from coding_model_project.errors import (
 )
 from coding_model_project.evaluation.backends.generation import Completion
 from coding_model_project.evaluation.evaluate import evaluate
+from coding_model_project.evaluation.rejudging.evaluations import Given, rejudge_evaluation
 from coding_model_project.evaluation.results import read_evaluation
 from coding_model_project.evaluation.shards import gather
 from coding_model_project.reports.header import run_facts
@@ -24,6 +25,7 @@ from coding_model_project.reports.tally import RunTally
 from coding_model_project.runs.folder import RunFolder, State, sole_writer
 from coding_model_project.runs.rollouts import read_rollouts
 from coding_model_project.runs.run_lines import line
+from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from tests.fakes import stdin_problem
 
 N_PROBLEMS, N_SAMPLES = 6, 4
@@ -229,6 +231,52 @@ def test_a_folder_has_one_evaluation_at_a_time_and_of_one_kind(problems, tmp_pat
         run(config(problems, tmp_path / "run"), Writer())
 
 
+def contents(folder):
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_refused_command_changes_nothing(problems, tmp_path):
+    """`force` does not mix samples of two protocols, models or data sets, so no message advises it."""
+    folder = tmp_path / "run"
+    first, _ = run(config(problems, folder), Writer())
+    before = contents(folder)
+    longer = tmp_path / ("a-long-name-" * 20) / "toy.jsonl"
+    longer.parent.mkdir()
+    longer.write_bytes(problems.read_bytes().replace(b'"5"', b'"five"'))
+    for changes, says in (
+        ({"n": 8}, r"\(coding\.evaluation\.n: 4 → 8\)"),
+        ({"temperature": 0.5, "concurrency": 2}, r"temperature: None → 0.5"),
+        ({"seed": 2}, r"coding\.seed: 1 → 2"),
+        ({"model": "other"}, r"model: writer → other"),
+        ({"datasets": [f"toy={longer}"]}, r"datasets: .{,60} → .{,60}\)"),
+        ({"shard": "0/2"}, r"shard: None → 0/2"),
+        ({"shard": "19/20"}, r"has no problems"),
+    ):
+        for force in (False, True):
+            changed = config(problems, folder, **changes)
+            changed.coding.force = force
+            with pytest.raises(ConfigError, match=says) as caught:
+                run(changed, Writer())
+            assert len(message := str(caught.value)) < 400
+            assert "force" not in message
+    assert contents(folder) == before
+    assert RunFolder(folder).state is State.finished
+    assert run(config(problems, folder), Writer(fails_after=0))[0] == first
+
+
+def test_samples_of_another_version_are_not_added_to(problems, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(GenerationError):
+        run(config(problems, folder), Writer(fails_after=10))
+    info = json.loads((folder / "run_info.json").read_text())
+    info["protocol"] |= {"hash": "0", "grader_version": "1"}
+    (folder / "run_info.json").write_text(json.dumps(info))
+    before = contents(folder)
+    with pytest.raises(ConfigError, match=r"started otherwise \(grader_version: 1 → \d+\)"):
+        run(config(problems, folder), Writer())
+    assert contents(folder) == before
+
+
 def test_damage_is_named_by_file_and_line(problems, tmp_path):
     with pytest.raises(GenerationError):
         run(config(problems, tmp_path / "run"), Writer(fails_after=10))
@@ -263,6 +311,39 @@ def test_unusable_data_is_named_before_anything_is_made(content, says, tmp_path)
         run(config(data, tmp_path / "run"), backend)
     assert not backend.asked
     assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_splits_of_a_file_are_counted_and_chosen(tmp_path):
+    """A file may hold training problems too, which a held-out score must not count in silence."""
+    made = [
+        stdin_problem(("", str(i)), ("x", str(i)), id=f"toy/{i}", statement=str(i), split=split)
+        for i, split in enumerate(["train", "train", "val", "validation", "validation", "test"])
+    ]
+    file = tmp_path / "bank.jsonl"
+    write_problems(file, made)
+    said = run(config(file, tmp_path / "all"), Writer())[1]
+    assert "toy: 6 problems (" in said
+    assert "; splits train 2, validation 3, test 1\n" in said
+    metrics, said = run(config(file, tmp_path / "some", split="validation", limit=2), Writer())
+    assert "; split validation\n" in said
+    assert metrics["toy"]["problems"] == 2
+    assert {problem for problem, _ in judged(tmp_path / "some")} == {"toy/2", "toy/3"}
+    given = Given(sandbox=SandboxConfig(name="tests.fakes:FakeSandbox"), dry_run=True)
+    again = rejudge_evaluation(tmp_path / "some", given, say=lambda _: None)
+    assert again.samples == 2 * N_SAMPLES
+    with pytest.raises(
+        ConfigError, match=r"split=tests \(--split\).* train, val, validation, test"
+    ):
+        run(config(file, tmp_path / "none", split="tests"), Writer())
+
+
+def test_a_run_from_before_a_key_existed_goes_on(problems, tmp_path):
+    run(config(problems, tmp_path / "run"), Writer())
+    path = RunFolder(tmp_path / "run").config
+    older = path.read_text().replace("    split: null\n", "")
+    assert older != path.read_text()
+    path.write_text(older)
+    run(config(problems, tmp_path / "run"), Writer(fails_after=0))
 
 
 def test_settings_that_make_no_sense(problems, tmp_path):

@@ -139,7 +139,9 @@ def test_a_job_of_other_agents_is_not_resumed(agents, tmp_path):
     (tmp_path / "config.json").write_bytes(orjson.dumps({"agents": agents}))
     evaluation = Evaluation(tmp_path, [], Asked(model="m", attempts=1, environment={}))
     with (
-        pytest.raises(ConfigError, match="name differs from the recorded one"),
+        pytest.raises(
+            ConfigError, match=r"the recorded one in name: None → bash; .* and 5 more; pass"
+        ),
         evaluation.opened(),
     ):
         pass
