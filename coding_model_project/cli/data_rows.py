@@ -141,11 +141,15 @@ def rows(
     if as_json:
         aside = sum(len(one.set_aside) for one in loaded)
         line = {"rows": dict(written.rows), "left_out": dict(written.left_out), "set_aside": aside}
+        if written.ignored:
+            line["ignored"] = dict(written.ignored)
         print(json.dumps(line))
         return
     for name, n_rows in written.rows.items():
         print(f"{out / name}.parquet: {n_rows} rows")
     for reason, count_out in written.left_out.items():
         print(f"left out: {count_out} ({reason})")
+    for option, count_ignored in written.ignored.items():
+        print(f"{option}: {count_ignored} entries ignored: given problems that do not train here")
     if order:
         print("train with data.shuffle=false to keep this order")

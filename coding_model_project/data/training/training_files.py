@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,8 @@ class Written:
 
     rows: Mapping[str, int]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of entries of an order or of rates, by option, for given problems that do not train."""
 
 
 def write_training_files(
@@ -99,6 +101,7 @@ def write_training_files(
     """
     left_out: dict[str, int] = {}
     usable = list(_deduplicated(problems))
+    known = {problem.id for problem in usable}
     if plan.kind is RowKind.sft:
         n_before = len(usable)
         usable = [problem for problem in usable if problem.gold]
@@ -111,12 +114,19 @@ def write_training_files(
         why = "; ".join(f"{n} × {reason}" for reason, n in left_out.items() if n)
         raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}")
     files = _by_file(usable, plan)
+    ignored: dict[str, int] = {}
     if "train" in files:
         if (rates := plan.rates) is not None:
-            files["train"], out_of = within(files["train"], rates.by_id, rates.low, rates.high)
+            others = known - {problem.id for problem in files["train"]}
+            ignored["--rates"] = len(others & rates.by_id.keys())
+            files["train"], out_of = within(
+                files["train"], rates.by_id, rates.low, rates.high, others
+            )
             left_out |= out_of
         n_before = len(files["train"])
-        files["train"] = _arranged(files["train"], plan)
+        order = _order(files["train"], known, plan)
+        ignored["--order"] = len(plan.order or ()) - len(order or ())
+        files["train"] = _arranged(files["train"], replace(plan, order=order))
         what = "beyond its share of the mixture" if plan.mixture else "not in the order"
         left_out[what] = n_before - len({problem.id for problem in files["train"]})
         files["train"] = ordered(files["train"], plan.tests or {})
@@ -131,7 +141,8 @@ def write_training_files(
     write_manifest(
         out / "manifest.json", {**_settings(plan), **(settings or {}), "left_out": left_out}, counts
     )
-    return Written(rows=counts, left_out=left_out)
+    ignored = {option: n for option, n in ignored.items() if n}
+    return Written(rows=counts, left_out=left_out, ignored=ignored)
 
 
 def _deduplicated(problems: Iterable[Problem]) -> Iterable[Problem]:
@@ -164,6 +175,28 @@ def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]
             "--as validation"
         )
     return dict(files)
+
+
+def _order(
+    training: Sequence[Problem], known: Collection[str], plan: Plan
+) -> tuple[str, ...] | None:
+    """Return the plan's order without the known problems that do not train.
+
+    A file of rates also names problems of other splits, and problems that the plan leaves out.
+
+    Raises:
+        ConfigError: the order names no training problem.
+    """
+    if plan.order is None:
+        return None
+    trained = {problem.id for problem in training}
+    order = tuple(name for name in plan.order if name in trained or name not in known)
+    if not order:
+        raise ConfigError(
+            f"--order: it names none of the {len(trained)} training problems; expected their ids, such "
+            f"as {training[0].id}"
+        )
+    return order
 
 
 def _arranged(problems: Sequence[Problem], plan: Plan) -> list[Problem]:

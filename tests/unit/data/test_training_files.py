@@ -284,6 +284,28 @@ def test_rates_of_an_evaluation_choose_and_order_what_trains(tmp_path, capsys):
     assert ids(tmp_path / "out/rl_train.parquet") == ["mine/0", "mine/1", "mine/2", "mine/3"]
 
 
+def test_an_order_may_name_given_problems_that_do_not_train(tmp_path, capsys):
+    write_problems(tmp_path / "p.jsonl", [*MINE, problem("mine/v", "validation")])
+    rates, out = tmp_path / "rates.jsonl", tmp_path / "out"
+    lines = [{"id": name, "rate": rate} for name, rate in (("v", 1), (1, 1), (5, 0.5), (2, 0.25))]
+    rates.write_text("".join(f'{{"id": "mine/{r["id"]}", "rate": {r["rate"]}}}\n' for r in lines))
+    command = ["data", "rows", f"mine={tmp_path / 'p.jsonl'}", "--out", str(out)]
+    assert cli.main([*command, "--order", str(rates)]) == 0
+    assert ids(out / "rl_train.parquet") == ["mine/1", "mine/5", "mine/2"]
+    assert "--order: 1 entries ignored: given problems that do" in capsys.readouterr().out
+    filtered = ["--rates", str(rates), "--max-rate", "0.9"]
+    assert cli.main([*command, "--order", str(rates), *filtered, "--json"]) == 0
+    assert ids(out / "rl_train.parquet") == ["mine/5", "mine/2"]
+    assert json.loads(capsys.readouterr().out)["ignored"] == {"--rates": 1, "--order": 2}
+    for lines, said in (("mine/v", "none of the 8 training problems"), ("mine/99", "'mine/99'")):
+        (tmp_path / "order").write_text(lines)
+        assert cli.main([*command, "--order", str(tmp_path / "order")]) == 2
+        assert said in capsys.readouterr().err
+    rates.write_text('{"id": "mine/v", "rate": 1}')
+    assert cli.main([*command, "--rates", str(rates)]) == 2
+    assert "rates only of problems that do not train, such as mine/v" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("lines", "options", "said"),
     [
