@@ -284,7 +284,8 @@ class Problem:
                 statement always has the same id.
             limits: the limits of each test; by default 5 s of CPU, 15 s of wall time, 512 MB, 1 MB of
                 output.
-            comparison: the comparison of standard output: "tokens" (by words), "lines" or "exact".
+            comparison: the comparison of standard output: "tokens" (by words), "lines", "last_line" or
+                "exact".
             atol: the absolute tolerance of floats, in "tokens" and in values of calls.
             rtol: the relative tolerance of floats; a float may differ by either.
             language: "python", "cpp", "javascript", "java", "go", "rust" or "bash".

@@ -7,7 +7,7 @@ import pytest
 
 from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.grading import execution
-from coding_model_project.grading.execution import ExecutionGrader, judge_execution
+from coding_model_project.grading.execution import ExecutionGrader, checked_tests, judge_execution
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
@@ -158,6 +158,14 @@ async def test_bad_data_has_no_verdict(problem):
     for completion in ("1", ""):
         with pytest.raises(DataError):
             await grader(FakeSandbox()).grade_code(problem, completion)
+
+
+async def test_an_unknown_comparison_names_problem_key_and_the_allowed_values():
+    said = r"fake/1: comparison='fuzzy': expected tokens, lines, exact, last_line, checker with .*equal"
+    with pytest.raises(DataError, match=said):
+        await grader(FakeSandbox()).grade_code(stdin_problem(("", "1"), comparison="fuzzy"), "1")
+    with pytest.raises(DataError, match="did you mean last_line"):
+        checked_tests(stdin_problem(("", "1"), comparison="lastline"), public=False)
 
 
 async def test_an_expected_output_never_enters_the_sandbox():
