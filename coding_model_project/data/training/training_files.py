@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,6 +19,7 @@ from typing import Any
 
 from coding_model_project.data.governance import Role, role
 from coding_model_project.data.problems import write_problems
+from coding_model_project.data.quality.faults import ungradable as ungradable_of
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
 from coding_model_project.data.training.mixing import CountTokens
@@ -80,6 +81,8 @@ class Written:
     left_out: Mapping[str, int] = field(default_factory=dict)
     ignored: Mapping[str, int] = field(default_factory=dict)
     """Numbers of entries of an order or of rates, by option, for given problems that do not train."""
+    ungradable: tuple[str, ...] = ()
+    """A line for each problem left out because no program could get a verdict, with id and reason."""
 
 
 def write_training_files(
@@ -102,6 +105,8 @@ def write_training_files(
     left_out: dict[str, int] = {}
     usable = list(_deduplicated(problems))
     known = {problem.id for problem in usable}
+    usable, ungradable, counts_of = _gradable(usable)
+    left_out |= counts_of
     if plan.kind is RowKind.sft:
         n_before = len(usable)
         usable = [problem for problem in usable if problem.gold]
@@ -112,7 +117,8 @@ def write_training_files(
         left_out[f"prompt over {plan.max_prompt_tokens} tokens"] = n_long
     if not usable:
         why = "; ".join(f"{n} × {reason}" for reason, n in left_out.items() if n)
-        raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}")
+        first = f"; the first: {ungradable[0]}" if ungradable else ""
+        raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}{first}")
     files = _by_file(usable, plan)
     ignored: dict[str, int] = {}
     if "train" in files:
@@ -142,7 +148,7 @@ def write_training_files(
         out / "manifest.json", {**_settings(plan), **(settings or {}), "left_out": left_out}, counts
     )
     ignored = {option: n for option, n in ignored.items() if n}
-    return Written(rows=counts, left_out=left_out, ignored=ignored)
+    return Written(rows=counts, left_out=left_out, ignored=ignored, ungradable=ungradable)
 
 
 def _deduplicated(problems: Iterable[Problem]) -> Iterable[Problem]:
@@ -156,6 +162,16 @@ def _deduplicated(problems: Iterable[Problem]) -> Iterable[Problem]:
         if known.setdefault(problem.id, problem) != problem:
             raise ConfigError(f"two different problems have the id {problem.id}")
     return known.values()
+
+
+def _gradable(
+    problems: Sequence[Problem],
+) -> tuple[list[Problem], tuple[str, ...], Counter[str]]:
+    """Return the problems with usable tests, a line for each other one, and their numbers by fault."""
+    found = [(problem, next(ungradable_of(problem), None)) for problem in problems]
+    lines = tuple(f"{one.id}: {fault[0]}: {fault[1]}" for one, fault in found if fault)
+    counts = Counter(fault[0] for _, fault in found if fault)
+    return [problem for problem, fault in found if fault is None], lines, counts
 
 
 def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]]:

@@ -226,6 +226,25 @@ def test_the_command(tmp_path, capsys):
     assert "```" not in rows[0]["prompt"][0]["content"]
 
 
+@pytest.mark.parametrize("kind", ["rl", "sft"])
+def test_problems_that_no_program_could_solve_are_left_out_and_named(kind, tmp_path, capsys):
+    public = (Test(input=Stdin("1"), expected="1", public=True),)
+    broken = [problem("mine/p", tests=public), problem("mine/f", comparison="fuzzy")]
+    write_problems(tmp_path / "p.jsonl", [*MINE, *broken])
+    command = ["data", "rows", str(tmp_path / "p.jsonl"), "--kind", kind, "--out", str(tmp_path)]
+    assert cli.main(command) == 0
+    said = capsys.readouterr()
+    assert f"{kind}_train.parquet: 8 rows" in said.out
+    assert "left out: 1 (no hidden tests)\nleft out: 1 (unusable)" in said.out
+    assert "mine/p: no hidden tests: only hidden" in said.err
+    assert "mine/f: unusable: comparison='fuzzy': expected tokens" in said.err
+    write_problems(tmp_path / "q.jsonl", broken)
+    command[2] = str(tmp_path / "q.jsonl")
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err
+    assert "no problem is left to write: 1 × no hidden tests; 1 × unusable; the first: m" in said
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
