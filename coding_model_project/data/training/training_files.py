@@ -4,6 +4,9 @@
       {rl,sft}_train.parquet  training rows
       {rl,sft}_validation.parquet, {rl,sft}_test.parquet
       manifest.json           settings, counts, numbers of problems left out, hashes
+
+A later command into the same folder keeps the files that it does not replace: with their problems, and
+with the settings of their command under "earlier" in the manifest (`earlier_files`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from coding_model_project.data.problems import write_problems
 from coding_model_project.data.quality.faults import ungradable as ungradable_of
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
+from coding_model_project.data.training.earlier_files import MANIFEST, PROBLEMS, earlier_files
 from coding_model_project.data.training.mixing import CountTokens
 from coding_model_project.data.training.rates import within
 from coding_model_project.data.training.rows import (
@@ -93,14 +97,15 @@ def write_training_files(
     count_tokens: CountTokens | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Written:
-    """Write rows, problems and manifest.
+    """Write rows, problems and manifest, beside the files of earlier commands.
 
     Args:
         count_tokens: a function that counts tokens; required if the plan has `max_prompt_tokens`.
         settings: more settings for the manifest, such as the origin of the problems.
 
     Raises:
-        ConfigError: no problem may train, or none is left to write.
+        ConfigError: no problem may train, none is left to write, or the folder has another version of
+            a problem.
     """
     left_out: dict[str, int] = {}
     usable = list(_deduplicated(problems))
@@ -136,16 +141,20 @@ def write_training_files(
         what = "beyond its share of the mixture" if plan.mixture else "not in the order"
         left_out[what] = n_before - len({problem.id for problem in files["train"]})
         files["train"] = ordered(files["train"], plan.tests or {})
+    named = {problem.id: problem for members in files.values() for problem in members}
+    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], named)
     counts = {}
     for name, members in files.items():
         file = f"{plan.kind}_{name}"
         write_rows(out / f"{file}.parquet", _rows(members, plan), trains=name == "train")
         counts[file] = len(members)
-    named = {problem.id: problem for members in files.values() for problem in members}
-    write_problems(out / "problems.jsonl", named.values())
+    write_problems(out / PROBLEMS, [*named.values(), *earlier.problems])
     left_out = {reason: n for reason, n in left_out.items() if n}
     write_manifest(
-        out / "manifest.json", {**_settings(plan), **(settings or {}), "left_out": left_out}, counts
+        out / MANIFEST,
+        {**_settings(plan), **(settings or {}), "left_out": left_out},
+        {**earlier.counts, **counts},
+        earlier.commands,
     )
     ignored = {option: n for option, n in ignored.items() if n}
     return Written(rows=counts, left_out=left_out, ignored=ignored, ungradable=ungradable)
@@ -251,14 +260,27 @@ def is_made(path: Path, settings: Mapping[str, Any]) -> bool:
     return path.exists() and json.loads(path.read_text())["settings"] == settings
 
 
-def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int]) -> None:
-    """Write a manifest. Call it last, since a manifest marks the files as complete."""
+def write_manifest(
+    path: Path,
+    settings: Mapping[str, Any],
+    counts: Mapping[str, int],
+    earlier: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write a manifest. Call it last, since a manifest marks the files as complete.
+
+    Args:
+        counts: the number of rows of every file.
+        earlier: the settings and counts of each earlier command whose files are still in the folder.
+    """
     hashes = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(path.parent.iterdir())
         if file.suffix in (".parquet", ".jsonl")
     }
-    text = json.dumps({"settings": settings, "counts": counts, "sha256": hashes}, indent=2)
+    content = {"settings": settings, "counts": counts, "sha256": hashes}
+    if earlier:
+        content["earlier"] = earlier
+    text = json.dumps(content, indent=2)
     partial = path.with_suffix(".partial")
     partial.write_text(text + "\n")
     partial.replace(path)

@@ -226,6 +226,50 @@ def test_the_command(tmp_path, capsys):
     assert "```" not in rows[0]["prompt"][0]["content"]
 
 
+def test_a_second_command_keeps_the_files_and_problems_of_the_first(tmp_path, capsys):
+    write_problems(tmp_path / "p.jsonl", [*MINE, problem("mine/x", gold=())])
+    write_problems(tmp_path / "v.jsonl", YOURS)
+    out = tmp_path / "out"
+
+    def rows(*options):
+        return cli.main(["data", "rows", *map(str, options), "--out", str(out)])
+
+    def manifest():
+        return json.loads((out / "manifest.json").read_text())
+
+    assert rows(tmp_path / "p.jsonl") == 0
+    first = manifest()
+    assert "earlier" not in first
+    assert rows(tmp_path / "p.jsonl", "--kind", "sft", "--seed", 3) == 0
+    both = manifest()
+    assert both["counts"] == {"rl_train": 9, "sft_train": 8}
+    assert (both["settings"]["kind"], both["settings"]["seed"]) == ("sft", 3)
+    assert both["earlier"] == [{"settings": first["settings"], "counts": {"rl_train": 9}}]
+    assert set(both["sha256"]) == {"problems.jsonl", "rl_train.parquet", "sft_train.parquet"}
+    known = {one.id for one in read_problems(out / "problems.jsonl")}
+    assert set(ids(out / "rl_train.parquet")) <= known, "rows name problems of the folder"
+    assert rows(tmp_path / "v.jsonl", "--as", "validation") == 0
+    assert rows(tmp_path / "p.jsonl", "--seed", 5) == 0
+    last = manifest()
+    assert last["counts"] == {"sft_train": 8, "rl_validation": 4, "rl_train": 9}
+    assert [one["counts"] for one in last["earlier"]] == [{"sft_train": 8}, {"rl_validation": 4}]
+    assert [one["settings"]["kind"] for one in last["earlier"]] == ["sft", "rl"]
+    assert len(read_problems(out / "problems.jsonl")) == 13
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    write_problems(tmp_path / "p.jsonl", [problem("mine/3", statement="Other."), *MBPP])
+    capsys.readouterr()
+    assert rows(tmp_path / "p.jsonl") == 2
+    assert "sft_train.parquet has another version of problem mine/3" in capsys.readouterr().err
+    assert before == {file.name: file.read_bytes() for file in out.iterdir()}
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"settings": 1, "counts": [3]}'])
+def test_other_manifests_are_replaced(tmp_path, manifest):
+    (tmp_path / "manifest.json").write_text(manifest)
+    assert write_training_files(MINE, tmp_path, Plan()).rows == {"rl_train": 8}
+    assert json.loads((tmp_path / "manifest.json").read_text())["counts"] == {"rl_train": 8}
+
+
 @pytest.mark.parametrize("kind", ["rl", "sft"])
 def test_problems_that_no_program_could_solve_are_left_out_and_named(kind, tmp_path, capsys):
     public = (Test(input=Stdin("1"), expected="1", public=True),)
