@@ -1,6 +1,7 @@
 """The public Python API: light to import, and usable from scripts, event loops, threads and forks."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
@@ -86,6 +87,18 @@ def test_other_arguments_that_make_no_sense_are_refused():
         cmp.Judge(workers=0)
     with pytest.raises(cmp.ConfigError, match="no tier 'fortress'"):
         cmp.Judge(min_tier="fortress")
+    for retry_s in (-1, float("nan"), "3", True):
+        with pytest.raises(cmp.ConfigError, match=r"retry_s=.*: expected seconds of at least 0"):
+            cmp.Judge(retry_s=retry_s)
+
+
+@pytest.mark.timeout(60)
+async def test_a_server_that_does_not_answer_is_given_up_after_retry_s():
+    with socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))  # nobody listens
+        judge = cmp.Judge(sandbox=f"http://127.0.0.1:{dead.getsockname()[1]}", retry_s=0.2)
+        with pytest.raises(cmp.SandboxError, match="127"):
+            await judge.__aenter__()
 
 
 async def test_a_judge_that_was_not_started_says_so():
