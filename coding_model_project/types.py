@@ -374,7 +374,7 @@ class TestResult:
     error: ErrorType | None
     cpu_s: float = 0.0
     detail: str = ""
-    """The failing line, difference or exception, in at most 2 kB."""
+    """The failing line, difference or exception, or the limit that ended the test; at most 2 kB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance, same_o
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.sharing import inputs_of
+from coding_model_project.grading.time_limits import with_limit
 from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
@@ -199,7 +200,8 @@ def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestR
     """Return one test's result. An output for a checker has no error yet."""
     error = _ERRORS.get(execution.status)
     if error is not None:
-        detail = clip(execution.stderr_tail.strip(), _DETAIL_BYTES)
+        said = clip(execution.stderr_tail.strip(), _DETAIL_BYTES)
+        detail = with_limit(said, execution.status, problem.limits)
         return TestResult(error=error, cpu_s=execution.cpu_s, detail=detail)
     tolerance = Tolerance.of(problem)
     match test.input:
