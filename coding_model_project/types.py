@@ -414,6 +414,18 @@ class Verdict:
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
 
+    def __str__(self) -> str:
+        """Return the outcome on one line; `repr` shows every field."""
+        error = f"error={str(self.error)!r}, " if self.error else ""
+        n_passed = sum(result.error is None for result in self.results)
+        rewards = f", rewards={dict(self.rewards)}" if self.rewards is not None else ""
+        failing = next((result for result in self.results if result.error is not None), None)
+        detail = f", detail={failing.detail[:200]!r}" if failing and failing.detail else ""
+        return (
+            f"Verdict({self.problem_id!r}, passed={self.passed}, {error}"
+            f"{n_passed} of {self.n_tests} tests{rewards}{detail})"
+        )
+
     @property
     def score(self) -> float:
         """The dense reward: a Harbor verifier's `reward`, else the share of passed tests."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -99,6 +100,34 @@ async def test_a_server_that_does_not_answer_is_given_up_after_retry_s():
         judge = cmp.Judge(sandbox=f"http://127.0.0.1:{dead.getsockname()[1]}", retry_s=0.2)
         with pytest.raises(cmp.SandboxError, match="127"):
             await judge.__aenter__()
+
+
+def test_a_printed_verdict_shows_its_outcome_and_its_repr_every_field():
+    results = (
+        cmp.TestResult(error=None),
+        cmp.TestResult(error=cmp.ErrorType.wrong_answer, detail="expected '3', got '4'"),
+    )
+    verdict = cmp.Verdict(
+        problem_id="mine/1",
+        code="print(4)",
+        extraction="given",
+        results=results,
+        n_tests=2,
+        comparison="tokens",
+        sandbox="fake",
+        grader_version="0",
+    )
+    assert str(verdict) == (
+        "Verdict('mine/1', passed=False, error='wrong_answer', 1 of 2 tests, "
+        """detail="expected '3', got '4'")"""
+    )
+    assert str(replace(verdict, results=results[:1] * 2)) == (
+        "Verdict('mine/1', passed=True, 2 of 2 tests)"
+    )
+    assert str(replace(verdict, code=None, results=())) == (
+        "Verdict('mine/1', passed=False, error='no_code', 0 of 2 tests)"
+    )
+    assert repr(verdict).startswith("Verdict(problem_id='mine/1', code='print(4)', extraction=")
 
 
 async def test_a_judge_that_was_not_started_says_so():
