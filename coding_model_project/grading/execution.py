@@ -252,7 +252,7 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
     if not tests:
         raise DataError(f"problem {problem.id} has no {'public' if public else 'hidden'} tests")
     if problem.comparison not in (*OUTPUT_RULES, checker.CHECKER, *VALUE_RULES):
-        near = get_close_matches(problem.comparison, OUTPUT_RULES, n=1)
+        near = get_close_matches(problem.comparison, OUTPUT_RULES, n=1, cutoff=0.7)
         raise DataError(
             f"problem {problem.id}: comparison={problem.comparison!r}: "
             f"{f'did you mean {near[0]}? ' if near else ''}expected {', '.join(OUTPUT_RULES)}, "
