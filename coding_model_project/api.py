@@ -21,6 +21,7 @@ from coding_model_project.grading.wellformed import check_problem
 from coding_model_project.progress import progress_bar
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded.languages import toolchains
+from coding_model_project.sandbox.sandbox_config import RETRY_S
 from coding_model_project.types import Problem, Verdict
 
 _REQUESTS = 32
@@ -45,6 +46,9 @@ class Judge:
             `pass_fraction` then counts the tests that did not run as failed.
         min_tier: refuse to start the embedded sandbox with weaker isolation: "rlimit", "seccomp" or
             "namespaces".
+        retry_s: the seconds for which a request is retried that the servers of `sandbox` fail to
+            answer, before `SandboxError`. After an outage of this length, further requests are tried
+            only once. Without effect on other sandboxes.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -58,10 +62,13 @@ class Judge:
         bare: bool = False,
         stop_early: bool = False,
         min_tier: str = "seccomp",
+        retry_s: float = RETRY_S,
     ) -> None:
         if workers is not None and (not isinstance(workers, int) or workers < 1):
             raise ConfigError(f"workers={workers!r}: expected a whole number of at least 1")
-        self._sandbox = _sandbox(sandbox, workers, min_tier)
+        if isinstance(retry_s, bool) or not isinstance(retry_s, int | float) or not retry_s >= 0:
+            raise ConfigError(f"retry_s={retry_s!r}: expected seconds of at least 0")
+        self._sandbox = _sandbox(sandbox, workers, min_tier, retry_s)
         self._local = isinstance(sandbox, str) and sandbox == "embedded"
         self._at_once = workers or (len(os.sched_getaffinity(0)) if self._local else _REQUESTS)
         self._bare, self._stop_early = bare, stop_early
@@ -273,7 +280,9 @@ def load(
     return kept
 
 
-def _sandbox(given: str | Sequence[str] | Sandbox, workers: int | None, min_tier: str) -> Sandbox:
+def _sandbox(
+    given: str | Sequence[str] | Sandbox, workers: int | None, min_tier: str, retry_s: float
+) -> Sandbox:
     if given == "embedded":
         from coding_model_project.sandbox.embedded import EmbeddedSandbox
 
@@ -289,7 +298,9 @@ def _sandbox(given: str | Sequence[str] | Sandbox, workers: int | None, min_tier
             "dns+http://NAME, file:PATH, a list of such, or a Sandbox"
         )
 
-    return FusionSandbox([str(url) for url in urls], max_concurrency=workers or _REQUESTS)
+    return FusionSandbox(
+        [str(url) for url in urls], max_concurrency=workers or _REQUESTS, retry_s=retry_s
+    )
 
 
 def _check_types(problem: object, completion: object, where: str = "") -> None:

@@ -284,7 +284,8 @@ class Problem:
                 statement always has the same id.
             limits: the limits of each test; by default 5 s of CPU, 15 s of wall time, 512 MB, 1 MB of
                 output.
-            comparison: the comparison of standard output: "tokens" (by words), "lines" or "exact".
+            comparison: the comparison of standard output: "tokens" (by words), "lines", "last_line" or
+                "exact".
             atol: the absolute tolerance of floats, in "tokens" and in values of calls.
             rtol: the relative tolerance of floats; a float may differ by either.
             language: "python", "cpp", "javascript", "java", "go", "rust" or "bash".
@@ -373,7 +374,7 @@ class TestResult:
     error: ErrorType | None
     cpu_s: float = 0.0
     detail: str = ""
-    """The failing line, difference or exception, in at most 2 kB."""
+    """The failing line, difference or exception, or the limit that ended the test; at most 2 kB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,6 +413,18 @@ class Verdict:
     None if there are no instructions."""
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
+
+    def __str__(self) -> str:
+        """Return the outcome on one line; `repr` shows every field."""
+        error = f"error={str(self.error)!r}, " if self.error else ""
+        n_passed = sum(result.error is None for result in self.results)
+        rewards = f", rewards={dict(self.rewards)}" if self.rewards is not None else ""
+        failing = next((result for result in self.results if result.error is not None), None)
+        detail = f", detail={failing.detail[:200]!r}" if failing and failing.detail else ""
+        return (
+            f"Verdict({self.problem_id!r}, passed={self.passed}, {error}"
+            f"{n_passed} of {self.n_tests} tests{rewards}{detail})"
+        )
 
     @property
     def score(self) -> float:

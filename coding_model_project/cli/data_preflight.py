@@ -115,7 +115,13 @@ def preflight(
     shown = bool(result.gold.total or result.bad.total)
     if not shown and result.compared_with_itself:
         print(f"{name}: its answers come from its solutions: nothing is shown", file=sys.stderr)
-    elif not shown and not result.faults:
+    elif not shown and result.complaints:
+        print(
+            f"{name}: no solution could be judged: nothing is shown of its tests; the first fault: "
+            f"{result.complaints[0]}",
+            file=sys.stderr,
+        )
+    elif not shown:
         print(f"{name} ships no solutions: nothing is shown of its tests", file=sys.stderr)
     return 0 if result.passed and shown else 1
 

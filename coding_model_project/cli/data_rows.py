@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,8 @@ from coding_model_project.cli.common import (
 from coding_model_project.data.training.training_files import RowKind
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.prompts import PromptStyle
+
+N_SHOWN = 20
 
 
 class Use(StrEnum):
@@ -90,7 +93,8 @@ def rows(
 ) -> None:
     """Write verl's training files: rows that refer to problems, and each problem with its tests once.
 
-    Each split gets its own file. Test-only data is refused for training.
+    Each split gets its own file. Test-only data is refused for training. Problems without hidden tests,
+    or with tests that cannot be used, are left out and named.
     A Harbor task's prompt is its instruction, and its verifier judges.
     """
     from coding_model_project.data.governance import Role
@@ -141,11 +145,19 @@ def rows(
     if as_json:
         aside = sum(len(one.set_aside) for one in loaded)
         line = {"rows": dict(written.rows), "left_out": dict(written.left_out), "set_aside": aside}
+        if written.ignored:
+            line["ignored"] = dict(written.ignored)
         print(json.dumps(line))
         return
     for name, n_rows in written.rows.items():
         print(f"{out / name}.parquet: {n_rows} rows")
     for reason, count_out in written.left_out.items():
         print(f"left out: {count_out} ({reason})")
+    for line in written.ungradable[:N_SHOWN]:
+        print(line, file=sys.stderr)
+    if len(written.ungradable) > N_SHOWN:
+        print(f"and {len(written.ungradable) - N_SHOWN} more", file=sys.stderr)
+    for option, count_ignored in written.ignored.items():
+        print(f"{option}: {count_ignored} entries ignored: given problems that do not train here")
     if order:
         print("train with data.shuffle=false to keep this order")

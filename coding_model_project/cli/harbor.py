@@ -66,9 +66,9 @@ def grade(
 ) -> int:
     """Grade tasks: print a JSON line for each, including refused ones, and totals on standard error.
 
-    With the oracle this checks the tasks: exit code 1 unless each task's own solution earns a reward
-    of at least 1. With --script it measures the script: exit code 0 whatever the rewards. Exit code 2
-    if there are no tasks, 3 if an environment failed, which leaves its task ungraded.
+    With the oracle this checks the tasks: exit code 1 unless each is valid and its own solution earns a
+    reward of at least 1. With --script it measures the script: exit code 0 whatever the rewards. Exit
+    code 2 if there are no tasks, 3 if an environment failed, which leaves its task ungraded.
     """
     if oracle and script is not None:
         raise ConfigError("--oracle and --script exclude each other; pass one of them")
@@ -109,6 +109,8 @@ async def _grade(
     def agent(_: Task) -> Agent:
         return solver
 
+    if not as_json:
+        _say_ignored(task_dirs)
     tasks = read_tasks(task_dirs, os.environ, oracle=script is None)
     kept = Job(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
@@ -128,12 +130,14 @@ async def _grade(
         print(totals, file=sys.stderr)
         if script is None and totals.short:
             print(f"the oracle earns a reward below 1: {_named(totals.short)}", file=sys.stderr)
+        if totals.refused:
+            print(f"refused, and so not graded: {_named(totals.refused)}", file=sys.stderr)
         if totals.in_process:
             named = _named(totals.in_process)
             print(f"the agent may have written its own reward: {named}", file=sys.stderr)
     if totals.failed:
         return 3
-    return 1 if script is None and totals.short else 0
+    return 1 if script is None and (totals.short or totals.refused) else 0
 
 
 @app.command(context_settings=renamed(concurrency="workers"))
@@ -171,6 +175,7 @@ async def _check(
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.trial import Trials
 
+    _say_ignored(task_dirs)
     tasks = read_tasks(task_dirs, os.environ, oracle=True)
     code = 0
     async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
@@ -185,6 +190,14 @@ async def _check(
             elif checked.problems and code == 0:
                 code = 1
     return code
+
+
+def _say_ignored(task_dirs: list[Path]) -> None:
+    """Print a line for each folder of results among the tasks."""
+    from coding_model_project.harbor.format.tasks import result_folders
+
+    for path in result_folders(task_dirs):
+        print(f"ignored {path}: it holds results of jobs and no task", file=sys.stderr)
 
 
 def _named(tasks: list[str]) -> str:

@@ -105,13 +105,7 @@ def _serve(runs: Sequence[RunFolder], port: int, *, follow: bool) -> None:
         from coding_model_project.server import listening
     from coding_model_project.reports.live.live_runs import LiveRuns
 
-    try:
-        sock = listening.listen(HOST, port)
-    except OSError as error:
-        raise ConfigError(
-            f"--port={port}: {error}; pass another port, or 0 for a free one"
-        ) from error
-    with sock:
+    with listening.listen(HOST, port) as sock:
         live = LiveRuns(runs)
         n = live.index.n
         if not n and not follow:

@@ -144,6 +144,8 @@ _OUTPUT_RULES: dict[str, OutputRule] = {
     "exact": _exact,
     "last_line": _last_line,
 }
+OUTPUT_RULES = tuple(_OUTPUT_RULES)
+"""Names of the rules for standard output."""
 
 
 def same_value(

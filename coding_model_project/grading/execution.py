@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from coding_model_project.errors import CheckerError, DataError
 from coding_model_project.grading import checker
 from coding_model_project.grading.base import GRADER_VERSION
 from coding_model_project.grading.brief import clip, shown_value
-from coding_model_project.grading.compare import Tolerance, output_rule, same_output
+from coding_model_project.grading.compare import OUTPUT_RULES, Tolerance, same_output
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.grading.retries import Retries
 from coding_model_project.grading.sharing import inputs_of
+from coding_model_project.grading.time_limits import with_limit
 from coding_model_project.grading.value_rules import VALUE_RULES, value_rule
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.types import (
@@ -198,7 +200,8 @@ def judge_execution(test: Test, execution: Execution, problem: Problem) -> TestR
     """Return one test's result. An output for a checker has no error yet."""
     error = _ERRORS.get(execution.status)
     if error is not None:
-        detail = clip(execution.stderr_tail.strip(), _DETAIL_BYTES)
+        said = clip(execution.stderr_tail.strip(), _DETAIL_BYTES)
+        detail = with_limit(said, execution.status, problem.limits)
         return TestResult(error=error, cpu_s=execution.cpu_s, detail=detail)
     tolerance = Tolerance.of(problem)
     match test.input:
@@ -248,8 +251,13 @@ def checked_tests(problem: Problem, *, public: bool) -> tuple[Test, ...]:
     tests = problem.public_tests if public else problem.hidden_tests
     if not tests:
         raise DataError(f"problem {problem.id} has no {'public' if public else 'hidden'} tests")
-    if problem.comparison != checker.CHECKER and problem.comparison not in VALUE_RULES:
-        output_rule(problem.comparison)
+    if problem.comparison not in (*OUTPUT_RULES, checker.CHECKER, *VALUE_RULES):
+        near = get_close_matches(problem.comparison, OUTPUT_RULES, n=1, cutoff=0.7)
+        raise DataError(
+            f"problem {problem.id}: comparison={problem.comparison!r}: "
+            f"{f'did you mean {near[0]}? ' if near else ''}expected {', '.join(OUTPUT_RULES)}, "
+            f"{checker.CHECKER} with a checker, or a rule for values of calls: {', '.join(VALUE_RULES)}"
+        )
     if (problem.comparison == checker.CHECKER) is (problem.checker is None):
         given = "no checker" if problem.checker is None else "a checker"
         raise DataError(

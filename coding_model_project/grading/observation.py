@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from coding_model_project.grading.brief import clip, shown_input, shown_value
 from coding_model_project.grading.prompts import PromptStyle, request
+from coding_model_project.grading.time_limits import without_limit
 from coding_model_project.types import Asserts, ErrorType, Problem, Test, TestResult, Verdict
 
 MIN_BYTES = 60
@@ -66,7 +67,8 @@ def _outcome(test: Test | None, result: TestResult | None, max_bytes: int) -> st
         return "The answer holds no program."
     if result.error is ErrorType.wrong_answer and result.detail:
         return result.detail  # holds both
-    lines = result.detail.strip().splitlines()
+    detail = without_limit(result.detail) if result.error is ErrorType.timeout else result.detail
+    lines = detail.strip().splitlines()
     got = lines[-1].strip() if lines else str(result.error)
     if test is None or isinstance(test.input, Asserts):
         return got

@@ -51,6 +51,11 @@ class Graded:
         return main_reward(self.rewards) if self.reward_valid else None
 
     @property
+    def refused(self) -> bool:
+        """True if the folder is not a valid task, and so was not graded."""
+        return self.outcome is None and self.rewards is None
+
+    @property
     def cause(self) -> str:
         """The reason for a missing or invalid main reward."""
         if self.outcome is None:
@@ -82,7 +87,9 @@ class Totals:
     partial: int = 0
     invalid: Counter[str] = field(default_factory=Counter)
     short: list[str] = field(default_factory=list)
-    """Names of the tasks that did not earn a reward of 1."""
+    """Names of the graded tasks that did not earn a reward of 1."""
+    refused: list[str] = field(default_factory=list)
+    """Names of the tasks that were refused, and so not graded."""
     in_process: list[str] = field(default_factory=list)
     """Names of the tasks whose reward the agent's code may have forged."""
     failed: bool = False
@@ -101,7 +108,7 @@ class Totals:
             return
         elif reward > 0:
             self.partial += 1
-        self.short.append(graded.task)
+        (self.refused if graded.refused else self.short).append(graded.task)
 
     def __str__(self) -> str:
         n_invalid = self.invalid.total()

@@ -10,6 +10,9 @@ from typing import Any
 from coding_model_project.config_key import key
 from coding_model_project.isolation.confine import Tier
 
+RETRY_S = 180.0
+"""Default time, in seconds, for which a request that servers fail to answer is retried."""
+
 
 @dataclass
 class SandboxConfig:
@@ -63,7 +66,7 @@ class SandboxConfig:
         unit="s",
     )
     retry_s: float = key(
-        180.0,
+        RETRY_S,
         "Time for which a failed request is retried before its sample counts as ungradable. After an "
         "outage of this length, further requests are tried only once.",
         unit="s",

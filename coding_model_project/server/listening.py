@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import math
 import signal
@@ -47,7 +48,8 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; port 0 takes a free one.
 
     Raises:
-        OSError: the address is taken, or not this machine's.
+        ConfigError: the address is taken, not allowed, or not this machine's.
+        OSError: no socket can be opened, for another reason.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -57,7 +59,16 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        reason = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise ConfigError(
+                f"--port={port}: {reason}; pass another port, such as --port 0 for a free one"
+            ) from error
+        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            raise ConfigError(
+                f"--host={host}: {reason}; pass an address of this machine, such as --host 127.0.0.1"
+            ) from error
+        raise OSError(reason) from error
     return listening
 
 

@@ -1,10 +1,12 @@
 """The public Python API: light to import, and usable from scripts, event loops, threads and forks."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -86,6 +88,46 @@ def test_other_arguments_that_make_no_sense_are_refused():
         cmp.Judge(workers=0)
     with pytest.raises(cmp.ConfigError, match="no tier 'fortress'"):
         cmp.Judge(min_tier="fortress")
+    for retry_s in (-1, float("nan"), "3", True):
+        with pytest.raises(cmp.ConfigError, match=r"retry_s=.*: expected seconds of at least 0"):
+            cmp.Judge(retry_s=retry_s)
+
+
+@pytest.mark.timeout(60)
+async def test_a_server_that_does_not_answer_is_given_up_after_retry_s():
+    with socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))  # nobody listens
+        judge = cmp.Judge(sandbox=f"http://127.0.0.1:{dead.getsockname()[1]}", retry_s=0.2)
+        with pytest.raises(cmp.SandboxError, match="127"):
+            await judge.__aenter__()
+
+
+def test_a_printed_verdict_shows_its_outcome_and_its_repr_every_field():
+    results = (
+        cmp.TestResult(error=None),
+        cmp.TestResult(error=cmp.ErrorType.wrong_answer, detail="expected '3', got '4'"),
+    )
+    verdict = cmp.Verdict(
+        problem_id="mine/1",
+        code="print(4)",
+        extraction="given",
+        results=results,
+        n_tests=2,
+        comparison="tokens",
+        sandbox="fake",
+        grader_version="0",
+    )
+    assert str(verdict) == (
+        "Verdict('mine/1', passed=False, error='wrong_answer', 1 of 2 tests, "
+        """detail="expected '3', got '4'")"""
+    )
+    assert str(replace(verdict, results=results[:1] * 2)) == (
+        "Verdict('mine/1', passed=True, 2 of 2 tests)"
+    )
+    assert str(replace(verdict, code=None, results=())) == (
+        "Verdict('mine/1', passed=False, error='no_code', 0 of 2 tests)"
+    )
+    assert repr(verdict).startswith("Verdict(problem_id='mine/1', code='print(4)', extraction=")
 
 
 async def test_a_judge_that_was_not_started_says_so():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from coding_model_project.errors import DataError
+from coding_model_project.grading.execution import checked_tests
 from coding_model_project.types import GradedBy, Limits, Problem
 
 RANGES = {
@@ -19,6 +21,8 @@ DUPLICATE_ID = "duplicate id"
 EMPTY_ID = "empty id"
 EMPTY_STATEMENT = "empty statement"
 NO_HIDDEN_TESTS = "no hidden tests"
+UNUSABLE = "unusable"
+"""Tests that the grader rejects, such as by an unknown comparison."""
 ABSURD_LIMITS = "absurd limits"
 
 Fault = tuple[str, str]
@@ -38,11 +42,23 @@ def _faults(problem: Problem, times: int) -> Iterator[Fault]:
         yield DUPLICATE_ID, f"{times} problems have it; rewards identify a problem by its id"
     if not problem.statement.strip():
         yield EMPTY_STATEMENT, "the prompt would be empty"
-    if not problem.hidden_tests and problem.graded_by is GradedBy.tests:
-        yield NO_HIDDEN_TESTS, "only hidden tests earn reward; remove public: true from some"
+    yield from ungradable(problem)
     wrong = [one for name in RANGES if (one := _out_of_range(problem.limits, name))]
     if wrong:
         yield ABSURD_LIMITS, ", ".join(wrong)
+
+
+def ungradable(problem: Problem) -> Iterator[Fault]:
+    """Yield the fault for which no program gets a verdict, if the problem has one."""
+    if problem.graded_by is not GradedBy.tests:
+        return
+    if not problem.hidden_tests:
+        yield NO_HIDDEN_TESTS, "only hidden tests earn reward; remove public: true from some"
+        return
+    try:
+        checked_tests(problem, public=False)
+    except DataError as error:
+        yield UNUSABLE, str(error).removeprefix(f"problem {problem.id}: ")
 
 
 def _out_of_range(limits: Limits, name: str) -> str | None:

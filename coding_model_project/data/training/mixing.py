@@ -162,7 +162,10 @@ def ordered(problems: Sequence[Problem], ids: Sequence[str], where: str) -> list
     known = {problem.id: problem for problem in problems}
     missing = next((name for name in ids if name not in known), None)
     if missing is not None:
-        raise ConfigError(f"--order: {where}: no usable problem {missing!r}")
+        such = f", such as {problems[0].id}" if problems else ""
+        raise ConfigError(
+            f"--order: {where}: no problem {missing!r}; expected ids of the given problems{such}"
+        )
     return [known[name] for name in ids]
 
 

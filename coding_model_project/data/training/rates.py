@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,16 @@ def read_samples(path: str | Path) -> dict[str, tuple[float, float]]:
 
 
 def within(
-    problems: Sequence[Problem], rates: Mapping[str, float], low: float, high: float
+    problems: Sequence[Problem],
+    rates: Mapping[str, float],
+    low: float,
+    high: float,
+    others: Collection[str] = (),
 ) -> tuple[list[Problem], dict[str, int]]:
     """Keep problems whose pass rate is from `low` to `high`, inclusive.
+
+    Args:
+        others: ids of known problems that do not train, such as those of another split.
 
     Returns:
         The problems, and the numbers of those left out, by reason.
@@ -95,6 +102,11 @@ def within(
         ConfigError: no problem has a rate, or none is within the bounds.
     """
     known = [problem for problem in problems if problem.id in rates]
+    if not known and (untrained := [name for name in rates if name in others]):
+        raise ConfigError(
+            f"--rates: it has rates only of problems that do not train, such as {untrained[0]}; expected "
+            f"rates of training problems, such as {problems[0].id}, from `data rates`"
+        )
     if not known:
         of = next(iter(rates), "nothing")
         raise ConfigError(

@@ -96,6 +96,18 @@ def write_rows(path: Path, rows: Sequence[VerlRow], *, trains: bool) -> None:
     partial.replace(path)
 
 
+def ids_of_rows(path: Path) -> set[str]:
+    """Return the ids of the problems that a file of rows names."""
+    with extra("rows"):
+        import pyarrow.parquet as pq
+
+    rl = "reward_model" in pq.read_schema(path).names
+    rows = pq.read_table(path, columns=["reward_model" if rl else "extra_info"]).to_pylist()
+    if rl:
+        return {row["reward_model"]["ground_truth"] for row in rows}
+    return {row["extra_info"]["problem"] for row in rows}
+
+
 def refuse_training(name: str, split: str, where: str) -> None:
     """Raise if a split of a data set must not train.
 

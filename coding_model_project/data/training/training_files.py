@@ -4,23 +4,28 @@
       {rl,sft}_train.parquet  training rows
       {rl,sft}_validation.parquet, {rl,sft}_test.parquet
       manifest.json           settings, counts, numbers of problems left out, hashes
+
+A later command into the same folder keeps the files that it does not replace: with their problems, and
+with the settings of their command under "earlier" in the manifest (`earlier_files`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from coding_model_project.data.governance import Role, role, split_word
 from coding_model_project.data.problems import write_problems
+from coding_model_project.data.quality.faults import ungradable as ungradable_of
 from coding_model_project.data.quality.test_order import TestOrder, ordered
 from coding_model_project.data.training import mixing
+from coding_model_project.data.training.earlier_files import MANIFEST, PROBLEMS, earlier_files
 from coding_model_project.data.training.mixing import CountTokens
 from coding_model_project.data.training.rates import within
 from coding_model_project.data.training.rows import (
@@ -78,6 +83,10 @@ class Written:
 
     rows: Mapping[str, int]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of entries of an order or of rates, by option, for given problems that do not train."""
+    ungradable: tuple[str, ...] = ()
+    """A line for each problem left out because no program could get a verdict, with id and reason."""
 
 
 def write_training_files(
@@ -88,17 +97,21 @@ def write_training_files(
     count_tokens: CountTokens | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Written:
-    """Write rows, problems and manifest.
+    """Write rows, problems and manifest, beside the files of earlier commands.
 
     Args:
         count_tokens: a function that counts tokens; required if the plan has `max_prompt_tokens`.
         settings: more settings for the manifest, such as the origin of the problems.
 
     Raises:
-        ConfigError: no problem may train, or none is left to write.
+        ConfigError: no problem may train, none is left to write, or the folder has another version of
+            a problem.
     """
     left_out: dict[str, int] = {}
     usable = list(_deduplicated(problems))
+    known = {problem.id for problem in usable}
+    usable, ungradable, counts_of = _gradable(usable)
+    left_out |= counts_of
     if plan.kind is RowKind.sft:
         n_before = len(usable)
         usable = [problem for problem in usable if problem.gold]
@@ -109,29 +122,42 @@ def write_training_files(
         left_out[f"prompt over {plan.max_prompt_tokens} tokens"] = n_long
     if not usable:
         why = "; ".join(f"{n} × {reason}" for reason, n in left_out.items() if n)
-        raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}")
+        first = f"; the first: {ungradable[0]}" if ungradable else ""
+        raise ConfigError(f"no problem is left to write{f': {why}' if why else ''}{first}")
     files = _by_file(usable, plan)
+    ignored: dict[str, int] = {}
     if "train" in files:
         if (rates := plan.rates) is not None:
-            files["train"], out_of = within(files["train"], rates.by_id, rates.low, rates.high)
+            others = known - {problem.id for problem in files["train"]}
+            ignored["--rates"] = len(others & rates.by_id.keys())
+            files["train"], out_of = within(
+                files["train"], rates.by_id, rates.low, rates.high, others
+            )
             left_out |= out_of
         n_before = len(files["train"])
-        files["train"] = _arranged(files["train"], plan)
+        order = _order(files["train"], known, plan)
+        ignored["--order"] = len(plan.order or ()) - len(order or ())
+        files["train"] = _arranged(files["train"], replace(plan, order=order))
         what = "beyond its share of the mixture" if plan.mixture else "not in the order"
         left_out[what] = n_before - len({problem.id for problem in files["train"]})
         files["train"] = ordered(files["train"], plan.tests or {})
+    named = {problem.id: problem for members in files.values() for problem in members}
+    earlier = earlier_files(out, [f"{plan.kind}_{name}" for name in files], named)
     counts = {}
     for name, members in files.items():
         file = f"{plan.kind}_{name}"
         write_rows(out / f"{file}.parquet", _rows(members, plan), trains=name == "train")
         counts[file] = len(members)
-    named = {problem.id: problem for members in files.values() for problem in members}
-    write_problems(out / "problems.jsonl", named.values())
+    write_problems(out / PROBLEMS, [*named.values(), *earlier.problems])
     left_out = {reason: n for reason, n in left_out.items() if n}
     write_manifest(
-        out / "manifest.json", {**_settings(plan), **(settings or {}), "left_out": left_out}, counts
+        out / MANIFEST,
+        {**_settings(plan), **(settings or {}), "left_out": left_out},
+        {**earlier.counts, **counts},
+        earlier.commands,
     )
-    return Written(rows=counts, left_out=left_out)
+    ignored = {option: n for option, n in ignored.items() if n}
+    return Written(rows=counts, left_out=left_out, ignored=ignored, ungradable=ungradable)
 
 
 def _deduplicated(problems: Iterable[Problem]) -> Iterable[Problem]:
@@ -145,6 +171,16 @@ def _deduplicated(problems: Iterable[Problem]) -> Iterable[Problem]:
         if known.setdefault(problem.id, problem) != problem:
             raise ConfigError(f"two different problems have the id {problem.id}")
     return known.values()
+
+
+def _gradable(
+    problems: Sequence[Problem],
+) -> tuple[list[Problem], tuple[str, ...], Counter[str]]:
+    """Return the problems with usable tests, a line for each other one, and their numbers by fault."""
+    found = [(problem, next(ungradable_of(problem), None)) for problem in problems]
+    lines = tuple(f"{one.id}: {fault[0]}: {fault[1]}" for one, fault in found if fault)
+    counts = Counter(fault[0] for _, fault in found if fault)
+    return [problem for problem, fault in found if fault is None], lines, counts
 
 
 def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]]:
@@ -165,6 +201,28 @@ def _by_file(problems: Sequence[Problem], plan: Plan) -> dict[str, list[Problem]
             "--as validation"
         )
     return dict(files)
+
+
+def _order(
+    training: Sequence[Problem], known: Collection[str], plan: Plan
+) -> tuple[str, ...] | None:
+    """Return the plan's order without the known problems that do not train.
+
+    A file of rates also names problems of other splits, and problems that the plan leaves out.
+
+    Raises:
+        ConfigError: the order names no training problem.
+    """
+    if plan.order is None:
+        return None
+    trained = {problem.id for problem in training}
+    order = tuple(name for name in plan.order if name in trained or name not in known)
+    if not order:
+        raise ConfigError(
+            f"--order: it names none of the {len(trained)} training problems; expected their ids, such "
+            f"as {training[0].id}"
+        )
+    return order
 
 
 def _arranged(problems: Sequence[Problem], plan: Plan) -> list[Problem]:
@@ -203,14 +261,27 @@ def is_made(path: Path, settings: Mapping[str, Any]) -> bool:
     return path.exists() and json.loads(path.read_text())["settings"] == settings
 
 
-def write_manifest(path: Path, settings: dict[str, Any], counts: dict[str, int]) -> None:
-    """Write a manifest. Call it last, since a manifest marks the files as complete."""
+def write_manifest(
+    path: Path,
+    settings: Mapping[str, Any],
+    counts: Mapping[str, int],
+    earlier: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write a manifest. Call it last, since a manifest marks the files as complete.
+
+    Args:
+        counts: the number of rows of every file.
+        earlier: the settings and counts of each earlier command whose files are still in the folder.
+    """
     hashes = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(path.parent.iterdir())
         if file.suffix in (".parquet", ".jsonl")
     }
-    text = json.dumps({"settings": settings, "counts": counts, "sha256": hashes}, indent=2)
+    content = {"settings": settings, "counts": counts, "sha256": hashes}
+    if earlier:
+        content["earlier"] = earlier
+    text = json.dumps(content, indent=2)
     partial = path.with_suffix(".partial")
     partial.write_text(text + "\n")
     partial.replace(path)

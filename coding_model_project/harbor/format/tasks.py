@@ -23,6 +23,9 @@ from coding_model_project.harbor.step import INSTRUCTION_FILE
 _DEEPEST = 4
 """Maximum folders between a root and a task, as for a published package in Harbor's cache."""
 
+_RESULTS = ("config.json", "result.json")
+"""Files of a job's folder and of a trial's."""
+
 _PARTS = ("environment", "solution", "steps", "tests")
 """Folders of a task, which contain no other task."""
 
@@ -53,13 +56,14 @@ class Refused:
 def task_folders(paths: Iterable[Path], source: str | None = None) -> list[TaskFolder]:
     """Find tasks: each path itself if it is a task, else the tasks below it, sorted by name.
 
-    A folder without any task counts as a broken task. Skips folders whose names begin with "." or "_".
+    A folder without any task counts as a broken task. Skips folders whose names begin with "." or "_",
+    and folders of results (`result_folders`).
 
     Args:
         source: the data set's name; default: the name of the folder that contains it.
 
     Raises:
-        ConfigError: a path is not a folder, or a folder without subfolders.
+        ConfigError: a path is not a folder, a folder without subfolders, or one of results only.
     """
     found: list[tuple[Path, str]] = []
     for path in paths:
@@ -72,6 +76,11 @@ def task_folders(paths: Iterable[Path], source: str | None = None) -> list[TaskF
         inner = _subfolders(path)
         if not inner:
             raise ConfigError(f"{path}: neither a Harbor task nor a folder of them")
+        inner = [one for one in inner if not _holds_results(one)]
+        if not inner or _is_result(path):
+            raise ConfigError(
+                f"{path}: holds results of jobs and no Harbor task; read them with `harbor results`"
+            )
         below = [task for one in inner for task in _tasks_below(one, _DEEPEST - 1) or [one]]
         found += [(one, source or root.name) for one in sorted(below, key=_sorting)]
     labels = _labels([path for path, _ in found])
@@ -79,6 +88,30 @@ def task_folders(paths: Iterable[Path], source: str | None = None) -> list[TaskF
         TaskFolder(path=path, label=label, source=name)
         for (path, name), label in zip(found, labels, strict=True)
     ]
+
+
+def result_folders(paths: Iterable[Path]) -> list[Path]:
+    """Return the folders among tasks that hold jobs or trials and no task, so that they are ignored."""
+    return [
+        one
+        for path in paths
+        if path.is_dir() and not _is_task(path)
+        for one in _subfolders(path)
+        if _holds_results(one)
+    ]
+
+
+def _holds_results(path: Path) -> bool:
+    """Return whether a folder without tasks is a job's or a trial's, or contains one."""
+    if _tasks_below(path, _DEEPEST - 1):
+        return False
+    return _is_result(path) or any(
+        _is_result(below) or any(map(_is_result, _subfolders(below))) for below in _subfolders(path)
+    )
+
+
+def _is_result(path: Path) -> bool:
+    return not _is_task(path) and all((path / name).is_file() for name in _RESULTS)
 
 
 def _is_task(path: Path) -> bool:
@@ -93,7 +126,7 @@ def _tasks_below(path: Path, depth: int) -> list[Path]:
     """Return the tasks at or below a folder."""
     if _is_task(path):
         return [path]
-    if depth == 0:
+    if depth == 0 or _is_result(path):
         return []
     inner = [one for one in _subfolders(path) if one.name not in _PARTS]
     return [task for one in inner for task in _tasks_below(one, depth - 1)]

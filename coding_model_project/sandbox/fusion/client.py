@@ -18,6 +18,7 @@ from coding_model_project.sandbox.fusion.discovery import Discovery
 from coding_model_project.sandbox.fusion.driver_messages import Task, is_continued
 from coding_model_project.sandbox.fusion.fleet import Fleet
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
+from coding_model_project.sandbox.sandbox_config import RETRY_S
 from coding_model_project.types import (
     Execution,
     Input,
@@ -60,7 +61,7 @@ class FusionSandbox:
         *,
         max_concurrency: int = 32,
         timeout_s: float = 30.0,
-        retry_s: float = 180.0,
+        retry_s: float = RETRY_S,
         refresh_s: float = 5.0,
         token: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.fusion import wire
@@ -52,6 +53,7 @@ _LANGUAGES = {
     ),
     "julia": Language(name="julia", hello='println("hello")', native=False),
 }
+NAMES = tuple(_LANGUAGES)
 _ALIASES = {"c++": "cpp", "javascript": "nodejs", "js": "nodejs", "golang": "go", "rs": "rust"}
 
 
@@ -63,8 +65,12 @@ def language(name: str) -> Language:
     """
     found = _LANGUAGES.get(_ALIASES.get(name, name))
     if found is None:
-        known = ", ".join(["python", *_LANGUAGES])
-        raise ConfigError(f"no language {name!r} for SandboxFusion; known: {known}")
+        known = ["python", *_LANGUAGES]
+        near = get_close_matches(name.lower(), (*known, *_ALIASES), n=1)
+        raise ConfigError(
+            f"language={name}: no such language{f'; did you mean {near[0]}?' if near else ''}; "
+            f"SandboxFusion servers run {', '.join(known)}"
+        )
     return found
 
 

@@ -170,7 +170,10 @@ def test_standard_input_and_standard_output(files, sandbox, capsys, monkeypatch)
     ("problem", "says"),
     [
         (stdin_problem(id="a"), "a: problem a has no hidden tests"),
-        (stdin_problem(("", "1"), id="a", comparison="vibes"), "unknown comparison 'vibes'"),
+        (
+            stdin_problem(("", "1"), id="a", comparison="vibes"),
+            "comparison='vibes': expected tokens",
+        ),
         (Problem(id="a", split="test", statement="?", tests=(), task="nowhere"), "nowhere"),
     ],
 )

@@ -60,7 +60,33 @@ def test_totals_count_rewards_and_causes(tmp_path):
         "6 tasks: reward 1: 1, partial: 1, 0: 1, "
         "invalid: 3 (refused 1, verifier_failed 1, no_main_reward 1)"
     )
-    assert totals.short == list("bcdef")
+    assert (totals.short, totals.refused) == (list("bcef"), ["d"])
+
+
+def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, capsys):
+    tasks = tmp_path / "tasks"
+    folder(tasks / "broken", "[task]\nname = 'no-org'\n")
+    for place in ("jobs/first", "jobs/first/good__abcdefg", "trial"):
+        (tasks / place / "agent").mkdir(parents=True)
+        for name in ("config.json", "result.json"):
+            (tasks / place / name).write_text("{}")
+    (tasks / "trial" / "agent" / "instruction.md").write_text("kept by an agent")
+    assert cli.main(["harbor", "grade", str(tasks)]) == 1
+    captured = capsys.readouterr()
+    (line,) = map(json.loads, captured.out.splitlines())
+    assert (line["task"], line["rewards"]) == ("broken", None)
+    assert line.keys() == Graded(task="x").line().keys()
+    assert captured.err.splitlines() == [
+        f"ignored {tasks / 'jobs'}: it holds results of jobs and no task",
+        f"ignored {tasks / 'trial'}: it holds results of jobs and no task",
+        "1 tasks: reward 1: 0, partial: 0, 0: 0, invalid: 1 (refused 1)",
+        "refused, and so not graded: broken",
+    ]
+    assert cli.main(["harbor", "grade", str(tasks), "--json"]) == 1
+    assert capsys.readouterr().err == ""
+    for place in ("jobs", "jobs/first", "trial"):
+        assert cli.main(["harbor", "grade", str(tasks / place)]) == 2
+        assert "holds results of jobs and no Harbor task" in capsys.readouterr().err
 
 
 def made(path, solve):
@@ -90,9 +116,10 @@ def test_exit_codes_and_totals_for_real(tmp_path, capsys):
     assert [json.loads(line)["task"] for line in captured.out.splitlines()] == [
         *("good", "half", "refused"),
     ]
-    assert captured.err.splitlines()[-3:] == [
+    assert captured.err.splitlines()[-4:] == [
         "3 tasks: reward 1: 1, partial: 1, 0: 0, invalid: 1 (refused 1)",
-        "the oracle earns a reward below 1: half, refused",
+        "the oracle earns a reward below 1: half",
+        "refused, and so not graded: refused",
         "the agent may have written its own reward: good, half",
     ]
     assert list(out.glob("good__*"))

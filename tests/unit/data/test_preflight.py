@@ -9,7 +9,7 @@ from coding_model_project import cli
 from coding_model_project.cli import preflight_chunks
 from coding_model_project.data.problems import read_problems, write_problems
 from coding_model_project.data.quality.preflight import UNPROVEN, preflight
-from coding_model_project.errors import SandboxError
+from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.types import Execution, Problem, Status, Stdin, Test
 from tests.fakes import FakeSandbox, stdin_problem
 from tests.unit.data.rows import published
@@ -140,6 +140,29 @@ def test_what_fails_is_quarantined_to_a_file(tmp_path, sandbox, capsys):
     assert "gold rejected" in row["reasons"][0]
     assert row["problem"]["gold"] == ["print(1)"]
     assert [problem.id for problem in read_problems(tmp_path / "ok.jsonl")] == ["fake/1"]
+
+
+@pytest.mark.parametrize(
+    ("comparison", "reason"),
+    [("fuzzy", "unusable: comparison='fuzzy': expected tokens"), ("lines", "do not compile")],
+)
+def test_solutions_that_cannot_be_judged_are_not_missing(
+    tmp_path, monkeypatch, capsys, comparison, reason
+):
+    def refuse(*_):
+        raise DataError("the tests do not compile")
+
+    sandbox = FakeSandbox(answer=refuse)
+    monkeypatch.setattr(preflight_chunks, "embedded_sandbox", lambda *_: sandbox)
+    problem = stdin_problem(("", "1"), gold=("print(1)",), comparison=comparison)
+    write_problems(tmp_path / "p.jsonl", [problem])
+    command = ["data", "preflight", f"mine={tmp_path / 'p.jsonl'}"]
+    for options in ([], ["--json"]):
+        assert cli.main([*command, *options]) == 1
+        said = capsys.readouterr().err
+        assert "mine: no solution could be judged: nothing is shown of its tests; the first" in said
+        assert reason in said
+        assert "ships no solutions" not in said
 
 
 def test_published_sets_by_name(tmp_path, sandbox, capsys):

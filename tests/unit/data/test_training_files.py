@@ -227,6 +227,69 @@ def test_the_command(tmp_path, capsys):
     assert "```" not in rows[0]["prompt"][0]["content"]
 
 
+def test_a_second_command_keeps_the_files_and_problems_of_the_first(tmp_path, capsys):
+    write_problems(tmp_path / "p.jsonl", [*MINE, problem("mine/x", gold=())])
+    write_problems(tmp_path / "v.jsonl", YOURS)
+    out = tmp_path / "out"
+
+    def rows(*options):
+        return cli.main(["data", "rows", *map(str, options), "--out", str(out)])
+
+    def manifest():
+        return json.loads((out / "manifest.json").read_text())
+
+    assert rows(tmp_path / "p.jsonl") == 0
+    first = manifest()
+    assert "earlier" not in first
+    assert rows(tmp_path / "p.jsonl", "--kind", "sft", "--seed", 3) == 0
+    both = manifest()
+    assert both["counts"] == {"rl_train": 9, "sft_train": 8}
+    assert (both["settings"]["kind"], both["settings"]["seed"]) == ("sft", 3)
+    assert both["earlier"] == [{"settings": first["settings"], "counts": {"rl_train": 9}}]
+    assert set(both["sha256"]) == {"problems.jsonl", "rl_train.parquet", "sft_train.parquet"}
+    known = {one.id for one in read_problems(out / "problems.jsonl")}
+    assert set(ids(out / "rl_train.parquet")) <= known, "rows name problems of the folder"
+    assert rows(tmp_path / "v.jsonl", "--as", "validation") == 0
+    assert rows(tmp_path / "p.jsonl", "--seed", 5) == 0
+    last = manifest()
+    assert last["counts"] == {"sft_train": 8, "rl_validation": 4, "rl_train": 9}
+    assert [one["counts"] for one in last["earlier"]] == [{"sft_train": 8}, {"rl_validation": 4}]
+    assert [one["settings"]["kind"] for one in last["earlier"]] == ["sft", "rl"]
+    assert len(read_problems(out / "problems.jsonl")) == 13
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    write_problems(tmp_path / "p.jsonl", [problem("mine/3", statement="Other."), *MBPP])
+    capsys.readouterr()
+    assert rows(tmp_path / "p.jsonl") == 2
+    assert "sft_train.parquet has another version of problem mine/3" in capsys.readouterr().err
+    assert before == {file.name: file.read_bytes() for file in out.iterdir()}
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"settings": 1, "counts": [3]}'])
+def test_other_manifests_are_replaced(tmp_path, manifest):
+    (tmp_path / "manifest.json").write_text(manifest)
+    assert write_training_files(MINE, tmp_path, Plan()).rows == {"rl_train": 8}
+    assert json.loads((tmp_path / "manifest.json").read_text())["counts"] == {"rl_train": 8}
+
+
+@pytest.mark.parametrize("kind", ["rl", "sft"])
+def test_problems_that_no_program_could_solve_are_left_out_and_named(kind, tmp_path, capsys):
+    public = (Test(input=Stdin("1"), expected="1", public=True),)
+    broken = [problem("mine/p", tests=public), problem("mine/f", comparison="fuzzy")]
+    write_problems(tmp_path / "p.jsonl", [*MINE, *broken])
+    command = ["data", "rows", str(tmp_path / "p.jsonl"), "--kind", kind, "--out", str(tmp_path)]
+    assert cli.main(command) == 0
+    said = capsys.readouterr()
+    assert f"{kind}_train.parquet: 8 rows" in said.out
+    assert "left out: 1 (no hidden tests)\nleft out: 1 (unusable)" in said.out
+    assert "mine/p: no hidden tests: only hidden" in said.err
+    assert "mine/f: unusable: comparison='fuzzy': expected tokens" in said.err
+    write_problems(tmp_path / "q.jsonl", broken)
+    command[2] = str(tmp_path / "q.jsonl")
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err
+    assert "no problem is left to write: 1 × no hidden tests; 1 × unusable; the first: m" in said
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -283,6 +346,28 @@ def test_rates_of_an_evaluation_choose_and_order_what_trains(tmp_path, capsys):
     assert left_out == {"no measured rate": 4, "rate not within 0.1 to 0.9": 2}
     assert rows_within(tmp_path, "--order", rates) == 0
     assert ids(tmp_path / "out/rl_train.parquet") == ["mine/0", "mine/1", "mine/2", "mine/3"]
+
+
+def test_an_order_may_name_given_problems_that_do_not_train(tmp_path, capsys):
+    write_problems(tmp_path / "p.jsonl", [*MINE, problem("mine/v", "validation")])
+    rates, out = tmp_path / "rates.jsonl", tmp_path / "out"
+    lines = [{"id": name, "rate": rate} for name, rate in (("v", 1), (1, 1), (5, 0.5), (2, 0.25))]
+    rates.write_text("".join(f'{{"id": "mine/{r["id"]}", "rate": {r["rate"]}}}\n' for r in lines))
+    command = ["data", "rows", f"mine={tmp_path / 'p.jsonl'}", "--out", str(out)]
+    assert cli.main([*command, "--order", str(rates)]) == 0
+    assert ids(out / "rl_train.parquet") == ["mine/1", "mine/5", "mine/2"]
+    assert "--order: 1 entries ignored: given problems that do" in capsys.readouterr().out
+    filtered = ["--rates", str(rates), "--max-rate", "0.9"]
+    assert cli.main([*command, "--order", str(rates), *filtered, "--json"]) == 0
+    assert ids(out / "rl_train.parquet") == ["mine/5", "mine/2"]
+    assert json.loads(capsys.readouterr().out)["ignored"] == {"--rates": 1, "--order": 2}
+    for lines, said in (("mine/v", "none of the 8 training problems"), ("mine/99", "'mine/99'")):
+        (tmp_path / "order").write_text(lines)
+        assert cli.main([*command, "--order", str(tmp_path / "order")]) == 2
+        assert said in capsys.readouterr().err
+    rates.write_text('{"id": "mine/v", "rate": 1}')
+    assert cli.main([*command, "--rates", str(rates)]) == 2
+    assert "rates only of problems that do not train, such as mine/v" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

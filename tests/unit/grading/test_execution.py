@@ -7,7 +7,7 @@ import pytest
 
 from coding_model_project.errors import DataError, SandboxError
 from coding_model_project.grading import execution
-from coding_model_project.grading.execution import ExecutionGrader, judge_execution
+from coding_model_project.grading.execution import ExecutionGrader, checked_tests, judge_execution
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
 from coding_model_project.types import (
@@ -16,6 +16,7 @@ from coding_model_project.types import (
     ErrorType,
     Execution,
     Isolation,
+    Limits,
     Opaque,
     Status,
     Stdin,
@@ -158,6 +159,24 @@ async def test_bad_data_has_no_verdict(problem):
     for completion in ("1", ""):
         with pytest.raises(DataError):
             await grader(FakeSandbox()).grade_code(problem, completion)
+
+
+async def test_an_unknown_comparison_names_problem_key_and_the_allowed_values():
+    said = r"fake/1: comparison='fuzzy': expected tokens, lines, exact, last_line, checker with .*equal"
+    with pytest.raises(DataError, match=said):
+        await grader(FakeSandbox()).grade_code(stdin_problem(("", "1"), comparison="fuzzy"), "1")
+    with pytest.raises(DataError, match="did you mean last_line"):
+        checked_tests(stdin_problem(("", "1"), comparison="lastline"), public=False)
+
+
+@pytest.mark.parametrize("said", ["", "the tests ended without a word"])
+async def test_a_time_out_names_the_limit_that_ended_it(said):
+    limits = Limits(cpu_s=5, wall_s=12.5)
+    cpu = "CPU time limit of 5 s (7.5 s for the first test that exceeds it)"
+    for status, line in (("cpu_timeout", cpu), ("wall_timeout", "wall-clock limit of 12.5 s")):
+        late = FakeSandbox(lambda *_, s=status: Execution(status=Status(s), stderr_tail=said))
+        verdict = await grader(late).grade_code(stdin_problem(("", "1"), limits=limits), "x")
+        assert verdict.results[0].detail == "\n".join(filter(None, (line, said)))
 
 
 async def test_an_expected_output_never_enters_the_sandbox():

@@ -53,6 +53,20 @@ async def test_the_model_sees_the_error_the_test_and_what_came_of_it():
     assert nothing["content"] == "no_code\nThe answer holds no program."
 
 
+@pytest.mark.parametrize("status", [Status.cpu_timeout, Status.wall_timeout])
+@pytest.mark.parametrize(
+    ("stderr", "got"),
+    [("", "timeout"), ("a\nstep 3\n", "step 3"), ("wall-clock limit of 2 s", None)],
+)
+async def test_the_limit_of_a_time_out_is_not_told(status, stderr, got):
+    seen = (await told(SUM, Execution(status=status, stderr_tail=stderr)))["content"]
+    assert seen == f"timeout\n1 2\nexpected '3\\n', got {got or stderr}"
+    asserts = problem(Test(input=Asserts(source="assert f() == 2"), public=True))
+    silent = Execution(status=status, stderr_tail="the tests ended without a word")
+    seen = (await told(asserts, silent))["content"]
+    assert seen == "timeout\nassert f() == 2\nthe tests ended without a word"
+
+
 async def test_a_fenced_observation_says_the_same_and_asks_for_a_block():
     message = await told(SUM, ENDINGS["wrong_answer"], PromptStyle.fenced)
     assert message["role"] == "user"

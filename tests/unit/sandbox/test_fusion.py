@@ -623,8 +623,10 @@ def test_statuses_of_other_languages(got, status):
 async def test_a_language_without_a_toolchain_is_the_configurations_fault():
     async with fusion(Server()) as sandbox:
         server_says_hello = Program(source="int main() {}", language="cobol")
-        with pytest.raises(ConfigError, match="no language 'cobol'"):
+        with pytest.raises(ConfigError, match=r"cobol: no such language; SandboxFusion .*, julia"):
             await sandbox.run(server_says_hello, [Stdin("")], LIMITS)
+        with pytest.raises(ConfigError, match=r"language=pyhton: .*did you mean python\?"):
+            await sandbox.run(Program(source="", language="pyhton"), [Stdin("")], LIMITS)
         with pytest.raises(ConfigError, match="cannot run cpp"):  # the fake prints no hello
             await sandbox.run(Program(source="x", language="cpp"), [Stdin("")], LIMITS)
 

@@ -16,6 +16,7 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.embedded import EmbeddedSandbox, tiers
 from coding_model_project.sandbox.embedded.languages import toolchains
 from coding_model_project.sandbox.embedded.languages.binaries import Binaries
+from coding_model_project.sandbox.fusion import other_languages
 from coding_model_project.types import Call, Files, Program, Status, Stdin
 from tests.language_cases import CASES
 from tests.language_cases.case import CANARY, LIMITS, Case
@@ -103,7 +104,7 @@ async def test_what_is_not_run_is_refused_with_the_way_out():
     async with EmbeddedSandbox(workers=1, min_tier="rlimit", tier="rlimit") as sandbox:
         with pytest.raises(ConfigError, match=r"bash programs .* tier rlimit .*SandboxFusion"):
             await sandbox.run(Program(source="", language="bash"), [Stdin("")], LIMITS)
-        with pytest.raises(ConfigError, match="not 'cobol'; a SandboxFusion"):
+        with pytest.raises(ConfigError, match=r"no such language; the embedded .* also perl"):
             await sandbox.run(Program(source="", language="cobol"), [Stdin("")], LIMITS)
         needs("cpp", sandbox.tier)
         with pytest.raises(DataError, match="Call inputs are for python"):
@@ -120,3 +121,27 @@ def test_binaries_are_whole_or_not_there_and_bounded(tmp_path):
     assert binaries.get("3") is None
     Binaries(tmp_path / "1" / "no folder").put("x", b"")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pyhton", r"language=pyhton: no such language; did you mean python\?; the .* python, cpp"),
+        ("javscript", r"did you mean javascript\?"),
+        ("tyepscript", r"did you mean typescript\?"),
+        ("cobol", "language=cobol: no such language; the embedded"),
+        ("ruby", r"language=ruby: the embedded sandbox runs .*; a SandboxFusion server can run it"),
+    ],
+)
+def test_a_language_that_does_not_exist_is_not_sent_to_a_server(name, said):
+    with pytest.raises(ConfigError, match=said) as raised:
+        toolchains.named(name)
+    assert ("server can run it" in str(raised.value)) is (name == "ruby")
+
+
+def test_every_language_of_servers_runs_here_or_is_sent_there():
+    for name in other_languages.NAMES:
+        try:
+            assert toolchains.named(name)
+        except ConfigError as error:
+            assert "a SandboxFusion server can run it" in str(error), name

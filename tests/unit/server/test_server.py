@@ -214,8 +214,15 @@ def test_others_need_a_token():
 
 
 def test_a_port_that_is_taken():
-    with listen("127.0.0.1", 0) as first, pytest.raises(OSError, match="cannot listen on"):
-        listen("127.0.0.1", first.getsockname()[1])
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        said = (
+            f"--port={port}: cannot listen on 127.0.0.1:{port}: .*such as --port 0 for a free one"
+        )
+        with pytest.raises(ConfigError, match=said):
+            listen("127.0.0.1", port)
+    with pytest.raises(ConfigError, match=r"--host=192\.0\.2\.1: .*--host 127\.0\.0\.1"):
+        listen("192.0.2.1", 0)
 
 
 # ── /submit and prompts ───────────────────────────────────────────────────────────────────────────

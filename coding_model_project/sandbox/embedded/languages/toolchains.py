@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -66,6 +67,9 @@ _ALIASES = {
     "shell": Language.bash,
 }
 
+_SERVERS_ONLY = ("perl", "lua", "ruby", "php", "typescript", "julia")
+"""Languages that only SandboxFusion servers run."""
+
 
 class Toolchain(Protocol):
     """The tools that build and run programs in a language."""
@@ -96,10 +100,19 @@ def named(name: str) -> Language:
     """
     language = _ALIASES.get(name, name)
     if language not in list(Language):
-        known = ", ".join(["python", *Language])
-        if name.lower() in ("python", *Language, *_ALIASES):
+        known = ["python", *Language]
+        if name.lower() in (*known, *_ALIASES):
             raise ConfigError(f"language={name}: language names are lower case; use {name.lower()}")
-        raise ConfigError(f"the embedded sandbox runs {known}, not {name!r}{_ELSEWHERE}")
+        if name in _SERVERS_ONLY:
+            raise ConfigError(
+                f"language={name}: the embedded sandbox runs {', '.join(known)}{_ELSEWHERE}"
+            )
+        near = get_close_matches(name.lower(), (*known, *_ALIASES, *_SERVERS_ONLY), n=1)
+        raise ConfigError(
+            f"language={name}: no such language{f'; did you mean {near[0]}?' if near else ''}; the "
+            f"embedded sandbox runs {', '.join(known)}, and SandboxFusion servers also "
+            f"{', '.join(_SERVERS_ONLY)}"
+        )
     return Language(language)
 
 
