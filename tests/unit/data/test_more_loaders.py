@@ -316,5 +316,5 @@ def test_rows_are_written_of_a_mapped_file(tmp_path, where):
 
 
 def test_map_needs_a_file():
-    with pytest.raises(ConfigError, match="--path"):
+    with pytest.raises(ConfigError, match="pass mbpp=PATH"):
         load("mbpp", columns={"text": "question"})
