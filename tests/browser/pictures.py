@@ -22,7 +22,10 @@ def main() -> int:
     if len(sys.argv) not in (3, 4):
         print(__doc__, file=sys.stderr)
         return 2
-    page, out = Path(sys.argv[1]).resolve(strict=True), Path(sys.argv[2]).resolve()
+    page, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    if not page.is_file():
+        print(f"error: {page}: no such page", file=sys.stderr)
+        return 2
     height = int(sys.argv[3]) if len(sys.argv) == 4 else HEIGHT
     chromium = shutil.which("chromium")
     if chromium is None:
