@@ -111,14 +111,14 @@ def _one_line(repository: str, revision: str | None) -> Iterator[None]:
         status = getattr(error.response, "status_code", None)
         kind = ConfigError if status in _REFUSED else DownloadError
         raise kind(f"the hub answered HTTP {status} for {repository}{at}") from error
-    except _network_errors() as error:
+    except network_errors() as error:
         line = str(error).splitlines()[0] if str(error) else ""
         raise DownloadError(
             f"the hub cannot be reached for {repository}{at}: {type(error).__name__} {line}".rstrip()
         ) from error
 
 
-def _network_errors() -> tuple[type[Exception], ...]:
+def network_errors() -> tuple[type[Exception], ...]:
     """Return the errors of huggingface_hub's HTTP library; those of requests are OSErrors."""
     libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
     return (OSError, *(library.HTTPError for library in libraries if library is not None))

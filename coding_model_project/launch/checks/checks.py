@@ -22,6 +22,7 @@ from coding_model_project.launch.checks import (
     problem_checks,
     repair_checks,
 )
+from coding_model_project.launch.checks.hub_checks import check_hub_model
 from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
 
@@ -186,7 +187,11 @@ def refuse_legacy_keys(config: DictConfig) -> None:
 
 
 def check_model(key: str, path: str | None) -> None:
-    """Raise ConfigError unless a model is a folder with a config.json or a hub name ("owner/name")."""
+    """Check that a model is a folder with a config.json, or a model of the hub ("owner/name").
+
+    Raises:
+        ConfigError: it is neither; the message names the key and the fix.
+    """
     if not path:
         raise ConfigError(f"{key}: no model given; set {key}=PATH or a hub name owner/name")
     local = Path(path).expanduser()
@@ -203,6 +208,7 @@ def check_model(key: str, path: str | None) -> None:
         raise ConfigError(
             f"{key}={path}: no such folder; set {key} to a model's folder or hub name"
         )
+    check_hub_model(key, path)
 
 
 def check_memory(needed_gb: float) -> None:

@@ -1,0 +1,103 @@
+"""The check of a starting model against the hub: one question, no retries."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from huggingface_hub import constants
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.checks import hub_checks
+from coding_model_project.launch.checks.checks import check_model
+
+KEY = "actor_rollout_ref.model.path"
+
+
+class Hub(BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self.server.asked.append(self.path)
+        code, error = self.server.answer
+        self.send_response(code)
+        if error:
+            self.send_header("X-Error-Code", error)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _asks_again(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    hub_checks._why_not.cache_clear()
+    yield
+    hub_checks._why_not.cache_clear()
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.answer, server.asked = (200, None), []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    template = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("answer", [(200, None), (404, "EntryNotFound"), (429, None), (503, None)])
+def test_a_model_of_the_hub_passes_and_is_asked_for_once(hub, answer):
+    hub.answer = answer
+    check_model(KEY, "some/model")
+    check_model(KEY, "some/model")
+    assert hub.asked == ["/some/model/resolve/main/config.json"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (
+            (404, "RepoNotFound"),
+            "no such folder here, and no such model on the hub; check the name",
+        ),
+        ((401, "RepoNotFound"), "set HF_TOKEN if the model is private"),
+        ((403, "GatedRepo"), "the hub's model is gated; accept its terms at http"),
+    ],
+)
+def test_a_model_that_the_hub_does_not_give_is_refused(hub, answer, says):
+    hub.answer = answer
+    with pytest.raises(ConfigError) as refused:
+        check_model(KEY, "nope/model")
+    assert str(refused.value).startswith(f"{KEY}=nope/model: no such folder here, and ")
+    assert says in str(refused.value)
+    assert len(hub.asked) == 1
+
+
+def test_a_hub_that_cannot_be_reached_is_refused_with_the_reason(hub, monkeypatch):
+    hub.shutdown()
+    hub.server_close()
+    with pytest.raises(
+        ConfigError, match=r"the hub cannot be reached \(Connect.*; download the mo"
+    ):
+        check_model(KEY, "nope/model")
+    hub_checks._why_not.cache_clear()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ConfigError, match=r"cannot be reached \(HF_HUB_OFFLINE is set\); download"):
+        check_model(KEY, "nope/model")
+
+
+def test_a_model_in_the_hubs_cache_needs_no_hub(monkeypatch, tmp_path):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--some--model"
+    (repository / "snapshots" / "abc").mkdir(parents=True)
+    (repository / "snapshots" / "abc" / "config.json").write_text("{}")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    check_model(KEY, "some/model")
