@@ -261,6 +261,23 @@ def is_made(path: Path, settings: Mapping[str, Any]) -> bool:
     return path.exists() and json.loads(path.read_text())["settings"] == settings
 
 
+def style_of_rows(path: Path) -> PromptStyle | None:
+    """Return the prompt style of a file of rows by the manifest beside it.
+
+    None if there is no manifest, or if the file has changed since.
+    """
+    try:
+        manifest = json.loads(path.with_name("manifest.json").read_text())
+        recorded = manifest["sha256"][path.name]
+        parts = [part for part in manifest.get("earlier", ()) if path.stem in part["counts"]]
+        style = PromptStyle((parts or [manifest])[-1]["settings"]["style"])
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError, KeyError, TypeError):  # none, or another program's
+        return None
+    return style if content == recorded else None
+
+
 def write_manifest(
     path: Path,
     settings: Mapping[str, Any],

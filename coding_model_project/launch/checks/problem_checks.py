@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from pathlib import Path
 
 from omegaconf import DictConfig
 
 from coding_model_project.data.problems import read_problems
 from coding_model_project.data.training.rates import read_samples
+from coding_model_project.data.training.training_files import style_of_rows
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.grading.prompts import PromptStyle, request
+from coding_model_project.launch.checks.agent_checks import has_agent
+from coding_model_project.launch.checks.bash_checks import has_bash
 from coding_model_project.types import GradedBy, Problem
 
 _FIRST_ROWS = 64
+_FENCE_ASKED = re.compile(r"```|~~~|\bfence|\bblock|\bmarkdown", re.IGNORECASE)
+"""Words of a statement that itself asks for a block."""
 
 
 def readable(paths: Iterable[str]) -> list[Problem]:
@@ -42,6 +49,8 @@ def check(config: DictConfig, problems: Sequence[Problem], train_files: Sequence
     named = _named(train_files, by_id.keys())
     if config.coding.prompt == PromptStyle.bare:
         _check_prompts(train_files, config.data.prompt_key, by_id)
+    elif not (has_agent(config) or has_bash(config)):
+        _check_style(train_files, config.data.prompt_key, by_id)
     if (given := config.coding.training.rates) is not None:
         _check_rates(given, named)
     if config.coding.reward.shaping.length_weight:
@@ -125,6 +134,40 @@ def _check_prompts(paths: Sequence[str], key: str, problems: Mapping[str, Proble
                     "reward would be 0: make the rows by `data rows --prompt bare`, or set "
                     "coding.prompt=fenced"
                 )
+
+
+def _check_style(paths: Sequence[str], key: str, problems: Mapping[str, Problem]) -> None:
+    """Check that no file was made with `--prompt bare` if a program must be in a fenced block.
+
+    Only files that their manifest names with this content are checked, and a statement of one's own may
+    ask for the block itself.
+
+    Args:
+        key: the column of the prompts.
+
+    Raises:
+        ConfigError: a file was made for bare programs; the message names the file and both fixes.
+    """
+    import pyarrow.parquet as pq
+
+    for path in paths:
+        if (
+            style_of_rows(Path(path)) is not PromptStyle.bare
+            or key not in pq.read_schema(path).names
+        ):
+            continue
+        batches = pq.ParquetFile(path).iter_batches(_FIRST_ROWS, columns=[key, "reward_model"])
+        prompts = [
+            str(row[key])
+            for row in next(batches).to_pylist()
+            if "```" in request(problems[str(row["reward_model"]["ground_truth"])])
+        ]
+        if prompts and not any(map(_FENCE_ASKED.search, prompts)):
+            raise ConfigError(
+                f"coding.prompt=fenced: the rows of {path} were made by --prompt bare and ask for no "
+                "fenced block, and nearly every reward would be 0: make the rows by `data rows --prompt "
+                "fenced`, or set coding.prompt=bare"
+            )
 
 
 def _check_rates(path: str, named: AbstractSet[str]) -> None:

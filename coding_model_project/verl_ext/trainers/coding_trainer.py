@@ -26,7 +26,7 @@ from coding_model_project.verl_ext.trainers.batch_fields import (
     sampled_entropy,
     trained_keys,
 )
-from coding_model_project.verl_ext.trainers.guards import Guards
+from coding_model_project.verl_ext.trainers.guards import Guards, no_program
 from coding_model_project.verl_ext.trainers.lengths import sort_by_length
 from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.outages import Outages
@@ -252,6 +252,8 @@ class CodingTrainer(ValidatingTrainer):
         metrics["rollout/trained_tokens"] = sum(model_tokens(trained, batch.partition_id))
         metrics.update(self._token_metrics())
         self._samples.step(self.global_steps, "train", samples, self.logger.logger)
+        if global_steps == 1:
+            self._warn(metrics)
         metrics.update(self._guards.check(metrics))
         try:
             self._check_step(metrics)
@@ -259,6 +261,12 @@ class CodingTrainer(ValidatingTrainer):
             logged = {key: value for key, value in metrics.items() if not key.startswith("_")}
             self.logger.log(data=logged, step=self.global_steps)
             raise
+
+    def _warn(self, metrics: dict[str, Any]) -> None:
+        """Print a warning if the first step has no program; an agent's work has no prompt style."""
+        of_agent = has_bash(self.config) or has_agent(self.config)
+        if not of_agent and (warning := no_program(metrics, self.config.coding.prompt)):
+            print(warning, flush=True)  # noqa: T201
 
     def _check_step(self, metrics: dict[str, Any]) -> None:
         """End the run if a step's metrics are out of bounds.

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from coding_model_project.errors import TrainingError
+from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.types import ErrorType
 
 _GUARDED = {
     "max_grad_norm": "actor/grad_norm",
@@ -55,3 +57,20 @@ class Guards:
                 f"{self._bounds[name]:g} for {n} steps in a row: the training is unstable; resume from "
                 "an earlier checkpoint with a lower actor_rollout_ref.actor.optim.lr, or change the bound"
             )
+
+
+def no_program(metrics: Mapping[str, float], style: str) -> str | None:
+    """Return a warning if no response of a step holds a program, so that its gradient is 0.
+
+    Args:
+        metrics: the step's metrics.
+        style: `coding.prompt`.
+    """
+    if metrics.get(f"judge/{ErrorType.no_code}", 0.0) < 1.0:
+        return None
+    other = next(one for one in PromptStyle if one != style)
+    return (
+        f"warning: coding.prompt={style}: no response of the first step holds a program (no_code), so "
+        f"nothing is learned; the likely cause is rows whose prompts ask for another style: make them by "
+        f"`data rows --prompt {style}`, or set coding.prompt={other}"
+    )

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from coding_model_project.errors import TrainingError
-from coding_model_project.verl_ext.trainers.guards import Guards
+from coding_model_project.verl_ext.trainers.guards import Guards, no_program
 
 NONE = dict.fromkeys(("max_grad_norm", "min_entropy", "max_entropy", "max_mismatch"))
 
@@ -57,3 +57,14 @@ def test_which_side_of_a_bound_is_outside(bound, metric, inside, outside):
     assert guarded.check({metric: inside}) == {f"guard/{bound}": 0}
     assert guarded.check({metric: outside}) == {f"guard/{bound}": 1}
     assert guarded.check({}) == {f"guard/{bound}": 1}  # not measured in this step
+
+
+@pytest.mark.parametrize(("style", "other"), [("fenced", "bare"), ("bare", "fenced")])
+def test_a_step_without_any_program_names_the_likely_cause(style, other):
+    said = no_program({"judge/no_code": 1.0}, style)
+    assert said.startswith(f"warning: coding.prompt={style}: no response")
+    assert f"data rows --prompt {style}" in said
+    assert said.endswith(f"coding.prompt={other}")
+    assert "\n" not in said
+    assert no_program({"judge/no_code": 0.99}, style) is None
+    assert no_program({"judge/infra_rate": 1.0}, style) is None
