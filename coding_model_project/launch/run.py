@@ -6,7 +6,9 @@ Heavy imports happen after the checks, so a misspelt key or a missing file fails
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -34,6 +36,7 @@ from coding_model_project.launch.compose import (
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
+from coding_model_project.runs.checkpoints import step_of
 from coding_model_project.runs.console import output_copied_to, quiet_requests
 from coding_model_project.runs.folder import (
     RunFolder,
@@ -155,6 +158,18 @@ def carry_out(
             processes.start_sentinel()
             with StopSignal(log_dir, listen=command is not None):
                 recipe.train(config)
+    if command is not None:
+        print(_finished(run))
+
+
+def _finished(run: RunFolder) -> str:
+    """Return the last line of a finished training, with the command that shows it."""
+    steps = json.loads(run.summary.read_text())["steps"]
+    folder = shlex.quote(os.fspath(run.path))
+    return (
+        f"finished: {run.path} after {steps} steps; next: python -m coding_model_project report "
+        f"{folder}"
+    )
 
 
 def _prepare_resume(config: DictConfig) -> None:
@@ -165,7 +180,9 @@ def _prepare_resume(config: DictConfig) -> None:
     keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")
     if (store := open_store(config, print)) is not None:
         store.check_writable()
-    prepare_resume(Path(trainer.default_local_dir), store, print, keep)
+    found = prepare_resume(Path(trainer.default_local_dir), store, print, keep)
+    if found is not None:
+        print(f"resuming {config.coding.run_dir} from step {step_of(found)}")
 
 
 @contextlib.contextmanager
