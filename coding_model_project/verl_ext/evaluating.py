@@ -39,6 +39,7 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     """
     coding = coding_of(config)
     assert isinstance(coding, BaselineConfig)
+    settings = evaluation_settings(coding)  # first, so that a wrong key needs no network
     local = config
     if coding.evaluation.base_url is None:
         local = with_local_inputs(config, _MODEL_KEY)
@@ -50,7 +51,6 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         backend = _backend(local)
-        settings = evaluation_settings(coding)
         opens = _judge(coding, say)
         return evaluate(settings, backend, config=config, command=command, say=say, opens=opens)
     finally:
