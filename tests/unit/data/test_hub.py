@@ -125,7 +125,7 @@ def test_what_the_hub_refuses_is_one_line(hub, tmp_path, capsys, monkeypatch, fa
 
 
 WAYS_OUT = (
-    "--path",
+    "mbpp_train=PATH",
     "--data-dir",
     "hf download google-research-datasets/mbpp --repo-type dataset --local-dir",
 )
