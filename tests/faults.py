@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from coding_model_project.errors import SandboxError
@@ -49,4 +50,23 @@ class FailsOften(EmbeddedSandbox):
         self._n_programs += 1
         if self._n_programs % self._every == 0:
             raise SandboxError(f"made to fail on every program of {self._every}")
+        return await super().run(program, inputs, limits, stop_when=stop_when)
+
+
+class Slow(EmbeddedSandbox):
+    """The embedded sandbox, but each program first waits, any number of them at once."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__(workers=2)
+        self._delay_s = delay_s
+
+    async def run(
+        self,
+        program: Program,
+        inputs: Sequence[Input],
+        limits: Limits,
+        *,
+        stop_when: StopWhen | None = None,
+    ) -> list[Execution]:
+        await asyncio.sleep(self._delay_s)
         return await super().run(program, inputs, limits, stop_when=stop_when)

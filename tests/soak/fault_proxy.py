@@ -21,8 +21,7 @@ from pathlib import Path
 
 from coding_model_project.sandbox.fusion.bundle import MARK
 
-SLOW_S = "FAULT_PROXY_SLOW_S"
-"""The environment variable with the seconds by which a slow answer is late; 1 without it."""
+_SLOW_S = 1.0
 _HANG_S = 3600.0
 _PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 _NOTHING_RAN = (
@@ -129,7 +128,7 @@ class Proxy:
                 await writer.drain()
                 raise ConnectionResetError
             case Fault.slow:
-                await asyncio.sleep(float(os.environ.get(SLOW_S, "1")))
+                await asyncio.sleep(_SLOW_S)
                 writer.write(await self._forward(head, body))
             case Fault.none:
                 writer.write(await self._forward(head, body))
