@@ -21,6 +21,7 @@ from coding_model_project.cli.common import (
     existing_file,
     named_values,
     renamed,
+    warn,
 )
 from coding_model_project.cli.harbor_eval import evaluate
 from coding_model_project.cli.harbor_posttrain import posttrain
@@ -109,9 +110,8 @@ async def _grade(
     def agent(_: Task) -> Agent:
         return solver
 
-    if not as_json:
-        _say_ignored(task_dirs)
-    tasks = read_tasks(task_dirs, os.environ, oracle=script is None)
+    say = None if as_json else warn
+    tasks = read_tasks(task_dirs, os.environ, oracle=script is None, say=say)
     kept = Job(out, solver.name, at_once, where) if out is not None else None
     totals = Totals()
     async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
@@ -175,8 +175,7 @@ async def _check(
     from coding_model_project.harbor.format.tasks import read_tasks
     from coding_model_project.harbor.trial import Trials
 
-    _say_ignored(task_dirs)
-    tasks = read_tasks(task_dirs, os.environ, oracle=True)
+    tasks = read_tasks(task_dirs, os.environ, oracle=True, say=warn)
     code = 0
     async with environments_of(TaskEnvironment(name=where), rootfs) as environments:
         forgers = FORGERS if forgeries else ()
@@ -190,14 +189,6 @@ async def _check(
             elif checked.problems and code == 0:
                 code = 1
     return code
-
-
-def _say_ignored(task_dirs: list[Path]) -> None:
-    """Print a line for each folder of results among the tasks."""
-    from coding_model_project.harbor.format.tasks import result_folders
-
-    for path in result_folders(task_dirs):
-        print(f"ignored {path}: it holds results of jobs and no task", file=sys.stderr)
 
 
 def _named(tasks: list[str]) -> str:

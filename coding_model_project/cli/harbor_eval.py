@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coding_model_project.cli.common import AsJson, Benchmarks, DataDir, Rootfs, Where, cores
+from coding_model_project.cli.common import AsJson, Benchmarks, DataDir, Rootfs, Where, cores, warn
 from coding_model_project.episodes.bash_messages import Calls
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import ROOMS, TaskEnvironment
@@ -182,14 +182,14 @@ def _runnable(
     if bool(task_dirs) == bool(named):
         raise ConfigError("harbor eval: pass either folders of tasks or --benchmark")
     if not named:
-        read = map(supported, read_tasks(task_dirs, os.environ))
+        read = map(supported, read_tasks(task_dirs, os.environ, say=warn))
         return _first(read, limit, ", ".join(map(str, task_dirs)))
     given = benchmarks(named, folder_of_sets(data_dir))
     return [
         task
         for one in given
         for task in _first(
-            map(supported, read_benchmark(one, os.environ)), limit, f"--benchmark={one.name}"
+            map(supported, read_benchmark(one, os.environ, warn)), limit, f"--benchmark={one.name}"
         )
     ]
 

@@ -43,7 +43,7 @@ class HarborConfig:
         ROOMS,
         "Environment of tasks: `rooms` made of this machine's namespaces, containers of `docker` or "
         "`podman`, `harbor:TYPE` for Harbor's own environments, or `package.module:Factory` for yours "
-        "(`docs/harbor.md`).",
+        "(`docs/harbor-environments.md`).",
     )
     integrity: Accepted = key(
         Accepted.isolated,

@@ -15,7 +15,7 @@ from coding_model_project.data.governance import Role, role, split_word
 from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.errors import ConfigError
 from coding_model_project.harbor.format.task import Task
-from coding_model_project.harbor.format.tasks import Refused, read_tasks, result_folders
+from coding_model_project.harbor.format.tasks import Refused, read_tasks
 from coding_model_project.types import Problem
 
 EXPORTED = "problem"
@@ -28,10 +28,8 @@ def problems(name: str, place: Place, trail: Trail) -> Iterator[Problem | SetAsi
         raise ConfigError(f"{name}: the folder of tasks is missing; pass {name}=PATH")
     path = Path(place.path)
     trail.origins.append(str(path))
-    for ignored in result_folders([path]):
-        trail.notes.append(f"ignored {ignored}: it holds results of jobs and no task")
     known: set[str] = set()
-    for read in read_tasks([path]):
+    for read in read_tasks([path], say=trail.notes.append):
         if isinstance(read, Refused):
             yield SetAside(where=str(read.path), reason=read.reason)
         elif read.has_steps:

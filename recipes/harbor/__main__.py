@@ -18,7 +18,7 @@ this machine's namespaces, and prints the gain on the held-out tasks. Run it aga
                                            train any agent that calls OpenAI's API (docs/harbor-agents.md)
     hardware=gpu_1x                        use Qwen2.5-Coder-1.5B-Instruct on one GPU
 
-Episodes and their endings: docs/harbor.md. Every `coding:` key: docs/configuration.md.
+Episodes and their endings: docs/bash-agent.md. Every `coding:` key: docs/configuration.md.
 Results: outputs/harbor/{config.yaml, metrics.jsonl, rollouts.jsonl, gain.json, checkpoints/}.
 """
 

@@ -206,9 +206,8 @@ class _Follower:
             raise one.error("needs a source and a destination")
         *sources, destination = words
         chmod = one.options.get("chmod")
-        if chmod is not None and not re.fullmatch(r"[0-7]{3,4}", chmod):
+        if chmod is not None and not re.fullmatch(r"[0-7]{1,4}", chmod):
             raise one.error(f"--chmod={chmod} is not supported, only an octal mode such as 755")
-        mode = None if chmod is None else int(chmod, 8)
         into = destination.endswith("/") or len(sources) > 1
         target = self._path(destination)
         files: list[tuple[str, Path]] = []
@@ -217,7 +216,8 @@ class _Follower:
                 raise one.error(f"{source} is a URL or archive, which is not supported")
             files += self._found(one, source, PurePosixPath(target), into)
         tree = of_files(files)
-        if mode is not None:
+        if chmod is not None:
+            mode = int(chmod, 8)
             entries = tuple((n, k, mode if k == "f" else m, x) for n, k, m, x in tree.entries)
             tree = Tree(entries, tree.body)
         return Lay(path="/", files=tree)

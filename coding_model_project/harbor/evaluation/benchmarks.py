@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +50,16 @@ def benchmarks(words: Iterable[str], data_dir: Path) -> list[Benchmark]:
     return list(found.values())
 
 
-def read_benchmark(given: Benchmark, environ: Mapping[str, str]) -> Iterator[Task | Refused]:
+def read_benchmark(
+    given: Benchmark, environ: Mapping[str, str], say: Callable[[str], None] | None = None
+) -> Iterator[Task | Refused]:
     """Read a benchmark's tasks; see `format.tasks.read_tasks`.
 
     Raises:
         ConfigError: its folder holds no tasks.
     """
     try:
-        yield from read_tasks([given.folder], environ, source=given.name)
+        yield from read_tasks([given.folder], environ, source=given.name, say=say)
     except ConfigError as error:
         raise ConfigError(f"{OPTION}={given.name}: {error}") from error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,14 +53,17 @@ class Refused:
     """See `TaskFolder.label`."""
 
 
-def task_folders(paths: Iterable[Path], source: str | None = None) -> list[TaskFolder]:
+def task_folders(
+    paths: Iterable[Path], source: str | None = None, say: Callable[[str], None] | None = None
+) -> list[TaskFolder]:
     """Find tasks: each path itself if it is a task, else the tasks below it, sorted by name.
 
     A folder without any task counts as a broken task. Skips folders whose names begin with "." or "_",
-    and folders of results (`result_folders`).
+    and folders that hold jobs or trials.
 
     Args:
         source: the data set's name; default: the name of the folder that contains it.
+        say: gets a line for each folder of jobs or trials.
 
     Raises:
         ConfigError: a path is not a folder, a folder without subfolders, or one of results only.
@@ -76,13 +79,18 @@ def task_folders(paths: Iterable[Path], source: str | None = None) -> list[TaskF
         inner = _subfolders(path)
         if not inner:
             raise ConfigError(f"{path}: neither a Harbor task nor a folder of them")
-        inner = [one for one in inner if not _holds_results(one)]
-        if not inner or _is_result(path):
+        below = {one: _tasks_below(one, _DEEPEST - 1) for one in inner}
+        results = [one for one, tasks in below.items() if not tasks and _holds_results(one)]
+        if results == inner or _is_result(path):
             raise ConfigError(
                 f"{path}: holds results of jobs and no Harbor task; read them with `harbor results`"
             )
-        below = [task for one in inner for task in _tasks_below(one, _DEEPEST - 1) or [one]]
-        found += [(one, source or root.name) for one in sorted(below, key=_sorting)]
+        for one in results:
+            del below[one]
+            if say is not None:
+                say(f"ignored {one}: it holds results of jobs and no task")
+        inside = [task for one, tasks in below.items() for task in tasks or [one]]
+        found += [(one, source or root.name) for one in sorted(inside, key=_sorting)]
     labels = _labels([path for path, _ in found])
     return [
         TaskFolder(path=path, label=label, source=name)
@@ -90,21 +98,8 @@ def task_folders(paths: Iterable[Path], source: str | None = None) -> list[TaskF
     ]
 
 
-def result_folders(paths: Iterable[Path]) -> list[Path]:
-    """Return the folders among tasks that hold jobs or trials and no task, so that they are ignored."""
-    return [
-        one
-        for path in paths
-        if path.is_dir() and not _is_task(path)
-        for one in _subfolders(path)
-        if _holds_results(one)
-    ]
-
-
 def _holds_results(path: Path) -> bool:
     """Return whether a folder without tasks is a job's or a trial's, or contains one."""
-    if _tasks_below(path, _DEEPEST - 1):
-        return False
     return _is_result(path) or any(
         _is_result(below) or any(map(_is_result, _subfolders(below))) for below in _subfolders(path)
     )
@@ -164,18 +159,19 @@ def read_tasks(
     *,
     oracle: bool = False,
     source: str | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Iterator[Task | Refused]:
     """Find task folders, then yield tasks and refused folders, reading each lazily.
 
     Args:
         environ: the host's variables; a task that needs a missing one is refused. None skips this check.
         oracle: whether the solutions will run, so that their variables are checked too.
-        source: see `task_folders`.
+        source, say: see `task_folders`.
 
     Raises:
         ConfigError: as `task_folders`.
     """
-    return _read(task_folders(paths, source), environ, oracle)
+    return _read(task_folders(paths, source, say), environ, oracle)
 
 
 def _read(

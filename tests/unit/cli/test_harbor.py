@@ -76,14 +76,20 @@ def test_results_among_tasks_are_ignored_and_alone_they_are_no_tasks(tmp_path, c
     (line,) = map(json.loads, captured.out.splitlines())
     assert (line["task"], line["rewards"]) == ("broken", None)
     assert line.keys() == Graded(task="x").line().keys()
+    ignored = [
+        f"ignored {tasks / name}: it holds results of jobs and no task"
+        for name in ("jobs", "trial")
+    ]
     assert captured.err.splitlines() == [
-        f"ignored {tasks / 'jobs'}: it holds results of jobs and no task",
-        f"ignored {tasks / 'trial'}: it holds results of jobs and no task",
+        *ignored,
         "1 tasks: reward 1: 0, partial: 0, 0: 0, invalid: 1 (refused 1)",
         "refused, and so not graded: broken",
     ]
     assert cli.main(["harbor", "grade", str(tasks), "--json"]) == 1
     assert capsys.readouterr().err == ""
+    for given in ([str(tasks)], ["--benchmark", f"mine={tasks}"]):
+        assert cli.main(["harbor", "eval", *given, *EVAL]) == 2
+        assert capsys.readouterr().err.splitlines()[:2] == ignored
     for place in ("jobs", "jobs/first", "trial"):
         assert cli.main(["harbor", "grade", str(tasks / place)]) == 2
         assert "holds results of jobs and no Harbor task" in capsys.readouterr().err

@@ -64,6 +64,13 @@ def test_what_is_followed(tmp_path):
     assert "stand in for python:3.12-slim" in said and "EXPOSE" in said and "CMD" in said
 
 
+@pytest.mark.parametrize("mode", ["7", "755", "0755"])
+def test_a_copy_gets_its_octal_mode(mode, tmp_path):
+    (copied,) = planned(tmp_path, f"FROM debian\nCOPY --chmod={mode} data.txt /a\n").steps
+    assert isinstance(copied, Lay)
+    assert [(kind, given) for _, kind, given, _ in copied.files.entries] == [("f", int(mode, 8))]
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

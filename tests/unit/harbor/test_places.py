@@ -1,4 +1,4 @@
-"""Users' own environments: the example of docs/harbor.md, wrong names, and a limit per node."""
+"""Users' own environments: the example of docs/harbor-environments.md, wrong names, and a limit per node."""
 
 import asyncio
 import importlib
@@ -32,7 +32,7 @@ def example(tmp_path, monkeypatch):
     """Save the example as a reader would."""
     (text,) = (
         block.text
-        for block in docs.blocks(docs.ROOT / "docs" / "harbor.md")
+        for block in docs.blocks(docs.ROOT / "docs" / "harbor-environments.md")
         if block.text.startswith(f"# {EXAMPLE}.py")
     )
     (tmp_path / f"{EXAMPLE}.py").write_text(text)
