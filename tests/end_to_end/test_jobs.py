@@ -27,9 +27,9 @@ def steps(run: Path) -> list[int]:
     return [json.loads(line)["step"] for line in lines]
 
 
-def overrides(world, run: Path, *, n_steps: int, save_freq: int) -> list[str]:
+def overrides(world, run: Path, *, n_steps: int, save_freq: int, recipe: str = "sft") -> list[str]:
     return [
-        *world.overrides(run, "sft"),
+        *world.overrides(run, recipe),
         f"trainer.total_training_steps={n_steps}",
         f"trainer.total_epochs={n_steps}",
         f"trainer.save_freq={save_freq}",
@@ -37,13 +37,16 @@ def overrides(world, run: Path, *, n_steps: int, save_freq: int) -> list[str]:
     ]
 
 
-def test_sft_on_ray_is_stopped_with_a_checkpoint_and_resumed(world, tmp_path, monkeypatch):
+@pytest.mark.parametrize("recipe", ["sft", "grpo"])
+def test_a_job_on_ray_is_stopped_with_a_checkpoint_and_resumed(
+    recipe, world, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
-    given = ["sft", *overrides(world, run, n_steps=100_000, save_freq=100_000)]
+    given = [recipe, *overrides(world, run, n_steps=100_000, save_freq=100_000, recipe=recipe)]
     token = secrets.token_hex(32)
     monkeypatch.setenv("RAY_AUTH_TOKEN", token)
-    with clusters.ray_head(token) as url:
+    with clusters.ray_head(token, cpus=16) as url:
         where = ["--backend", "ray", "--address", url, "--repo", str(_REPO)]
         seen: list[int] = []
         for name in ("first", "second"):
