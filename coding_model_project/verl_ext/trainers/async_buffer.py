@@ -100,10 +100,9 @@ class CodingBuffer(ReplayBufferAsync):
             )
 
     def queued_tokens(self) -> int:
-        """Return the number of tokens of all samples in the queue."""
+        """Return the number of tokens of all finished groups in the queue."""
         self._sync_metadata_from_transfer_queue()
-        waiting = set(self.prompt_global_steps[_TRAIN])
-        return sum(model_tokens(self._samples_of(_TRAIN, waiting), _TRAIN))
+        return self._finished_tokens()
 
     def restored_tokens(self) -> int:
         """Clear the trained samples of a restored queue, and return the tokens of its finished groups.
@@ -113,6 +112,10 @@ class CodingBuffer(ReplayBufferAsync):
         self._sync_metadata_from_transfer_queue()
         trained = {group_of(key) for key in self.partitions[_TRAIN]}
         self._clear_groups(_TRAIN, trained - set(self.prompt_global_steps[_TRAIN]))
+        return self._finished_tokens()
+
+    def _finished_tokens(self) -> int:
+        # TransferQueue lists a sample of an unfinished group before its tokens can be read.
         finished = self.finished_keys[_TRAIN] | self.failure_keys[_TRAIN]
         return sum(model_tokens(self._samples_of(_TRAIN, finished), _TRAIN))
 

@@ -30,7 +30,7 @@ class TokenAccount:
         Args:
             generated: tokens by the rollout servers' own counters, read after all others; None if they do
                 not count.
-            queued: tokens of samples in the queue.
+            queued: tokens of finished groups in the queue.
             validated: tokens of validation samples.
             left_out: tokens of failed sessions, and of answers that an agent's loop did not hand over.
 
