@@ -1,4 +1,4 @@
-"""Users' own environments: the example of docs/harbor-environments.md, wrong names, and a limit per node."""
+"""Environments of users: the docs' example of one, wrong names, and a limit per node."""
 
 import asyncio
 import importlib
