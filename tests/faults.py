@@ -54,11 +54,12 @@ class FailsOften(EmbeddedSandbox):
 
 
 class Slow(EmbeddedSandbox):
-    """The embedded sandbox, but each program first waits, any number of them at once."""
+    """The embedded sandbox, but each program waits before its first run, any number of them at once."""
 
     def __init__(self, delay_s: float) -> None:
         super().__init__(workers=2)
         self._delay_s = delay_s
+        self._waited: set[str] = set()
 
     async def run(
         self,
@@ -68,5 +69,7 @@ class Slow(EmbeddedSandbox):
         *,
         stop_when: StopWhen | None = None,
     ) -> list[Execution]:
-        await asyncio.sleep(self._delay_s)
+        if program.source not in self._waited:
+            self._waited.add(program.source)
+            await asyncio.sleep(self._delay_s)
         return await super().run(program, inputs, limits, stop_when=stop_when)
