@@ -63,6 +63,8 @@ class CodingTrainer(ValidatingTrainer):
 
     MODE: ClassVar[str]
     """verl's name of the mode of the trainer behind it."""
+    _has_trained = False
+    """True once this attempt has ended a step."""
 
     def __init__(self, config: Any) -> None:
         # verl compares the mode with its own names. `coding_<mode>` only selects this class, so from here
@@ -119,11 +121,13 @@ class CodingTrainer(ValidatingTrainer):
             super().on_init_end()
 
     def on_step_begin(self) -> None:
-        if stop_requested(self._log_dir):  # there is nothing to save yet
+        # A stop during a validation takes effect after this step: its checkpoint has the steps before it.
+        if stop_requested(self._log_dir) and not self._has_trained:
             self._fatal("stopped on request before the first step")
         super().on_step_begin()
 
     def on_step_end(self) -> None:
+        self._has_trained = True
         if stop_requested(self._log_dir):
             if (
                 "save_checkpoint" not in self.timing_raw
