@@ -159,7 +159,11 @@ class Fleet:
 
     async def _once(self, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
         while True:
-            endpoint = self._members.choose()
+            try:
+                endpoint = self._members.choose()
+            except Unavailable:
+                self._failed()
+                raise
             endpoint.in_flight += 1
             try:
                 async with endpoint.limit:

@@ -143,6 +143,18 @@ async def test_none_left_is_an_outage_and_no_verdict(world):
             await outputs(sandbox, "a")
 
 
+async def test_none_left_is_waited_for_once_and_not_by_each_request(world):
+    async with world.fusion(retry_s=0.5) as sandbox:
+        world.server.always["two"] = lambda _: httpx.Response(503)
+        world.name("two")
+        await until(lambda: not used(sandbox))
+        started = time.monotonic()
+        for n in range(8):
+            with pytest.raises(SandboxError):
+                await outputs(sandbox, str(n))
+        assert time.monotonic() - started < 2.5  # each of them for 0.5 s would be 4
+
+
 async def test_each_address_of_a_name_is_a_server(world, monkeypatch):
     addresses = ["10.0.0.1", "10.0.0.2", "fd00::1"]
     world.server.faults |= {address: [] for address in [*addresses, "10.0.0.3"]}
