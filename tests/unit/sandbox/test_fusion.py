@@ -648,3 +648,66 @@ async def test_other_languages_take_standard_input_one_request_each():
             await sandbox.run(program, [Call(function="f")], LIMITS)
         (bad,) = await sandbox.run(Program(source="\ud800", language="cpp"), [Stdin("")], LIMITS)
         assert bad.status is Status.compile_error
+
+
+def of_hello(source: str, given) -> Execution:
+    if "puts" in source or "console.log" in source:
+        return Execution(status=Status.finished, stdout="hello\n")
+    return program_of_a_probe(source, given)
+
+
+async def test_an_outage_at_the_first_program_of_a_language_ends_with_the_outage():
+    server = Server(sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    program = Program(source="int main() {}", language="cpp")
+    async with fusion(server, retry_s=0.2) as sandbox:
+        server.always["one"] = broken(httpx.ConnectError)
+        with pytest.raises(SandboxError):
+            await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.always.clear()
+        (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)
+        assert execution.stdout == "a"
+
+
+class Bare(FakeSandbox):
+    """A sandbox whose machine has only Python."""
+
+    async def run(self, program, inputs, limits, *, stop_when=None):
+        if program.language != "python":
+            raise ConfigError(f"language={program.language}: no toolchain here")
+        return await super().run(program, inputs, limits, stop_when=stop_when)
+
+
+@pytest.mark.parametrize("language", ["cpp", "nodejs"])
+async def test_a_server_of_a_fleet_without_the_toolchain_judges_no_program(language):
+    one = Server("one", sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    two = Server("two", sandbox=Bare(program_of_a_probe, identity="fake/rlimit/cpython-3.11"))
+
+    class Both(httpx.AsyncBaseTransport):
+        examined = False
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            to_two = self.examined and request.url.host == "two"
+            return await (two if to_two else one).handle_async_request(request)
+
+    one.faults["two"] = []
+    program, both = Program(source="x", language=language), Both()
+    async with fusion(both, "one", "two") as sandbox:
+        await sandbox.run(program, [Stdin("")], LIMITS)
+        both.examined = True
+        runs = (sandbox.run(program, [Stdin(str(n))], LIMITS) for n in range(20))
+        found = [execution for (execution,) in await asyncio.gather(*runs)]
+        assert [execution.stdout for execution in found] == [str(n) for n in range(20)]
+        assert "two" in two.asked
+
+
+async def test_an_unforeseen_error_is_raised_and_not_waited_for():
+    server = Server()
+
+    def unforeseen(_request: httpx.Request) -> httpx.Response:
+        raise RuntimeError("the client has been closed")
+
+    async with fusion(server) as sandbox:
+        server.always["one"] = unforeseen
+        with pytest.raises(RuntimeError, match="has been closed"):
+            async with asyncio.timeout(5):
+                await outputs(sandbox, "a")
