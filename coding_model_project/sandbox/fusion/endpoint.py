@@ -64,8 +64,6 @@ class Endpoint:
     """A server's address and health."""
 
     url: str
-    limit: asyncio.Semaphore
-    """Limit of concurrent requests to this server."""
     known: bool = False
     """True once its start-up probe passed."""
     failures: int = 0
@@ -73,10 +71,6 @@ class Endpoint:
     rests_until: float = 0.0
     """Time on the monotonic clock before which it gets no requests, unless all servers rest."""
     in_flight: int = 0
-    leaving: bool = False
-    """True after it said that it shuts down; a server that comes back there may be another one."""
-    left: bool = False
-    """True once no source lists it any more: it gets no more requests."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     service: Service = field(init=False)
 
@@ -87,13 +81,13 @@ class Endpoint:
         return time.monotonic() < self.rests_until
 
     def worked(self) -> None:
-        self.failures, self.rests_until, self.leaving = 0, 0.0, False
+        self.failures, self.rests_until = 0, 0.0
         self.service.worked()
 
     def failed(self, error: Unavailable) -> None:
         """Rest the server for a while, longer each time, unless this was its first failure."""
-        if error.leaving:
-            self.leaving, self.known = True, False
+        if error.leaving:  # a server that comes back at its address may be another one
+            self.known = False
         if error.retry_after_s is not None:  # busy, not broken
             self.rests_until = time.monotonic() + error.retry_after_s
             return
