@@ -15,6 +15,7 @@ from coding_model_project.verl_ext.trainers.async_buffer import CodingBuffer
 from coding_model_project.verl_ext.trainers.batch_fields import group_of, model_tokens
 from coding_model_project.verl_ext.trainers.coding_trainer import CodingTrainer
 from coding_model_project.verl_ext.trainers.generated import generated_tokens
+from coding_model_project.verl_ext.trainers.outages import Belongs
 from coding_model_project.verl_ext.trainers.token_account import TokenAccount
 
 _POLL_S = 0.05
@@ -46,6 +47,7 @@ class AsyncCodingTrainer(CodingTrainer):
         return CodingBuffer.in_place_of(
             buffer,
             outages=self._outages,
+            groups_per_step=self.config.data.train_batch_size,
             samples_per_group=self.config.actor_rollout_ref.rollout.n,
             on_evicted=evicted,
         )
@@ -68,6 +70,10 @@ class AsyncCodingTrainer(CodingTrainer):
         self._groups |= {group_of(key) for key in batch.keys}
         self._account.trained += sum(model_tokens(batch.keys, batch.partition_id))
         return super()._balance_batch(batch, metrics, *args, **kwargs)
+
+    def _belongs_to(self, batch: Any) -> Belongs:
+        groups = {group_of(key) for key in batch.keys}
+        return lambda row: group_of(row.sample) in groups
 
     def _belongs(self, row: Ungradable) -> bool:
         # By its group, since a row's step is the one that requested it.
