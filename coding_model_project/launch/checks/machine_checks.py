@@ -15,7 +15,7 @@ from coding_model_project.launch.joining import joined_ray
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 _CPUS = "ray_kwargs.ray_init.num_cpus"
-_ROLLOUT = "actor_rollout_ref.rollout"
+ROLLOUT = "actor_rollout_ref.rollout"
 _ATTENTION = "override_config.attn_implementation"
 FLASH = "flash_attention_2"
 """verl's default (`verl.workers.config.model`)."""
@@ -53,14 +53,18 @@ class CpuNeed:
         return self.trainer + self.controller
 
 
+def own_gpus(config: DictConfig) -> int:
+    """Return the number of the rollout's own GPUs: those of `coding.mode=separate_async`."""
+    rollout = OmegaConf.select(config, ROLLOUT)
+    return (rollout.nnodes or 0) * rollout.n_gpus_per_node if rollout else 0
+
+
 def cpu_need(config: DictConfig) -> CpuNeed:
     """Add up the CPUs that a GRPO configuration makes Ray reserve."""
     per_node = _CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
-    rollout = OmegaConf.select(config, _ROLLOUT)
-    own = _CPUS_OF_A_ROLLOUT_GPU * (rollout.nnodes or 0) * rollout.n_gpus_per_node
     return CpuNeed(
         units=OmegaConf.select(config, UNITS),
-        trainer=per_node * config.trainer.nnodes + own,
+        trainer=per_node * config.trainer.nnodes + _CPUS_OF_A_ROLLOUT_GPU * own_gpus(config),
         per_node=per_node,
     )
 
