@@ -65,7 +65,7 @@ class Endpoint:
 
     url: str
     known: bool = False
-    """True once its start-up probe passed."""
+    """True once its start-up probe passed, until nothing listens there or it says that it leaves."""
     failures: int = 0
     """Consecutive failures."""
     rests_until: float = 0.0
@@ -86,8 +86,8 @@ class Endpoint:
 
     def failed(self, error: Unavailable) -> None:
         """Rest the server for a while, longer each time, unless this was its first failure."""
-        if error.leaving:  # a server that comes back at its address may be another one
-            self.known = False
+        if error.leaving or (error.down and error.not_begun):
+            self.known = False  # a server that comes back at its address may be another one
         if error.retry_after_s is not None:  # busy, not broken
             self.rests_until = time.monotonic() + error.retry_after_s
             return

@@ -700,6 +700,20 @@ async def test_a_server_of_a_fleet_without_the_toolchain_judges_no_program(langu
         assert "two" in two.asked
 
 
+async def test_another_server_at_the_address_of_a_killed_one_is_examined_first():
+    server = Server(sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    program = Program(source="int main() {}", language="cpp")
+    async with fusion(server, retry_s=1.5) as sandbox:
+        await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.sandbox.identity = "fake/namespaces/other"
+        server.faults["one"] = [broken(httpx.ConnectError)]
+        with pytest.raises(SandboxError, match="differ: rlimit/cpython-3.11 and namespaces/other"):
+            await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.sandbox.identity = "fake/rlimit/cpython-3.11"
+        (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)
+        assert execution.stdout == "a"
+
+
 async def test_an_unforeseen_error_is_raised_and_not_waited_for():
     server = Server()
 
