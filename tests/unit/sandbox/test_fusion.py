@@ -707,7 +707,7 @@ async def test_another_server_at_the_address_of_a_killed_one_is_examined_first()
         await sandbox.run(program, [Stdin("a")], LIMITS)
         server.sandbox.identity = "fake/namespaces/other"
         server.faults["one"] = [broken(httpx.ConnectError)]
-        with pytest.raises(SandboxError, match="differ: rlimit/cpython-3.11 and namespaces/other"):
+        with pytest.raises(SandboxError, match=r"differ: rlimit/cpython-3\.11 and namespaces/o"):
             await sandbox.run(program, [Stdin("a")], LIMITS)
         server.sandbox.identity = "fake/rlimit/cpython-3.11"
         (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)

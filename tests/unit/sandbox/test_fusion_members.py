@@ -210,6 +210,7 @@ async def test_a_name_without_addresses_is_waited_for_and_then_an_outage(monkeyp
         ("file:/no/such/file", "no such file"),
         ("dns+https://judge:8080", "only dns\\+http"),
         ("judge:8080", "dns\\+http://name:8080"),
+        ("dns+http://judge..svc:8080", "no name of a host"),
     ],
 )
 def test_entries_that_name_nothing(entry, says):
