@@ -14,7 +14,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.joining import joined_ray
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-_CPUS = "ray_kwargs.ray_init.num_cpus"
+_CPUS, _GPUS = "ray_kwargs.ray_init.num_cpus", "ray_kwargs.ray_init.num_gpus"
 ROLLOUT = "actor_rollout_ref.rollout"
 _ATTENTION = "override_config.attn_implementation"
 FLASH = "flash_attention_2"
@@ -110,17 +110,25 @@ def _numbers(text: str) -> set[int]:
 
 
 def check_cpus(config: DictConfig) -> None:
-    """Check that a Ray started here has the CPUs that verl reserves; otherwise it waits forever.
+    """Check that a Ray started here has the CPUs and devices that verl reserves; else it waits forever.
 
     If the run joins a cluster, `verl_ext.cluster.capacity` checks its nodes instead.
 
     Raises:
-        ConfigError: there are too few CPUs; the message names the keys and the number needed.
+        ConfigError: there are too few; the message names the keys and the number needed.
     """
-    if not joined_ray(config):
-        counted = OmegaConf.select(config, _CPUS) or counted_cpus()
-        if message := too_few_cpus(cpu_need(config), counted):
-            raise ConfigError(message)
+    if joined_ray(config):
+        return
+    counted = OmegaConf.select(config, _CPUS) or counted_cpus()
+    if message := too_few_cpus(cpu_need(config), counted):
+        raise ConfigError(message)
+    trained_on = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    needed, devices = trained_on + own_gpus(config), OmegaConf.select(config, _GPUS)
+    if devices is not None and devices < needed:
+        raise ConfigError(
+            f"{_GPUS}={devices}: trainer and rollout reserve {trained_on} + {needed - trained_on} "
+            f"devices; the run would wait forever: set it to {needed}"
+        )
 
 
 def too_few_cpus(need: CpuNeed, counted: int) -> str:

@@ -20,7 +20,7 @@ class Machine:
 
     gpus: int
     gpu_memory_gb: float | None
-    """Memory per GPU; None if unknown, and then only sizes are reported."""
+    """Memory per GPU; None without GPUs."""
     cpus: int
     """CPUs as Ray counts them."""
     memory_gb: float
