@@ -6,10 +6,12 @@ import time
 from typing import Any
 
 import ray
+from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from coding_model_project.configs.training import TrainingMode, staleness_of
-from coding_model_project.errors import TrainingError
+from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.launch.checks.machine_checks import UNITS
 from coding_model_project.runs.ungradable import Ungradable
 from coding_model_project.verl_ext.trainers.async_buffer import CodingBuffer
 from coding_model_project.verl_ext.trainers.batch_fields import group_of, model_tokens
@@ -53,7 +55,16 @@ class AsyncCodingTrainer(CodingTrainer):
         )
 
     def _load_checkpoint(self) -> None:
-        super()._load_checkpoint()
+        try:
+            super()._load_checkpoint()
+        except ValueError as error:  # of TransferQueue
+            if "Storage unit count mismatch" not in str(error):
+                raise
+            units = OmegaConf.select(self.config, UNITS)
+            raise ConfigError(
+                f"{UNITS}={units}: the checkpoint's queue has another number of storage units "
+                f"({error}): set the key to the checkpoint's"
+            ) from error
         self._account.restored = self.replay_buffer.restored_tokens()
 
     def on_step_begin(self) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from coding_model_project.errors import SandboxError
+from coding_model_project.errors import ConfigError, SandboxError
 
 pytestmark = pytest.mark.verl
 
@@ -205,3 +205,21 @@ def test_the_asynchronous_trainers_sample_from_it(queue, tmp_path):
     queue.group(step=1, judged=0)
     with pytest.raises(SandboxError, match="could not be judged"):
         buffer.sample(global_steps=1, partition_id="train", batch_size=4)
+
+
+def test_a_queue_of_another_number_of_storage_units_names_the_key(queue, monkeypatch):
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from coding_model_project.verl_ext.trainers.ppo_trainer import ColocateAsyncTrainer
+
+    def load(_):  # TransferQueue's own words
+        raise ValueError("Storage unit count mismatch: checkpoint has 8, current system has 2.")
+
+    monkeypatch.setattr(PPOTrainer, "_load_checkpoint", load)
+    trainer = ColocateAsyncTrainer.__new__(ColocateAsyncTrainer)
+    key = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+    trainer.config = OmegaConf.create()
+    OmegaConf.update(trainer.config, key, 2)
+    with pytest.raises(ConfigError, match=rf"^{key}=2: .* checkpoint has 8, .* set the key to"):
+        trainer._load_checkpoint()
