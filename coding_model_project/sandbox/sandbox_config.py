@@ -23,7 +23,8 @@ class SandboxConfig:
     )
     workers: int | None = key(
         None,
-        "Programs that `embedded` judges concurrently on each node. null: one per CPU core.",
+        "Programs that `embedded` judges concurrently on each node. null: one per CPU core, within the "
+        "container's quota.",
         unit="programs",
     )
     min_tier: Tier = key(
