@@ -71,6 +71,8 @@ class Endpoint:
     rests_until: float = 0.0
     """Time on the monotonic clock before which it gets no requests, unless all servers rest."""
     in_flight: int = 0
+    places: int | None = None
+    """Requests that it runs at once; None if it does not say so."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     service: Service = field(init=False)
 
@@ -106,6 +108,8 @@ class Endpoint:
         """
         status, headers, data = await self._exchange(client, "GET", "/v1/ping", None, _PING_S)
         if status == 200 and data.strip() == b'"pong"':
+            places = headers.get(wire.PLACES, "")
+            self.places = int(places) if places.isdecimal() and int(places) else None
             return
         if status == _BUSY or status >= 500:
             raise Unavailable(f"HTTP {status}", retry_after_s=_retry_after_s(headers))

@@ -87,10 +87,9 @@ class Fleet:
         await self._members.close()
         await self._client.aclose()
 
-    @property
-    def n_awake(self) -> int:
-        """Number of servers that do not rest; 1 if all do."""
-        return self._members.n_awake
+    def places(self, default: int) -> int:
+        """See `Members.places`."""
+        return self._members.places(default)
 
     async def run(
         self, body: wire.Body, run_s: float, accept: Accept[T], *, once_begun: bool = False

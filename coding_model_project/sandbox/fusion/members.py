@@ -80,10 +80,14 @@ class Members:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    @property
-    def n_awake(self) -> int:
-        """Number of servers that do not rest; 1 if all do."""
-        return sum(not endpoint.rests() for endpoint in self._used) or 1
+    def places(self, default: int) -> int:
+        """Return the number of requests that the servers that do not rest run at once.
+
+        Args:
+            default: that of a server that does not say so, and of all if all rest.
+        """
+        awake = [endpoint for endpoint in self._used if not endpoint.rests()]
+        return sum(endpoint.places or default for endpoint in awake) or default
 
     @property
     def several(self) -> bool:
@@ -101,7 +105,9 @@ class Members:
         """
         awake = [endpoint for endpoint in self._used if not endpoint.rests()]
         if awake:
-            return min(awake, key=lambda endpoint: (endpoint.in_flight, random.random()))
+            return min(
+                awake, key=lambda one: ((one.in_flight + 1) / (one.places or 1), random.random())
+            )
         if not self._used:
             raise Unavailable("no sandbox server is left", down=True, not_begun=True)
         return min(self._used, key=lambda endpoint: endpoint.rests_until)

@@ -92,7 +92,7 @@ class Packing:
         for one in [one for one in self._waiting if one.alone]:
             self._waiting.remove(one)
             self._start([one])
-        places = min(self.max_concurrency, self.facts.cores * self.fleet.n_awake)
+        places = min(self.max_concurrency, self.fleet.places(self.facts.cores))
         while self._waiting and self._n_first < places:
             self._start(self._take(places, places - self._n_first))
 

@@ -13,6 +13,9 @@ Body = dict[str, Any]
 LEAVING = "x-sandbox-leaving"
 """Header with which this project's server marks a 503 during shutdown, when it ran nothing."""
 
+PLACES = "x-sandbox-places"
+"""Header in which this project's server says, with each ping, how many requests it runs at once."""
+
 NO_TOOLCHAIN = "this server has no toolchain for"
 """Start of the message with which this project's server rejects a language."""
 

@@ -75,11 +75,17 @@ def program_of_a_probe(source: str, given) -> Execution:
 class Server(httpx.AsyncBaseTransport):
     """This project's server over a fake sandbox, with faults before it, by host."""
 
-    def __init__(self, *hosts: str, sandbox: FakeSandbox | None = None, token: str | None = None):
+    def __init__(
+        self,
+        *hosts: str,
+        sandbox: FakeSandbox | None = None,
+        token: str | None = None,
+        at_once: int = CORES,
+    ):
         self.sandbox = sandbox or FakeSandbox(
             program_of_a_probe, identity="fake/rlimit/cpython-3.11"
         )
-        app = create_app(self.sandbox, Settings(at_once=64, token=token))  # type: ignore[arg-type]
+        app = create_app(self.sandbox, Settings(at_once=at_once, token=token))  # type: ignore[arg-type]
         self._inner = httpx.ASGITransport(app)
         self.faults: dict[str, list[Handler]] = {host: [] for host in hosts or ("one",)}
         self.always: dict[str, Handler] = {}
@@ -370,6 +376,27 @@ async def test_one_limiter_bounds_what_is_asked_at_once():
         server.sandbox.delay_s, server.sandbox.most_running = 0.02, 0
         await asyncio.gather(*(outputs(sandbox, "a") for _ in range(40)))
         assert server.sandbox.most_running == 4
+
+
+async def test_as_many_are_in_flight_as_the_servers_run_at_once():
+    """Not as their machines have cores, which a container's quota may not allow."""
+    one, two = Server("one", at_once=1), Server("two", at_once=3)
+    in_flight, most = {"one": 0, "two": 0}, {"one": 0, "two": 0}
+
+    class Both(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            host, counts = request.url.host, request.url.path == "/run_code"
+            in_flight[host] += counts
+            most[host] = max(most[host], in_flight[host])
+            try:
+                return await (one if host == "one" else two).handle_async_request(request)
+            finally:
+                in_flight[host] -= counts
+
+    async with fusion(Both(), "one", "two") as sandbox:
+        one.sandbox.delay_s = two.sandbox.delay_s = 0.02
+        await asyncio.gather(*(outputs(sandbox, "a") for _ in range(80)))
+    assert most == {"one": 1, "two": 3}
 
 
 # ── start-up ──────────────────────────────────────────────────────────────────────────────────────
