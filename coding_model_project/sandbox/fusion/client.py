@@ -216,7 +216,7 @@ class FusionSandbox:
         """
         try:
             await self._say_hello(language)
-        except (ConfigError, SandboxError):
+        except Exception:
             del self._checked[language.name]  # the next program checks again
             raise
 
