@@ -22,7 +22,7 @@ FLASH = "flash_attention_2"
 
 _CPUS_OF_A_GPU = 3
 """CPUs in the bundle of each training GPU: `max_colocate_count` of verl's `ResourcePoolManager`."""
-_CPUS_OF_A_ROLLOUT_GPU = 2
+CPUS_OF_A_ROLLOUT_GPU = 2
 """The same where the rollout has GPUs of its own (`verl.workers.rollout.replica`)."""
 
 
@@ -64,7 +64,7 @@ def cpu_need(config: DictConfig) -> CpuNeed:
     per_node = _CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
     return CpuNeed(
         units=OmegaConf.select(config, UNITS),
-        trainer=per_node * config.trainer.nnodes + _CPUS_OF_A_ROLLOUT_GPU * own_gpus(config),
+        trainer=per_node * config.trainer.nnodes + CPUS_OF_A_ROLLOUT_GPU * own_gpus(config),
         per_node=per_node,
     )
 
