@@ -5,7 +5,6 @@ Import its names from `coding_model_project`. `docs/python-api.md` shows them in
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Self, overload
 
 from coding_model_project.background import Background
+from coding_model_project.concurrency import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.batch import judge_completions
 from coding_model_project.grading.extract import extract_for
@@ -70,7 +70,7 @@ class Judge:
             raise ConfigError(f"retry_s={retry_s!r}: expected seconds of at least 0")
         self._sandbox = _sandbox(sandbox, workers, min_tier, retry_s)
         self._local = isinstance(sandbox, str) and sandbox == "embedded"
-        self._at_once = workers or (len(os.sched_getaffinity(0)) if self._local else _REQUESTS)
+        self._at_once = workers or (usable_cores() if self._local else _REQUESTS)
         self._bare, self._stop_early = bare, stop_early
         self._stack = AsyncExitStack()
         self._grader: AnyGrader | None = None

@@ -6,7 +6,6 @@ An option has the same name and help text in every command, so define shared one
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
+from coding_model_project.concurrency import usable_cores
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.evaluation.evaluation_config import Cluster
 from coding_model_project.isolation.confine import Tier
@@ -179,7 +179,7 @@ def renamed(**names: str) -> dict[str, Any]:
 
 def cores(given: int | None) -> int:
     """Return the given number, or by default the number of CPU cores available to this process."""
-    return given or len(os.sched_getaffinity(0))
+    return given or usable_cores()
 
 
 def given_problems(

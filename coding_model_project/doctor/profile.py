@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.doctor.findings import Finding, ok, problem, warning
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import checks
-from coding_model_project.launch.checks.machine_checks import cpu_need, too_few_cpus
+from coding_model_project.launch.checks.machine_checks import cpu_need, own_gpus, too_few_cpus
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.sizing import host, rollout, training
 from coding_model_project.launch.sizing.machine import Machine
@@ -99,9 +99,15 @@ def _devices(config: DictConfig, machine: Machine) -> Iterator[Finding]:
         return
     gpus, nodes = config.trainer.n_gpus_per_node, config.trainer.nnodes
     size = f" of {machine.gpu_memory_gb:.0f} GB" if machine.gpu_memory_gb else ""
-    found = f"{machine.nodes} × {machine.gpus}{size}; the profile needs {nodes} × {gpus}"
+    own = own_gpus(config)
+    beside = f" and {own} for the rollout" if own else ""
+    found = f"{machine.nodes} × {machine.gpus}{size}; the profile needs {nodes} × {gpus}{beside}"
     if machine.gpus >= gpus and machine.nodes >= nodes:
-        yield ok("gpus", found)
+        if machine.gpus * machine.nodes >= gpus * nodes + own:
+            yield ok("gpus", found)
+        else:
+            remedy = f"use more nodes, or lower {ROLLOUT}.nnodes or {ROLLOUT}.n_gpus_per_node"
+            yield problem("gpus", found, remedy)
         return
     less = {"trainer.n_gpus_per_node": machine.gpus, "trainer.nnodes": machine.nodes}
     usual = {"trainer.n_gpus_per_node": gpus, "trainer.nnodes": nodes}
@@ -182,8 +188,8 @@ def _generation(config: DictConfig, plan: Plan, made: rollout.Generation, card: 
     needed, at_once = total(made.parts), min(made.sequences, made.samples)
     cache = f"KV cache {made.cache_tokens:,} tokens, {at_once} of {made.samples} samples at once"
     found = f"about {needed:.0f} of {card:.0f} GB on a GPU; {cache}"
-    resident_gb = total(training.resident(plan)) + rollout.CONTEXT_GB
-    share = int((TIGHT * card - resident_gb) / card * 100) / 100
+    others_gb = needed - made.share_gb
+    share = int((TIGHT * card - others_gb) / card * 100) / 100
     remedy = f"set {_SHARE}={share}" if share >= _LEAST_SHARE else _offload(plan)
     if needed > card:
         return problem("generation", found, remedy)

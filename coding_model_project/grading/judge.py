@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Protocol, Self
 
+from coding_model_project.concurrency import usable_cores
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import (
     IN_ROOMS,
@@ -289,4 +289,4 @@ def programs_at_once(config: SandboxConfig) -> int:
     """Return the number of programs that a judge in this process runs concurrently."""
     if config.name == "fusion":
         return config.max_concurrency
-    return config.workers or len(os.sched_getaffinity(0))
+    return config.workers or usable_cores()

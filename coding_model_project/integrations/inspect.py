@@ -33,6 +33,7 @@ from inspect_ai.util import (
 
 from coding_model_project.api import Judge
 from coding_model_project.background import Background
+from coding_model_project.concurrency import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.integrations.given_problems import Problems, by_id, named
@@ -82,7 +83,7 @@ class CodingModelSandbox(SandboxEnvironment):
     @classmethod
     def default_concurrency(cls) -> int | None:
         """Return twice the number of CPU cores: programs use one each, and samples wait for a model."""
-        return 2 * len(os.sched_getaffinity(0))
+        return 2 * usable_cores()
 
     @classmethod
     async def task_init(cls, task_name: str, config: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from coding_model_project.api import Judge
 from coding_model_project.background import Background
+from coding_model_project.concurrency import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.base import Outcome
 from coding_model_project.grading.limiter import CircuitBreaker
@@ -195,7 +196,7 @@ def _remade(
 
 def _share_of_cores() -> int:
     """Return this process's share of the CPU cores, by torchrun's number of local processes."""
-    return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _text(completion: Completion) -> str:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, fields
 import httpx
 import psutil
 
+from coding_model_project.concurrency import usable_cores
 from coding_model_project.errors import SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox
@@ -103,7 +104,7 @@ async def measure(
         SandboxError: the sandbox does not start here, or the server fails.
         ConfigError: the URL is not a SandboxFusion server's.
     """
-    n = workers or len(os.sched_getaffinity(0))
+    n = workers or usable_cores()
     async with AsyncExitStack() as stack:
         embedded = await stack.enter_async_context(EmbeddedSandbox(workers=n))
         shared = await stack.enter_async_context(EmbeddedSandbox(workers=n, share_processes=True))

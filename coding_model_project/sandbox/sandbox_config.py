@@ -23,7 +23,8 @@ class SandboxConfig:
     )
     workers: int | None = key(
         None,
-        "Programs that `embedded` judges concurrently on each node. null: one per CPU core.",
+        "Programs that `embedded` judges concurrently on each node. null: one per CPU core, within the "
+        "container's quota.",
         unit="programs",
     )
     min_tier: Tier = key(
@@ -57,7 +58,7 @@ class SandboxConfig:
     max_concurrency: int = key(
         32,
         "Maximum concurrent requests to those servers from each node, which has one judge. A request "
-        "holds several programs, and at most one request per CPU core of the servers is sent.",
+        "holds several programs, and at most as many are sent as the servers run at once.",
         unit="requests",
     )
     timeout_s: float = key(

@@ -63,8 +63,8 @@ def create_app(sandbox: Sandbox, settings: Settings, admission: Admission | None
     _add_datasets(app, sandbox, settings.bounds, admission)
 
     @app.get("/v1/ping")
-    async def ping() -> str:
-        return "pong"
+    async def ping() -> Response:
+        return AsciiJson("pong", headers={wire.PLACES: str(settings.at_once)})
 
     @app.get("/v1/ready")
     async def ready() -> Response:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.sandbox.base import Sandbox
-from coding_model_project.sandbox.fusion import driver_messages
+from coding_model_project.sandbox.fusion import driver_messages, wire
 from coding_model_project.sandbox.fusion.bundle import ANSWER_FILE, MARK
 from coding_model_project.sandbox.fusion.driver_messages import Answer, Budget, Outcome
 from coding_model_project.server import fetching
@@ -34,9 +34,6 @@ _COMPILED = frozenset(
     {"cpp", "go", "java", "csharp", "rust", "cuda", "scala", "junit", "verilog", "swift"}
 )
 _NO_RUNNER = frozenset({"sql"})
-_TOOLCHAIN_MISSING = 127
-NO_TOOLCHAIN = "this server has no toolchain for"
-"""Start of the message of an answer that says nothing about the program."""
 
 _STOPPED_BY_SIGNAL = -int(signal.SIGKILL)
 """Return code of a program ended by a signal: a sandbox does not say by which."""
@@ -248,11 +245,11 @@ def _toolchain_missing(language: str) -> RunCodeResponse:
     missing = PhaseResult(
         status="Finished",
         execution_time=0.0,
-        return_code=_TOOLCHAIN_MISSING,
+        return_code=wire.TOOLCHAIN_MISSING,
         stdout="",
         stderr=f"{_TOOLS.get(language, language)}: command not found\n",
     )
-    message = f"{NO_TOOLCHAIN} {language}"
+    message = f"{wire.NO_TOOLCHAIN} {language}"
     if language in _COMPILED:
         return RunCodeResponse(status="Failed", message=message, compile_result=missing)
     return RunCodeResponse(status="Failed", message=message, run_result=missing)

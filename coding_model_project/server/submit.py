@@ -9,6 +9,7 @@ from typing import Any
 
 from coding_model_project.errors import SandboxError
 from coding_model_project.sandbox.base import Sandbox
+from coding_model_project.sandbox.fusion import wire
 from coding_model_project.server import assertions, extraction
 from coding_model_project.server.fusion_comparison import same_lines
 from coding_model_project.server.requests import (
@@ -22,7 +23,6 @@ from coding_model_project.server.requests import (
 )
 from coding_model_project.server.row_fields import Row
 from coding_model_project.server.run_code import (
-    NO_TOOLCHAIN,
     Bounds,
     run_asserts,
     run_code,
@@ -214,7 +214,7 @@ def _judged(answer: RunCodeResponse) -> RunCodeResponse:
     """
     if answer.status == "SandboxError":
         raise SandboxError(answer.message)
-    if answer.message.startswith(NO_TOOLCHAIN):
+    if answer.message.startswith(wire.NO_TOOLCHAIN):
         raise BadRequest(answer.message)
     return answer
 

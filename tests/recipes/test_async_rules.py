@@ -87,8 +87,13 @@ def test_gpu_profiles_generate_on_nodes_of_their_own(profile):
         ([SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"], f"{ROLLOUT}.checkpoint_engine"),
         (
             [SEPARATE, "trainer.v1.separate_async.parameter_sync_step=2"],
-            "data.train_batch_size=32: with coding.mode=separate_async",
+            "trainer.v1.separate_async.parameter_sync_step=2: data.train_batch_size=32 has 1 ",
         ),
+        (
+            [SEPARATE, "actor_rollout_ref.actor.ppo_mini_batch_size=24"],
+            "data.train_batch_size=32 is not a multiple of ",
+        ),
+        ([SEPARATE, f"{ROLLOUT}.n_gpus_per_node=0"], f"{ROLLOUT}.n_gpus_per_node=0: "),
     ],
 )
 def test_what_does_not_go_together_is_one_line(overrides, says):

@@ -40,6 +40,19 @@ def test_several_nodes_are_needed_as_the_profile_says(ask):
     assert ask("gpu_multi", *NODE, "--nodes", "4")[0] == 0
 
 
+def test_a_rollout_with_its_own_gpus(ask):
+    rollout = "actor_rollout_ref.rollout"
+    separate = ["coding.mode=separate_async", f"{rollout}.nnodes=1"]
+    code, findings, _ = ask("gpu_8x", *NODE, *separate)
+    assert code == 1
+    assert findings["gpus"]["finding"].endswith("needs 1 × 8 and 8 for the rollout")
+    assert findings["gpus"]["remedy"].startswith("use more nodes")
+    both = [*NODE, "--nodes", "2", *separate, f"{rollout}.gpu_memory_utilization=0.85"]
+    code, findings, answer = ask("gpu_8x", *both)
+    assert code == 0, findings
+    assert "weights" not in answer["gpu_gb"]["generation"], "the trainer's are on other GPUs"
+
+
 def test_fewer_gpus_than_the_profile(ask):
     four = [*NODE, "--gpus", "4"]
     code, findings, _ = ask("gpu_8x", *four)

@@ -21,6 +21,7 @@ from typing import Any
 
 from coding_model_project import codec
 from coding_model_project.background import Background
+from coding_model_project.concurrency import usable_cores
 from coding_model_project.data.loaders.base import SetAside, Trail
 from coding_model_project.plain import Opaque
 from coding_model_project.progress import Advance, progress_bar
@@ -58,7 +59,7 @@ def with_expected(
     Raises:
         SandboxError: the sandbox failed.
     """
-    at_once = len(os.sched_getaffinity(0))
+    at_once = usable_cores()
     solver = Background(_opened)
     done = 0
     with ExitStack() as stack:

@@ -103,10 +103,10 @@ def _separate(config: DictConfig) -> Iterator[str]:
             "actor_rollout_ref.hybrid_engine=true: coding.mode=separate_async generates on separate "
             "devices: set it to false, or coding.mode=colocate_async"
         )
-    if not rollout.nnodes:
+    if zero := [key for key in ("nnodes", "n_gpus_per_node") if not rollout[key]]:
         yield (
-            f"{_ROLLOUT}.nnodes=0: coding.mode=separate_async generates on separate devices: set "
-            f"{_ROLLOUT}.nnodes and {_ROLLOUT}.n_gpus_per_node to those beside the trainer's"
+            f"{_ROLLOUT}.{zero[0]}={rollout[zero[0]]}: coding.mode=separate_async generates on separate "
+            f"devices: set {_ROLLOUT}.nnodes and {_ROLLOUT}.n_gpus_per_node to those beside the trainer's"
         )
     if rollout.checkpoint_engine.backend == "naive":
         yield (
@@ -115,10 +115,9 @@ def _separate(config: DictConfig) -> Iterator[str]:
     sync_steps = config.trainer.v1.separate_async.parameter_sync_step
     batch = OmegaConf.select(config, "data.train_batch_size")
     mini = config.actor_rollout_ref.actor.ppo_mini_batch_size
-    if batch != sync_steps * mini:
+    if batch % mini == 0 and batch != sync_steps * mini:  # `checks` refuses what does not divide
         yield (
-            f"data.train_batch_size={batch}: with coding.mode=separate_async it is "
-            f"trainer.v1.separate_async.parameter_sync_step={sync_steps} × "
-            f"actor_rollout_ref.actor.ppo_mini_batch_size={mini}: set it to {sync_steps * mini}, or "
-            f"parameter_sync_step to {max(1, batch // mini)}"
+            f"trainer.v1.separate_async.parameter_sync_step={sync_steps}: data.train_batch_size={batch} "
+            f"has {batch // mini} mini-batches of actor_rollout_ref.actor.ppo_mini_batch_size={mini}: "
+            f"set it to {batch // mini}"
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs.schema import CodingConfig
@@ -25,6 +24,7 @@ from coding_model_project.launch.checks import (
 from coding_model_project.launch.checks.hub_checks import check_hub_model
 from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
+from coding_model_project.launch.sizing.machine import free_memory_gb
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 """Top-level keys that verl 0.9 accepts but ignores in favour of `reward.*`."""
@@ -212,7 +212,7 @@ def check_model(key: str, path: str | None) -> None:
 
 
 def check_memory(needed_gb: float) -> None:
-    available_gb = psutil.virtual_memory().available / 2**30
+    available_gb = free_memory_gb()
     if available_gb < needed_gb:
         raise ConfigError(
             f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free, but this profile needs "

@@ -14,15 +14,15 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.joining import joined_ray
 
 UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-_CPUS = "ray_kwargs.ray_init.num_cpus"
-_ROLLOUT = "actor_rollout_ref.rollout"
+_CPUS, _GPUS = "ray_kwargs.ray_init.num_cpus", "ray_kwargs.ray_init.num_gpus"
+ROLLOUT = "actor_rollout_ref.rollout"
 _ATTENTION = "override_config.attn_implementation"
 FLASH = "flash_attention_2"
 """verl's default (`verl.workers.config.model`)."""
 
 _CPUS_OF_A_GPU = 3
 """CPUs in the bundle of each training GPU: `max_colocate_count` of verl's `ResourcePoolManager`."""
-_CPUS_OF_A_ROLLOUT_GPU = 2
+CPUS_OF_A_ROLLOUT_GPU = 2
 """The same where the rollout has GPUs of its own (`verl.workers.rollout.replica`)."""
 
 
@@ -53,14 +53,18 @@ class CpuNeed:
         return self.trainer + self.controller
 
 
+def own_gpus(config: DictConfig) -> int:
+    """Return the number of the rollout's own GPUs: those of `coding.mode=separate_async`."""
+    rollout = OmegaConf.select(config, ROLLOUT)
+    return (rollout.nnodes or 0) * rollout.n_gpus_per_node if rollout else 0
+
+
 def cpu_need(config: DictConfig) -> CpuNeed:
     """Add up the CPUs that a GRPO configuration makes Ray reserve."""
     per_node = _CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
-    rollout = OmegaConf.select(config, _ROLLOUT)
-    own = _CPUS_OF_A_ROLLOUT_GPU * (rollout.nnodes or 0) * rollout.n_gpus_per_node
     return CpuNeed(
         units=OmegaConf.select(config, UNITS),
-        trainer=per_node * config.trainer.nnodes + own,
+        trainer=per_node * config.trainer.nnodes + CPUS_OF_A_ROLLOUT_GPU * own_gpus(config),
         per_node=per_node,
     )
 
@@ -106,17 +110,25 @@ def _numbers(text: str) -> set[int]:
 
 
 def check_cpus(config: DictConfig) -> None:
-    """Check that a Ray started here has the CPUs that verl reserves; otherwise it waits forever.
+    """Check that a Ray started here has the CPUs and devices that verl reserves; else it waits forever.
 
     If the run joins a cluster, `verl_ext.cluster.capacity` checks its nodes instead.
 
     Raises:
-        ConfigError: there are too few CPUs; the message names the keys and the number needed.
+        ConfigError: there are too few; the message names the keys and the number needed.
     """
-    if not joined_ray(config):
-        counted = OmegaConf.select(config, _CPUS) or counted_cpus()
-        if message := too_few_cpus(cpu_need(config), counted):
-            raise ConfigError(message)
+    if joined_ray(config):
+        return
+    counted = OmegaConf.select(config, _CPUS) or counted_cpus()
+    if message := too_few_cpus(cpu_need(config), counted):
+        raise ConfigError(message)
+    trained_on = config.trainer.nnodes * config.trainer.n_gpus_per_node
+    needed, devices = trained_on + own_gpus(config), OmegaConf.select(config, _GPUS)
+    if devices is not None and devices < needed:
+        raise ConfigError(
+            f"{_GPUS}={devices}: trainer and rollout reserve {trained_on} + {needed - trained_on} "
+            f"devices; the run would wait forever: set it to {needed}"
+        )
 
 
 def too_few_cpus(need: CpuNeed, counted: int) -> str:

@@ -20,7 +20,7 @@ class Machine:
 
     gpus: int
     gpu_memory_gb: float | None
-    """Memory per GPU; None if unknown, and then only sizes are reported."""
+    """Memory per GPU; None without GPUs."""
     cpus: int
     """CPUs as Ray counts them."""
     memory_gb: float
@@ -41,13 +41,28 @@ def this_machine() -> Machine:
 
 
 def free_memory_gb() -> float:
-    """Return the free memory of this host in GiB, within the container's limit."""
+    """Return the free memory of this host in GiB, within the limit of the container or job."""
     return min(psutil.virtual_memory().available, _cgroup_free()) / _GIB
 
 
-def _cgroup_free() -> float:
-    """Return the bytes left within this container's limit; infinite without a limit."""
-    folder = Path("/sys/fs/cgroup")
+def _cgroup_free(root: Path = Path("/")) -> float:
+    """Return the bytes left in this process's control group and those above; infinite without a limit.
+
+    A container sees its own group as the root. A Slurm job's group is below the host's root.
+
+    Args:
+        root: the root of the file system to read cgroups from.
+    """
+    groups = root / "sys/fs/cgroup"
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        lines = []
+    below = Path(next((line[4:] for line in lines if line.startswith("0::/")), ""))
+    return min(_left_in(groups / place) for place in (below, *below.parents))
+
+
+def _left_in(folder: Path) -> float:
     try:
         limit = (folder / "memory.max").read_text().strip()
         used = int((folder / "memory.current").read_text())

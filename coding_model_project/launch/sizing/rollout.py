@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig, OmegaConf
 
+from coding_model_project.launch.checks.machine_checks import own_gpus
 from coding_model_project.launch.sizing.plan import ROLLOUT, Plan
 from coding_model_project.launch.sizing.training import GIB, Part, gb, resident
 
@@ -37,7 +38,8 @@ def generation(config: DictConfig, plan: Plan, gpu_memory_gb: float) -> Generati
       (`vllm.v1.worker.gpu_worker`). Its weights are in bf16, split over the tensor-parallel GPUs.
     - The rest of its share is the KV cache, of 2 × layers × kv heads × head size × 2 bytes per token
       (`Shape.kv_bytes`). Tensor parallelism beyond the kv heads replicates them.
-    - The trainer's weights and moments stay, unless they are offloaded (`training.resident`).
+    - The trainer's weights and moments stay, unless they are offloaded (`training.resident`) or the
+      rollout has GPUs of its own.
     """
     rollout = OmegaConf.select(config, ROLLOUT)
     parallel = rollout.tensor_model_parallel_size
@@ -47,10 +49,11 @@ def generation(config: DictConfig, plan: Plan, gpu_memory_gb: float) -> Generati
     cache = max(0.0, share - weights - ENGINE_GB)
     tokens = int(cache * GIB / per_token)
     length = rollout.max_model_len or plan.longest
-    replicas = max(1, plan.ranks // parallel)
+    own = own_gpus(config)
+    replicas = max(1, (own or plan.ranks) // parallel)
     return Generation(
         parts=[
-            *resident(plan),
+            *([] if own else resident(plan)),
             Part(name="vLLM weights", gb=min(weights, share)),
             Part(name="vLLM other", gb=min(ENGINE_GB, max(0.0, share - weights))),
             Part(name="KV cache", gb=cache),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
 import re
 import subprocess
@@ -15,6 +14,7 @@ from functools import lru_cache, partial
 from pathlib import PurePosixPath
 from typing import Self
 
+from coding_model_project.concurrency import usable_cores
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.base import StopWhen
@@ -73,7 +73,7 @@ class EmbeddedSandbox:
         compiled_loop: bool = True,
         share_processes: bool = False,
     ) -> None:
-        self._n = workers or len(os.sched_getaffinity(0))
+        self._n = workers or usable_cores()
         self._min_tier, self._exact_tier = _tier(min_tier), _tier(tier) if tier else None
         self._preload, self._python, self._compiled_loop = preload, python, compiled_loop
         self._share_processes = share_processes

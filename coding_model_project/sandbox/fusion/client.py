@@ -13,9 +13,10 @@ from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.sandbox.base import StopWhen
 from coding_model_project.sandbox.embedded.outcomes import syntax_error
 from coding_model_project.sandbox.embedded.supervisor import check_contents
-from coding_model_project.sandbox.fusion import capabilities, other_languages
+from coding_model_project.sandbox.fusion import capabilities, other_languages, wire
 from coding_model_project.sandbox.fusion.discovery import Discovery
 from coding_model_project.sandbox.fusion.driver_messages import Task, is_continued
+from coding_model_project.sandbox.fusion.endpoint import Unavailable
 from coding_model_project.sandbox.fusion.fleet import Fleet
 from coding_model_project.sandbox.fusion.packing import Packing, input_size
 from coding_model_project.sandbox.sandbox_config import RETRY_S
@@ -192,22 +193,34 @@ class FusionSandbox:
         if language.name not in self._checked:
             self._checked[language.name] = asyncio.ensure_future(self._check_language(language))
         await asyncio.shield(self._checked[language.name])
+
+        def accept(response: wire.Response) -> Execution:
+            if other_languages.lacks_toolchain(response):  # the server that was checked has it
+                raise Unavailable(f"it has no toolchain for {language.name}, unlike another server")
+            return other_languages.execution(response, limits, facts)
+
         for given in inputs:
             body = other_languages.ask(program, language, given, limits, facts)
             if not _encodable(program.source):
                 yield Execution(status=Status.compile_error, stderr_tail="the source is no UTF-8")
                 continue
             run_s = limits.wall_s + other_languages.COMPILE_S
-            yield await fleet.run(
-                body, run_s, lambda r: other_languages.execution(r, limits, facts)
-            )
+            yield await fleet.run(body, run_s, accept)
 
     async def _check_language(self, language: other_languages.Language) -> None:
         """Check that a trusted program in this language runs: later failures are the programs' own.
 
         Raises:
             ConfigError: it does not run.
+            SandboxError: the servers failed.
         """
+        try:
+            await self._say_hello(language)
+        except Exception:
+            del self._checked[language.name]  # the next program checks again
+            raise
+
+    async def _say_hello(self, language: other_languages.Language) -> None:
         facts, limits = self._known(), Limits(cpu_s=10.0, wall_s=20.0, memory_mb=1024)
         body = other_languages.ask(
             Program(source=language.hello), language, Stdin(""), limits, facts
@@ -218,7 +231,6 @@ class FusionSandbox:
             lambda r: other_languages.execution(r, limits, facts),
         )
         if tried.status is not Status.finished or tried.stdout.strip() != "hello":
-            del self._checked[language.name]  # the next program checks again
             reason = (tried.stderr_tail.strip().splitlines() or [str(tried.status)])[-1][:200]
             raise ConfigError(f"the SandboxFusion server cannot run {language.name}: {reason}")
 

@@ -105,6 +105,10 @@ def source(entry: str) -> Source:
             raise ConfigError(
                 f"{KEY}: {entry!r}: only dns+http:// is supported; list https servers one by one"
             )
+        try:
+            url.host.encode("idna")  # as getaddrinfo does
+        except UnicodeError as error:
+            raise ConfigError(f"{KEY}: {entry!r}: {url.host!r} is no name of a host") from error
         return DnsName(url=url)
     return Listed(url=server_url(entry))
 

@@ -64,19 +64,15 @@ class Endpoint:
     """A server's address and health."""
 
     url: str
-    limit: asyncio.Semaphore
-    """Limit of concurrent requests to this server."""
     known: bool = False
-    """True once its start-up probe passed."""
+    """True once its start-up probe passed, until nothing listens there or it says that it leaves."""
     failures: int = 0
     """Consecutive failures."""
     rests_until: float = 0.0
     """Time on the monotonic clock before which it gets no requests, unless all servers rest."""
     in_flight: int = 0
-    leaving: bool = False
-    """True after it said that it shuts down; a server that comes back there may be another one."""
-    left: bool = False
-    """True once no source lists it any more: it gets no more requests."""
+    places: int | None = None
+    """Requests that it runs at once; None if it does not say so."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     service: Service = field(init=False)
 
@@ -87,13 +83,13 @@ class Endpoint:
         return time.monotonic() < self.rests_until
 
     def worked(self) -> None:
-        self.failures, self.rests_until, self.leaving = 0, 0.0, False
+        self.failures, self.rests_until = 0, 0.0
         self.service.worked()
 
     def failed(self, error: Unavailable) -> None:
         """Rest the server for a while, longer each time, unless this was its first failure."""
-        if error.leaving:
-            self.leaving, self.known = True, False
+        if error.leaving or (error.down and error.not_begun):
+            self.known = False  # a server that comes back at its address may be another one
         if error.retry_after_s is not None:  # busy, not broken
             self.rests_until = time.monotonic() + error.retry_after_s
             return
@@ -112,6 +108,8 @@ class Endpoint:
         """
         status, headers, data = await self._exchange(client, "GET", "/v1/ping", None, _PING_S)
         if status == 200 and data.strip() == b'"pong"':
+            places = headers.get(wire.PLACES, "")
+            self.places = int(places) if places.isdecimal() and int(places) else None
             return
         if status == _BUSY or status >= 500:
             raise Unavailable(f"HTTP {status}", retry_after_s=_retry_after_s(headers))

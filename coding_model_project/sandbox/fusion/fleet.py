@@ -63,7 +63,6 @@ class Fleet:
         self._members = Members(
             discovery,
             self._examine,
-            max_concurrency=max_concurrency,
             wait_s=retry_s,
             refresh_s=refresh_s,
         )
@@ -88,10 +87,9 @@ class Fleet:
         await self._members.close()
         await self._client.aclose()
 
-    @property
-    def n_awake(self) -> int:
-        """Number of servers that do not rest; 1 if all do."""
-        return self._members.n_awake
+    def places(self, default: int) -> int:
+        """See `Members.places`."""
+        return self._members.places(default)
 
     async def run(
         self, body: wire.Body, run_s: float, accept: Accept[T], *, once_begun: bool = False
@@ -158,15 +156,16 @@ class Fleet:
         return True
 
     async def _once(self, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
-        while True:
+        try:
             endpoint = self._members.choose()
-            endpoint.in_flight += 1
-            try:
-                async with endpoint.limit:
-                    if not self._members.should_change(endpoint):
-                        return await self._at(endpoint, body, run_s, accept)
-            finally:
-                endpoint.in_flight -= 1
+        except Unavailable:
+            self._failed()
+            raise
+        endpoint.in_flight += 1
+        try:
+            return await self._at(endpoint, body, run_s, accept)
+        finally:
+            endpoint.in_flight -= 1
 
     async def _at(self, endpoint: Endpoint, body: wire.Body, run_s: float, accept: Accept[T]) -> T:
         """Send one request to one server, and record that server's health."""
@@ -183,9 +182,7 @@ class Fleet:
             raise Unavailable(
                 named,
                 retry_after_s=error.retry_after_s,
-                down=error.down,
                 not_begun=error.not_begun or not sent,
-                leaving=error.leaving,
                 service=endpoint.service,
             ) from error
         endpoint.worked()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -35,7 +34,6 @@ class Members:
     Args:
         examine: returns if a server can be used; raises Unavailable for one that is down now, ConfigError
             for one that must not be used.
-        max_concurrency: maximum concurrent requests to all servers.
         wait_s: seconds to wait for servers that are starting, at most 20.
         refresh_s: seconds between updates of the list of servers.
     """
@@ -45,12 +43,10 @@ class Members:
         discovery: Discovery,
         examine: Callable[[Endpoint], Awaitable[None]],
         *,
-        max_concurrency: int,
         wait_s: float,
         refresh_s: float,
     ) -> None:
         self._discovery, self._examine = discovery, examine
-        self._max_concurrency = max_concurrency
         self._wait_s, self._refresh_s = min(_START_S, wait_s), refresh_s
         self._used: list[Endpoint] = []
         self._coming: dict[str, asyncio.Task[None]] = {}
@@ -64,8 +60,7 @@ class Members:
             SandboxError: no server can be reached.
         """
         urls = await self._first_urls()
-        each = self._each(len(urls))
-        self._used = [Endpoint(url, asyncio.Semaphore(each)) for url in urls]
+        self._used = [Endpoint(url) for url in urls]
         looks = [asyncio.ensure_future(self._first_look(e)) for e in self._used]
         try:
             found = await asyncio.gather(*looks)
@@ -85,10 +80,14 @@ class Members:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    @property
-    def n_awake(self) -> int:
-        """Number of servers that do not rest; 1 if all do."""
-        return sum(not endpoint.rests() for endpoint in self._used) or 1
+    def places(self, default: int) -> int:
+        """Return the number of requests that the servers that do not rest run at once.
+
+        Args:
+            default: that of a server that does not say so, and of all if all rest.
+        """
+        awake = [endpoint for endpoint in self._used if not endpoint.rests()]
+        return sum(endpoint.places or default for endpoint in awake) or default
 
     @property
     def several(self) -> bool:
@@ -106,18 +105,12 @@ class Members:
         """
         awake = [endpoint for endpoint in self._used if not endpoint.rests()]
         if awake:
-            return min(awake, key=lambda endpoint: (endpoint.in_flight, random.random()))
+            return min(
+                awake, key=lambda one: ((one.in_flight + 1) / (one.places or 1), random.random())
+            )
         if not self._used:
             raise Unavailable("no sandbox server is left", down=True, not_begun=True)
         return min(self._used, key=lambda endpoint: endpoint.rests_until)
-
-    def should_change(self, endpoint: Endpoint) -> bool:
-        """Return whether a request that waits for a place at this server should choose again."""
-        return endpoint.left or (endpoint.leaving and endpoint.rests() and not self.all_rest())
-
-    def _each(self, n: int) -> int:
-        """Return the limit of concurrent requests to each of `n` servers."""
-        return math.ceil(self._max_concurrency / max(1, n))
 
     # ── the start ─────────────────────────────────────────────────────────────────────────────────
 
@@ -155,7 +148,6 @@ class Members:
 
     def _update(self, urls: tuple[str, ...]) -> None:
         for endpoint in [one for one in self._used if one.url not in urls]:
-            endpoint.left = True
             self._used.remove(endpoint)
             endpoint.service.note(f"is no longer listed; {len(self._used)} remain")
         for url in [url for url in self._coming if url not in urls]:
@@ -163,9 +155,7 @@ class Members:
         known = {endpoint.url for endpoint in self._used} | set(self._coming)
         for url in urls:
             if url not in known:
-                each = self._each(len(urls))
-                endpoint = Endpoint(url, asyncio.Semaphore(each))
-                self._coming[url] = asyncio.ensure_future(self._admit(endpoint))
+                self._coming[url] = asyncio.ensure_future(self._admit(Endpoint(url)))
 
     async def _admit(self, endpoint: Endpoint) -> None:
         """Examine a new server until it can be used, then use it."""

@@ -96,6 +96,13 @@ def ask(
     )
 
 
+def lacks_toolchain(response: wire.Response) -> bool:
+    """Return whether the server cannot run the language; no program can make its answer say so."""
+    compiled = response.compiled
+    missing = compiled is not None and compiled.return_code == wire.TOOLCHAIN_MISSING
+    return missing or response.message.startswith(wire.NO_TOOLCHAIN)
+
+
 def execution(response: wire.Response, limits: Limits, facts: Facts) -> Execution:
     """Return a program's execution.
 

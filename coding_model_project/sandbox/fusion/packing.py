@@ -1,7 +1,7 @@
 """The queue of programs for servers, and their packing into requests.
 
 A request costs a server a new Python, ten times the cost of a small test. So there are as many requests
-in flight as the servers have cores, and each takes a share of the waiting programs. No program costs
+in flight as the servers run at once, and each takes a share of the waiting programs. No program costs
 another its answer: programs that a request did not reach go back to the front of the queue, and a failed
 request is split into one for each program.
 """
@@ -92,7 +92,7 @@ class Packing:
         for one in [one for one in self._waiting if one.alone]:
             self._waiting.remove(one)
             self._start([one])
-        places = min(self.max_concurrency, self.facts.cores * self.fleet.n_awake)
+        places = min(self.max_concurrency, self.fleet.places(self.facts.cores))
         while self._waiting and self._n_first < places:
             self._start(self._take(places, places - self._n_first))
 
@@ -103,6 +103,12 @@ class Packing:
         self._under_way.add(request)
 
         def ended(_: object) -> None:
+            error = None if request.cancelled() else request.exception()
+            for one in pack:
+                if request.cancelled():
+                    one.done.cancel()
+                elif error is not None and not one.done.done():
+                    one.done.set_exception(error)
             self._n_first -= first
             self._under_way.discard(request)
             self._send()
@@ -131,23 +137,17 @@ class Packing:
         return pack
 
     async def _deliver(self, pack: list[_Waiting]) -> None:
-        """Run the programs of a request, and give each its executions."""
+        """Run the programs of a request, and give each its executions.
+
+        An error is that of each program, unless the programs are sent again.
+        """
         first = not pack[0].alone
         try:
             outcomes = await self._outcomes([one.task for one in pack], first=first)
-        except asyncio.CancelledError:
-            for one in pack:
-                one.done.cancel()
-            raise
-        except (Unavailable, CodingModelError) as error:
-            if isinstance(error, Unavailable) or (
-                len(pack) > 1 and isinstance(error, SandboxError)
-            ):
-                self._wait_again(pack, alone=True)  # this shows which program is at fault
-                return
-            for one in pack:
-                if not one.done.done():
-                    one.done.set_exception(error)
+        except (Unavailable, SandboxError) as error:
+            if isinstance(error, SandboxError) and len(pack) == 1:
+                raise
+            self._wait_again(pack, alone=True)  # this shows which program is at fault
             return
         self._wait_again(pack[len(outcomes) :], alone=False)
         for one, outcome in zip(pack, outcomes, strict=False):

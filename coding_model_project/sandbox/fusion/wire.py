@@ -13,6 +13,15 @@ Body = dict[str, Any]
 LEAVING = "x-sandbox-leaving"
 """Header with which this project's server marks a 503 during shutdown, when it ran nothing."""
 
+PLACES = "x-sandbox-places"
+"""Header in which this project's server says, with each ping, how many requests it runs at once."""
+
+NO_TOOLCHAIN = "this server has no toolchain for"
+"""Start of the message with which this project's server rejects a language."""
+
+TOOLCHAIN_MISSING = 127
+"""A shell's exit code for a command that is not installed."""
+
 SANDBOX_ERROR = "SandboxError"
 """Status with which a server reports its own failure, with HTTP status 200."""
 

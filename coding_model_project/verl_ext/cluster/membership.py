@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import psutil
 import ray
 from omegaconf import DictConfig
 from ray.exceptions import RayError
@@ -15,6 +14,7 @@ from ray.exceptions import RayError
 from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation import processes
 from coding_model_project.launch.joining import joined_ray
+from coding_model_project.launch.sizing.machine import free_memory_gb
 from coding_model_project.verl_ext.cluster.node_checks import check_nodes
 from coding_model_project.verl_ext.cluster.nodes import (
     Node,
@@ -88,7 +88,7 @@ class _Guard:
             processes.stand_in(token, folder)
 
     def available_gb(self) -> float:
-        return psutil.virtual_memory().available / 2**30
+        return free_memory_gb()
 
 
 def _check_number(config: DictConfig, nodes: Sequence[Node]) -> None:

@@ -20,6 +20,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from verl.checkpoint_engine import CheckpointEngine, CheckpointEngineRegistry
 
+from coding_model_project.verl_ext.cpu.process_group import gloo_group
+
 NAME = "cpu"
 _TIMEOUT = timedelta(minutes=30)
 """Time-out of gloo; `coding.weight_sync_timeout_s` ends the run earlier."""
@@ -78,7 +80,7 @@ class CPUCheckpointEngine(CheckpointEngine):
             address = (sender["host"], sender["port"])
             self._store = _Store(*address, is_master=False, timeout=_TIMEOUT)
         store = PrefixStore("weights", self._store)
-        self._group = dist.ProcessGroupGloo(store, rank, size, _TIMEOUT)
+        self._group = gloo_group(store, rank, size, _TIMEOUT)
 
     def finalize(self) -> None:
         """Leave the group of this sync."""

@@ -18,10 +18,11 @@ NAME = "cpu:gloo,cpu:gloo"
 
 def register() -> None:
     if dist.is_available() and NAME not in dist.Backend.backend_list:
-        dist.Backend.register_backend(NAME, _group, devices=["cpu"])
+        dist.Backend.register_backend(NAME, gloo_group, devices=["cpu"])
 
 
-def _group(store: Any, rank: int, size: int, timeout: Any) -> Any:
+def gloo_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
+    """Return a process group over gloo that other nodes can reach."""
     if size > 1:
         _choose_interface()
     return dist.ProcessGroupGloo(store, rank, size, timeout)

@@ -27,8 +27,8 @@ class CodingBuffer(ReplayBufferAsync):
 
     _outages: Outages
     _samples_per_group: int
+    _groups_per_step: int
     _on_evicted: Callable[[int], None]
-    _wanted = 0
 
     @classmethod
     def in_place_of(
@@ -36,6 +36,7 @@ class CodingBuffer(ReplayBufferAsync):
         buffer: ReplayBufferAsync,
         *,
         outages: Outages,
+        groups_per_step: int,
         samples_per_group: int,
         on_evicted: Callable[[int], None],
     ) -> Self:
@@ -46,8 +47,8 @@ class CodingBuffer(ReplayBufferAsync):
         """
         own = cls.__new__(cls)
         own.__dict__.update(vars(buffer))
-        own._outages, own._samples_per_group = outages, samples_per_group
-        own._on_evicted = on_evicted
+        own._outages, own._on_evicted = outages, on_evicted
+        own._groups_per_step, own._samples_per_group = groups_per_step, samples_per_group
         own.failed = set()
         return own
 
@@ -60,22 +61,17 @@ class CodingBuffer(ReplayBufferAsync):
         )
         judged = {group_of(key) for key in self.partitions[partition_id]}
         submitted = self.prompt_global_steps[partition_id]
-        oldest = global_steps + 1 - (self.max_off_policy_threshold or global_steps + 1)
+        assert self.max_off_policy_threshold is not None  # `async_checks` rejects null
+        oldest = global_steps + 1 - self.max_off_policy_threshold
         # verl checks the age only of groups without a failure.
         stale |= {group for group in failed & judged if submitted[group] < oldest}
         return stale, agreed, failed - judged, counts
-
-    def wait_for_sampleable(
-        self, global_steps: int, partition_id: str, target_count: int
-    ) -> tuple[set[str], dict[str, Any]]:
-        self._wanted = target_count
-        return super().wait_for_sampleable(global_steps, partition_id, target_count)
 
     def _evict_terminal_groups(
         self, global_steps: int, partition_id: str, eviction_reasons: Reasons
     ) -> tuple[set[str], int, int, dict[str, Any]]:
         stale, agreed, failed, _ = eviction_reasons
-        if lost := self._samples_of(partition_id, stale | agreed | failed):
+        if lost := self._samples_of(partition_id, stale | agreed):  # failed groups have none
             self._on_evicted(sum(model_tokens(lost, partition_id)))
         evicted = super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
         if failed:
@@ -89,13 +85,13 @@ class CodingBuffer(ReplayBufferAsync):
         Raises:
             SandboxError: too many groups of this step failed.
         """
-        n = self._samples_per_group
+        n, wanted = self._samples_per_group, self._groups_per_step
         refused = self._outages.not_isolated(lambda row: group_of(row.sample) in self.failed)
         lost = len(self.failed) * n - refused
-        self._outages.stop(lost / (lost + self._wanted * n), "this step's")
-        if len(self.failed) > 2 * self._wanted:
+        self._outages.stop(lost / (lost + wanted * n), "this step's")
+        if len(self.failed) > 2 * wanted:
             raise SandboxError(
-                f"{len(self.failed)} groups of samples failed while a step waited for {self._wanted}"
+                f"{len(self.failed)} groups of samples failed while a step waited for {wanted}"
                 f"{self._outages.why()}"
             )
 

@@ -6,15 +6,18 @@ import time
 from typing import Any
 
 import ray
+from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from coding_model_project.configs.training import TrainingMode, staleness_of
-from coding_model_project.errors import TrainingError
+from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.launch.checks.machine_checks import UNITS
 from coding_model_project.runs.ungradable import Ungradable
 from coding_model_project.verl_ext.trainers.async_buffer import CodingBuffer
 from coding_model_project.verl_ext.trainers.batch_fields import group_of, model_tokens
 from coding_model_project.verl_ext.trainers.coding_trainer import CodingTrainer
 from coding_model_project.verl_ext.trainers.generated import generated_tokens
+from coding_model_project.verl_ext.trainers.outages import Belongs
 from coding_model_project.verl_ext.trainers.token_account import TokenAccount
 
 _POLL_S = 0.05
@@ -46,12 +49,22 @@ class AsyncCodingTrainer(CodingTrainer):
         return CodingBuffer.in_place_of(
             buffer,
             outages=self._outages,
+            groups_per_step=self.config.data.train_batch_size,
             samples_per_group=self.config.actor_rollout_ref.rollout.n,
             on_evicted=evicted,
         )
 
     def _load_checkpoint(self) -> None:
-        super()._load_checkpoint()
+        try:
+            super()._load_checkpoint()
+        except ValueError as error:  # of TransferQueue
+            if "Storage unit count mismatch" not in str(error):
+                raise
+            units = OmegaConf.select(self.config, UNITS)
+            raise ConfigError(
+                f"{UNITS}={units}: the checkpoint's queue has another number of storage units "
+                f"({error}): set the key to the checkpoint's"
+            ) from error
         self._account.restored = self.replay_buffer.restored_tokens()
 
     def on_step_begin(self) -> None:
@@ -68,6 +81,10 @@ class AsyncCodingTrainer(CodingTrainer):
         self._groups |= {group_of(key) for key in batch.keys}
         self._account.trained += sum(model_tokens(batch.keys, batch.partition_id))
         return super()._balance_batch(batch, metrics, *args, **kwargs)
+
+    def _belongs_to(self, batch: Any) -> Belongs:
+        groups = {group_of(key) for key in batch.keys}
+        return lambda row: group_of(row.sample) in groups
 
     def _belongs(self, row: Ungradable) -> bool:
         # By its group, since a row's step is the one that requested it.

@@ -29,7 +29,7 @@ from coding_model_project.verl_ext.trainers.batch_fields import (
 from coding_model_project.verl_ext.trainers.guards import Guards, no_program
 from coding_model_project.verl_ext.trainers.lengths import sort_by_length
 from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
-from coding_model_project.verl_ext.trainers.outages import Outages
+from coding_model_project.verl_ext.trainers.outages import Belongs, Outages
 from coding_model_project.verl_ext.trainers.step_metrics import (
     agent_metrics,
     bash_metrics,
@@ -63,6 +63,8 @@ class CodingTrainer(ValidatingTrainer):
 
     MODE: ClassVar[str]
     """verl's name of the mode of the trainer behind it."""
+    _has_trained = False
+    """True once this attempt has ended a step."""
 
     def __init__(self, config: Any) -> None:
         # verl compares the mode with its own names. `coding_<mode>` only selects this class, so from here
@@ -119,11 +121,13 @@ class CodingTrainer(ValidatingTrainer):
             super().on_init_end()
 
     def on_step_begin(self) -> None:
-        if stop_requested(self._log_dir):  # there is nothing to save yet
+        # A stop during a validation takes effect after this step: its checkpoint has the steps before it.
+        if stop_requested(self._log_dir) and not self._has_trained:
             self._fatal("stopped on request before the first step")
         super().on_step_begin()
 
     def on_step_end(self) -> None:
+        self._has_trained = True
         if stop_requested(self._log_dir):
             if (
                 "save_checkpoint" not in self.timing_raw
@@ -151,7 +155,7 @@ class CodingTrainer(ValidatingTrainer):
         n_judged = len({key.rpartition("_")[0] for key in batch.keys})
         expected = self._expected_samples // self.parameter_sync_step
         missing = expected - n_judged
-        lost = missing - self._not_isolated(missing)
+        lost = missing - self._not_isolated(missing, self._belongs_to(batch))
         self._outages.stop(lost / expected, "this step's")
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
         sort_by_length(batch, self.config)
@@ -202,9 +206,13 @@ class CodingTrainer(ValidatingTrainer):
         """Return whether this step would have trained on a sample."""
         return row.step == self.global_steps
 
-    def _not_isolated(self, missing: int) -> int:
-        """Return how many of this step's missing samples `coding.harbor.integrity` dropped: no outage."""
-        return min(missing, self._outages.not_isolated(self._belongs)) if missing else 0
+    def _belongs_to(self, batch: Any) -> Belongs:
+        """Return a predicate of the samples that are missing from a batch."""
+        return self._belongs
+
+    def _not_isolated(self, missing: int, belongs: Belongs) -> int:
+        """Return how many of the missing samples `coding.harbor.integrity` dropped: no outage."""
+        return min(missing, self._outages.not_isolated(belongs)) if missing else 0
 
     def _servers(self) -> list[str]:
         """Return "host:port" of each rollout server."""
@@ -237,7 +245,7 @@ class CodingTrainer(ValidatingTrainer):
         samples = trained_samples(self.tokenizer, keys, fields, infos)
         rewards = [sample.reward for sample in samples]
         requested = self._requested_samples
-        refused = self._not_isolated(requested - len(infos))
+        refused = self._not_isolated(requested - len(infos), self._belongs)
         expected = requested - refused
         metrics.update(step_metrics(infos, rewards, expected, since=self._waits_since()))
         lost = self._outages.lost_problems(self._belongs)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import httpx
+import stamina
 
 from coding_model_project.errors import TrainingError
-from coding_model_project.http import reason
+from coding_model_project.http import announced, reason
 
 _COUNTER = "vllm:generation_tokens_total"
 _TIMEOUT_S = 10.0
+_ATTEMPTS = 3
 
 
 def generated_tokens(addresses: Sequence[str]) -> int | None:
@@ -29,7 +31,7 @@ def generated_tokens(addresses: Sequence[str]) -> int | None:
     for address in addresses:
         url = f"http://{address}/metrics"
         try:
-            page = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).text
+            page = _read(url)
         except httpx.HTTPError as error:
             raise TrainingError(
                 f"rollout server {address} does not answer ({reason(error)}): the server, its node or "
@@ -43,3 +45,17 @@ def generated_tokens(addresses: Sequence[str]) -> int | None:
         if counts:
             total = (total or 0) + int(sum(counts))
     return total
+
+
+def _read(url: str) -> str:
+    """Return a page; retry, since a server may be busy with generation.
+
+    Raises:
+        httpx.HTTPError: it cannot be read.
+    """
+    with announced(None, attempts=_ATTEMPTS):
+        for attempt in stamina.retry_context(on=httpx.HTTPError, attempts=_ATTEMPTS, timeout=None):
+            with attempt:
+                page = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False)
+                return page.raise_for_status().text
+    raise AssertionError("unreachable: the loop ends by an answer or an exception")

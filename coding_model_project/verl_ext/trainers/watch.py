@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
 _PING_EVERY_S = 10.0
 _PING_TIMEOUT_S = 5.0
@@ -31,8 +31,8 @@ def watching(actors: Sequence[Any], fatal: Fatal) -> Iterator[None]:
             for actor in actors:
                 try:
                     ray.get(actor.__ray_ready__.remote(), timeout=_PING_TIMEOUT_S)
-                except GetTimeoutError:
-                    continue  # busy, not dead
+                except (GetTimeoutError, ActorUnavailableError):
+                    continue  # busy, or out of reach for a moment: Ray reports a death later
                 except RayActorError as error:
                     if not stop.is_set():
                         fatal(f"a worker died: {str(error).splitlines()[0]}")

@@ -177,7 +177,7 @@ async def test_it_can_be_called_where_an_event_loop_runs_and_from_threads():
 
 
 def test_the_cores_are_shared_among_the_processes_of_a_launcher(monkeypatch):
-    monkeypatch.setattr(trl.os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr(trl, "usable_cores", lambda: 8)
     assert trl._share_of_cores() == 8
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert trl._share_of_cores() == 2

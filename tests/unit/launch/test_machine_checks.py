@@ -121,3 +121,13 @@ def test_sequence_parallelism_is_refused_without_flash_attention(host, monkeypat
     other = f"+{POLICY}.override_config.attn_implementation=sdpa"
     with pytest.raises(ConfigError, match="flash_attention_2"):
         choose_attention(compose_recipe("grpo", ["hardware=gpu_8x", size, other]), POLICY)
+
+
+def test_a_rollout_of_its_own_needs_a_device_that_ray_counts(host):
+    rollout = "actor_rollout_ref.rollout"
+    separate = ["hardware=cpu", "coding.mode=separate_async"]
+    machine_checks.check_cpus(compose_recipe("grpo", separate))
+    with pytest.raises(ConfigError) as caught:
+        machine_checks.check_cpus(compose_recipe("grpo", [*separate, f"{rollout}.nnodes=2"]))
+    assert str(caught.value).startswith("ray_kwargs.ray_init.num_gpus=2: ")
+    assert str(caught.value).endswith("set it to 3")

@@ -75,11 +75,17 @@ def program_of_a_probe(source: str, given) -> Execution:
 class Server(httpx.AsyncBaseTransport):
     """This project's server over a fake sandbox, with faults before it, by host."""
 
-    def __init__(self, *hosts: str, sandbox: FakeSandbox | None = None, token: str | None = None):
+    def __init__(
+        self,
+        *hosts: str,
+        sandbox: FakeSandbox | None = None,
+        token: str | None = None,
+        at_once: int = CORES,
+    ):
         self.sandbox = sandbox or FakeSandbox(
             program_of_a_probe, identity="fake/rlimit/cpython-3.11"
         )
-        app = create_app(self.sandbox, Settings(at_once=64, token=token))  # type: ignore[arg-type]
+        app = create_app(self.sandbox, Settings(at_once=at_once, token=token))  # type: ignore[arg-type]
         self._inner = httpx.ASGITransport(app)
         self.faults: dict[str, list[Handler]] = {host: [] for host in hosts or ("one",)}
         self.always: dict[str, Handler] = {}
@@ -372,6 +378,27 @@ async def test_one_limiter_bounds_what_is_asked_at_once():
         assert server.sandbox.most_running == 4
 
 
+async def test_as_many_are_in_flight_as_the_servers_run_at_once():
+    """Not as their machines have cores, which a container's quota may not allow."""
+    one, two = Server("one", at_once=1), Server("two", at_once=3)
+    in_flight, most = {"one": 0, "two": 0}, {"one": 0, "two": 0}
+
+    class Both(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            host, counts = request.url.host, request.url.path == "/run_code"
+            in_flight[host] += counts
+            most[host] = max(most[host], in_flight[host])
+            try:
+                return await (one if host == "one" else two).handle_async_request(request)
+            finally:
+                in_flight[host] -= counts
+
+    async with fusion(Both(), "one", "two") as sandbox:
+        one.sandbox.delay_s = two.sandbox.delay_s = 0.02
+        await asyncio.gather(*(outputs(sandbox, "a") for _ in range(80)))
+    assert most == {"one": 1, "two": 3}
+
+
 # ── start-up ──────────────────────────────────────────────────────────────────────────────────────
 
 NOT_OURS = {
@@ -648,3 +675,80 @@ async def test_other_languages_take_standard_input_one_request_each():
             await sandbox.run(program, [Call(function="f")], LIMITS)
         (bad,) = await sandbox.run(Program(source="\ud800", language="cpp"), [Stdin("")], LIMITS)
         assert bad.status is Status.compile_error
+
+
+def of_hello(source: str, given) -> Execution:
+    if "puts" in source or "console.log" in source:
+        return Execution(status=Status.finished, stdout="hello\n")
+    return program_of_a_probe(source, given)
+
+
+async def test_an_outage_at_the_first_program_of_a_language_ends_with_the_outage():
+    server = Server(sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    program = Program(source="int main() {}", language="cpp")
+    async with fusion(server, retry_s=0.2) as sandbox:
+        server.always["one"] = broken(httpx.ConnectError)
+        with pytest.raises(SandboxError):
+            await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.always.clear()
+        (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)
+        assert execution.stdout == "a"
+
+
+class Bare(FakeSandbox):
+    """A sandbox whose machine has only Python."""
+
+    async def run(self, program, inputs, limits, *, stop_when=None):
+        if program.language != "python":
+            raise ConfigError(f"language={program.language}: no toolchain here")
+        return await super().run(program, inputs, limits, stop_when=stop_when)
+
+
+@pytest.mark.parametrize("language", ["cpp", "nodejs"])
+async def test_a_server_of_a_fleet_without_the_toolchain_judges_no_program(language):
+    one = Server("one", sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    two = Server("two", sandbox=Bare(program_of_a_probe, identity="fake/rlimit/cpython-3.11"))
+
+    class Both(httpx.AsyncBaseTransport):
+        examined = False
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            to_two = self.examined and request.url.host == "two"
+            return await (two if to_two else one).handle_async_request(request)
+
+    one.faults["two"] = []
+    program, both = Program(source="x", language=language), Both()
+    async with fusion(both, "one", "two") as sandbox:
+        await sandbox.run(program, [Stdin("")], LIMITS)
+        both.examined = True
+        runs = (sandbox.run(program, [Stdin(str(n))], LIMITS) for n in range(20))
+        found = [execution for (execution,) in await asyncio.gather(*runs)]
+        assert [execution.stdout for execution in found] == [str(n) for n in range(20)]
+        assert "two" in two.asked
+
+
+async def test_another_server_at_the_address_of_a_killed_one_is_examined_first():
+    server = Server(sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    program = Program(source="int main() {}", language="cpp")
+    async with fusion(server, retry_s=1.5) as sandbox:
+        await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.sandbox.identity = "fake/namespaces/other"
+        server.faults["one"] = [broken(httpx.ConnectError)]
+        with pytest.raises(SandboxError, match=r"differ: rlimit/cpython-3\.11 and namespaces/o"):
+            await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.sandbox.identity = "fake/rlimit/cpython-3.11"
+        (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)
+        assert execution.stdout == "a"
+
+
+async def test_an_unforeseen_error_is_raised_and_not_waited_for():
+    server = Server()
+
+    def unforeseen(_request: httpx.Request) -> httpx.Response:
+        raise RuntimeError("the client has been closed")
+
+    async with fusion(server) as sandbox:
+        server.always["one"] = unforeseen
+        with pytest.raises(RuntimeError, match="has been closed"):
+            async with asyncio.timeout(5):
+                await outputs(sandbox, "a")

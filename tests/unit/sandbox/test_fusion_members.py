@@ -18,7 +18,13 @@ from coding_model_project.sandbox.fusion.endpoint import Endpoint
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 from tests.fakes import FakeSandbox
-from tests.unit.sandbox.test_fusion import Server, impatient, outputs, program_of_a_probe  # noqa: F401
+from tests.unit.sandbox.test_fusion import (
+    CORES,
+    Server,
+    impatient,  # noqa: F401
+    outputs,
+    program_of_a_probe,
+)
 
 HOSTS = ("one", "two", "three")
 
@@ -34,9 +40,13 @@ class World:
     def name(self, *hosts: str) -> None:
         self.file.write_text("# judges\n\n" + "".join(f"http://{h}:8080/ # {h}\n" for h in hosts))
 
-    def fusion(self, retry_s: float = 5.0) -> FusionSandbox:
+    def fusion(self, retry_s: float = 5.0, max_concurrency: int = 32) -> FusionSandbox:
         return FusionSandbox(
-            [f"file:{self.file}"], transport=self.server, retry_s=retry_s, refresh_s=0.05
+            [f"file:{self.file}"],
+            transport=self.server,
+            retry_s=retry_s,
+            refresh_s=0.05,
+            max_concurrency=max_concurrency,
         )
 
     async def asked(self, sandbox: FusionSandbox) -> set[str]:
@@ -93,6 +103,16 @@ async def test_one_that_is_not_named_any_more_gets_none_and_ends_what_it_has(wor
         assert await world.asked(sandbox) == {"one"}
 
 
+async def test_the_last_one_gets_the_requests_of_those_that_left(world):
+    world.name("one", "two", "three")
+    async with world.fusion(max_concurrency=CORES) as sandbox:
+        world.name("one")
+        await until(lambda: used(sandbox) == {"http://one:8080"})
+        world.server.sandbox.delay_s, world.server.sandbox.most_running = 0.05, 0
+        await asyncio.gather(*(outputs(sandbox, str(n)) for n in range(40)))
+        assert world.server.sandbox.most_running == CORES
+
+
 async def test_one_that_differs_is_refused_with_a_line_and_the_others_go_on(world, capfd):
     other = Server("two", sandbox=FakeSandbox(program_of_a_probe, identity="fake/namespaces/other"))
 
@@ -143,6 +163,18 @@ async def test_none_left_is_an_outage_and_no_verdict(world):
             await outputs(sandbox, "a")
 
 
+async def test_none_left_is_waited_for_once_and_not_by_each_request(world):
+    async with world.fusion(retry_s=0.5) as sandbox:
+        world.server.always["two"] = lambda _: httpx.Response(503)
+        world.name("two")
+        await until(lambda: not used(sandbox))
+        started = time.monotonic()
+        for n in range(8):
+            with pytest.raises(SandboxError):
+                await outputs(sandbox, str(n))
+        assert time.monotonic() - started < 2.5  # each of them for 0.5 s would be 4
+
+
 async def test_each_address_of_a_name_is_a_server(world, monkeypatch):
     addresses = ["10.0.0.1", "10.0.0.2", "fd00::1"]
     world.server.faults |= {address: [] for address in [*addresses, "10.0.0.3"]}
@@ -178,6 +210,7 @@ async def test_a_name_without_addresses_is_waited_for_and_then_an_outage(monkeyp
         ("file:/no/such/file", "no such file"),
         ("dns+https://judge:8080", "only dns\\+http"),
         ("judge:8080", "dns\\+http://name:8080"),
+        ("dns+http://judge..svc:8080", "no name of a host"),
     ],
 )
 def test_entries_that_name_nothing(entry, says):

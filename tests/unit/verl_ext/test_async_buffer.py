@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from coding_model_project.errors import SandboxError
+from coding_model_project.errors import ConfigError, SandboxError
 
 pytestmark = pytest.mark.verl
 
@@ -56,7 +56,7 @@ def queue(monkeypatch):
     return queue
 
 
-def buffer_of(tmp_path, *, refill, allowed=0.5, max_staleness=1):
+def buffer_of(tmp_path, *, refill, allowed=0.5, max_staleness=1, groups_per_step=4):
     from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
     from coding_model_project.verl_ext.trainers.async_buffer import CodingBuffer
@@ -74,7 +74,11 @@ def buffer_of(tmp_path, *, refill, allowed=0.5, max_staleness=1):
     evicted = []
     outages = Outages(tmp_path, allowed)
     buffer = CodingBuffer.in_place_of(
-        made, outages=outages, samples_per_group=N, on_evicted=evicted.append
+        made,
+        outages=outages,
+        groups_per_step=groups_per_step,
+        samples_per_group=N,
+        on_evicted=evicted.append,
     )
     return buffer, evicted
 
@@ -131,6 +135,50 @@ def test_few_failed_groups_are_replaced(queue, tmp_path):
     assert metrics["training/rollout_failure/evicted_samples"] == 1
 
 
+def test_the_share_of_failed_groups_is_that_of_the_step_and_not_of_a_mini_batch(queue, tmp_path):
+    def refill(n):
+        return [queue.group(1, N) for _ in range(n)]
+
+    buffer, _ = buffer_of(tmp_path, refill=refill, allowed=0.2, groups_per_step=8)
+    queue.group(step=1, judged=0)
+    batch, _ = buffer.sample(global_steps=1, partition_id="train", batch_size=1)
+    assert len(batch.keys) == N
+
+
+def test_a_group_dropped_by_integrity_excuses_no_other_loss(queue, tmp_path, monkeypatch):
+    """Of two samples of a trained group one was lost to an outage; a replaced group was not isolated."""
+    from types import SimpleNamespace
+
+    from coding_model_project.harbor.integrity import NotIsolatedError
+    from coding_model_project.runs.ungradable import Ungradable, note
+    from coding_model_project.verl_ext.trainers import async_trainer
+    from coding_model_project.verl_ext.trainers.outages import Outages
+    from coding_model_project.verl_ext.trainers.ppo_trainer import SeparateAsyncTrainer
+    from coding_model_project.verl_ext.trainers.token_account import TokenAccount
+
+    rollout = SimpleNamespace(n=N)
+    trainer = SeparateAsyncTrainer.__new__(SeparateAsyncTrainer)
+    trainer.config = SimpleNamespace(
+        data=SimpleNamespace(train_batch_size=1),
+        actor_rollout_ref=SimpleNamespace(rollout=rollout),
+    )
+    trainer.parameter_sync_step, trainer._groups = 1, set()
+    trainer._outages, trainer._account = Outages(tmp_path, 0.2), TokenAccount()
+    trainer.replay_buffer = SimpleNamespace(failed={"g1"})
+    monkeypatch.setattr(async_trainer, "model_tokens", lambda keys, _: [5] * len(keys))
+    for session in range(N):
+        error = NotIsolatedError.__name__
+        note(
+            tmp_path,
+            Ungradable(
+                step=1, problem="p", sample=f"g1_{session}", error=error, reason="r", at=1.0
+            ),
+        )
+    batch = SimpleNamespace(keys=["g0_0_0"], partition_id="train")
+    with pytest.raises(SandboxError, match="50% of this step's samples could not be judged"):
+        trainer._balance_batch(batch, {})
+
+
 def test_only_finished_groups_that_wait_are_queued(queue, tmp_path):
     buffer, _ = buffer_of(tmp_path, refill=None)
     queue.group(step=1, judged=N)
@@ -157,3 +205,21 @@ def test_the_asynchronous_trainers_sample_from_it(queue, tmp_path):
     queue.group(step=1, judged=0)
     with pytest.raises(SandboxError, match="could not be judged"):
         buffer.sample(global_steps=1, partition_id="train", batch_size=4)
+
+
+def test_a_queue_of_another_number_of_storage_units_names_the_key(queue, monkeypatch):
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from coding_model_project.verl_ext.trainers.ppo_trainer import ColocateAsyncTrainer
+
+    def load(_):  # TransferQueue's own words
+        raise ValueError("Storage unit count mismatch: checkpoint has 8, current system has 2.")
+
+    monkeypatch.setattr(PPOTrainer, "_load_checkpoint", load)
+    trainer = ColocateAsyncTrainer.__new__(ColocateAsyncTrainer)
+    key = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+    trainer.config = OmegaConf.create()
+    OmegaConf.update(trainer.config, key, 2)
+    with pytest.raises(ConfigError, match=rf"^{key}=2: .* checkpoint has 8, .* set the key to"):
+        trainer._load_checkpoint()

@@ -58,3 +58,31 @@ def test_all_weights_arrive_twice_in_a_row(cpu_platform):
                 assert list(weights) == list(sent)
                 assert all(torch.equal(weights[name], sent[name]) for name in sent)
                 assert all(weights[name].dtype == sent[name].dtype for name in sent)
+
+
+def test_gloo_uses_the_address_of_the_node_in_ray(cpu_platform, monkeypatch):
+    """By default it uses that of the host name, which other nodes often cannot reach."""
+    import os
+    import socket
+    from types import SimpleNamespace
+
+    import psutil
+    import ray
+    from verl.checkpoint_engine import CheckpointEngineRegistry
+
+    from coding_model_project.verl_ext.cpu import checkpoint_engine as engines
+
+    address = SimpleNamespace(family=socket.AF_INET, address="10.1.2.3")
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"lo": [], "eth7": [address]})
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.1.2.3")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+    monkeypatch.setattr(
+        engines.dist, "ProcessGroupGloo", lambda *_: os.environ["GLOO_SOCKET_IFNAME"]
+    )
+    monkeypatch.setattr(engines, "_Store", lambda *_, **__: None)
+    engine = CheckpointEngineRegistry.get(engines.NAME)(bucket_size=1)
+    monkeypatch.setattr(engines, "PrefixStore", lambda *_: None)
+    engine.init_process_group(1, 2, {"host": "10.1.2.4", "port": 1})
+    assert engine._group == "eth7"

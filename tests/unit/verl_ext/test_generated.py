@@ -1,6 +1,8 @@
-"""Token counts of a rollout server that is down."""
+"""Token counts of rollout servers that fail or are down."""
 
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -16,3 +18,32 @@ def test_a_server_that_does_not_answer_is_named_in_one_line():
             generated_tokens([address])
     assert f"rollout server {address} does not answer" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def server():
+    """A server whose next answers are given statuses; then it has counted 5 tokens."""
+    statuses = []
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(statuses.pop(0) if statuses else 200)
+            self.end_headers()
+            self.wfile.write(b'vllm:generation_tokens_total{engine="0"} 5.0\n')
+
+        def log_message(self, *_): ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{serving.server_port}", statuses
+        serving.shutdown()
+
+
+def test_a_server_that_fails_once_is_asked_again(server):
+    address, statuses = server
+    assert generated_tokens([address, address]) == 10
+    statuses[:] = [503]
+    assert generated_tokens([address, address]) == 10
+    statuses[:] = [503] * 20
+    with pytest.raises(TrainingError, match=r"does not answer \(.*503"):
+        generated_tokens([address])
