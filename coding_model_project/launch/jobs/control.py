@@ -14,7 +14,8 @@ from coding_model_project.launch.jobs.source import Source, write_package
 PATCH = "uncommitted.patch"
 PACKAGE = "source.zip"
 _POLL_S = 1.0
-_KILLED_S = 30.0
+_KILLED_S = 180.0
+"""Wall seconds for a killed job to end: Ray kills 60 s after its SIGTERM, SageMaker after 120 s."""
 
 Say = Callable[[str], None]
 
@@ -65,12 +66,20 @@ def refresh(entry: Entry, backend: Backend, log: JobLog) -> JobState:
 
 
 def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
-    """Yield a job's output as it appears, until the job has ended."""
+    """Yield a job's output as it appears, until the job has ended.
+
+    Raises:
+        JobError: the back end has no record of the job.
+    """
     seen = 0
     while True:
         started = time.monotonic()
         state = refresh(entry, backend, log)  # before the log, so an ended job's output is complete
-        output = backend.log(entry.job)
+        if state is JobState.unknown:
+            raise JobError(
+                f"{entry.job.name}: the back end has no record of this job; it may have ended"
+            )
+        output = b"" if state is JobState.pending else backend.log(entry.job)
         if len(output) > seen:
             yield output[seen:]
             seen = len(output)

@@ -125,7 +125,7 @@ class RayBackend:
         if info is None:
             return b""
         text = self._json("GET", f"/api/jobs/{job.name}/logs").get("logs") or ""
-        if info["status"] == "FAILED" or not text:
+        if info["status"] == "FAILED" or not (text or info["status"] == "RUNNING"):
             text += f"[ray: {info.get('message') or info['status'].lower()}]\n"
         return text.encode()
 
