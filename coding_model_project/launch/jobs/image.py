@@ -31,7 +31,7 @@ def build(package: Path, image: str, containerfile: Path) -> None:
         _tool(["build", "--tag", image, "--file", str(containerfile.absolute()), folder])
 
 
-def push(image: str, region: str, endpoint_url: str | None = None) -> None:
+def push(image: str, region: str) -> None:
     """Push an image to ECR; create its repository if it is missing.
 
     Raises:
@@ -48,7 +48,7 @@ def push(image: str, region: str, endpoint_url: str | None = None) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        ecr: Any = boto3.client("ecr", region_name=region, endpoint_url=endpoint_url)
+        ecr: Any = boto3.client("ecr", region_name=region)
         repository = rest.partition(":")[0]
         try:
             ecr.describe_repositories(repositoryNames=[repository])
