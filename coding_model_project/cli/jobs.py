@@ -139,6 +139,7 @@ def fetch(
         job.mirror if source is None else source,
         out,
         checkpoints=checkpoints,
+        is_mirror=job.backend != "sagemaker",  # which copies the run's folder itself
     )
     print(f"{out}: {done.copied} files copied from {done.source}, {done.kept} unchanged")
 

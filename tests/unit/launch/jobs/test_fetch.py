@@ -1,10 +1,14 @@
 """A run's folder from a shared path or its mirror."""
 
+import os
+import time
+
 import fsspec
 import pytest
 
-from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.errors import ConfigError, StorageError
 from coding_model_project.launch.jobs.fetch import fetch
+from coding_model_project.runs.mirror.mirror import Mirror
 
 FILES = ("run.json", "metrics.jsonl", "checkpoints/global_step_1/model.bin", "logs/a/console.log")
 
@@ -56,7 +60,53 @@ def test_what_is_written_is_whole_when_the_copy_fails(tmp_path, monkeypatch):
         return real(self, path, target, **options)
 
     monkeypatch.setattr(fsspec.implementations.local.LocalFileSystem, "get_file", full)
-    with pytest.raises(JobError, match=r"No space left .*fetch again"):
+    with pytest.raises(StorageError, match="disk is full"):
         fetch(str(run), "", tmp_path / "out", checkpoints=False)
     assert (tmp_path / "out" / "a").read_text() == "a"
     assert not (tmp_path / "out" / "b").exists()
+
+
+def test_a_large_file_of_a_mirror_arrives_as_one_file(tmp_path, monkeypatch):
+    for module in ("mirror", "replica", "mirror_index"):
+        monkeypatch.setattr(f"coding_model_project.runs.mirror.{module}.PART_BYTES", 100)
+    run, url = tmp_path / "run", f"memory://{tmp_path.name}/mirrored"
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    (run / "rollouts.jsonl").write_text('{"step": 1}\n' * 30)
+    mirror = Mirror(run, url, 1.0, ())
+    mirror.sync()
+    out = tmp_path / "out"
+    done = fetch("/not/here", url, out, checkpoints=False)
+    assert (done.copied, done.kept) == (2, 0)
+    assert (out / "rollouts.jsonl").read_text() == (run / "rollouts.jsonl").read_text()
+    assert not (out / "rollouts.jsonl.parts").exists()
+    (run / "run.json").write_text("{ }")
+    mirror.sync()
+    done = fetch("/not/here", url, out, checkpoints=False)
+    assert (done.copied, done.kept) == (1, 1)
+
+
+def test_a_change_is_copied_though_the_clock_of_the_source_is_behind(tmp_path):
+    run, out = tmp_path / "run", tmp_path / "out"
+    run.mkdir()
+    (run / "heartbeat").write_text("1")
+    fetch(str(run), "", out, checkpoints=False)
+    (run / "heartbeat").write_text("2")
+    hour_ago = time.time() - 3600
+    os.utime(run / "heartbeat", (hour_ago, hour_ago))
+    assert fetch(str(run), "", out, checkpoints=False).copied == 1
+    assert (out / "heartbeat").read_text() == "2"
+
+
+def test_a_store_that_cannot_be_used_is_one_line(tmp_path, monkeypatch):
+    from s3fs import S3FileSystem
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    S3FileSystem.clear_instance_cache()
+    with pytest.raises(ConfigError, match="no credentials found"):
+        fetch("/not/here", "s3://bucket/run", tmp_path / "out", checkpoints=False)
+    S3FileSystem.clear_instance_cache()
