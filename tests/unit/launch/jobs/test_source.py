@@ -47,6 +47,15 @@ def test_commit_and_patch_give_the_tree_again(repo, tmp_path):
     assert (tmp_path / "again" / "staged.bin").read_bytes() == b"\0\xff"
 
 
+@pytest.mark.parametrize(
+    "setting", ["diff.noprefix=true", "color.ui=always", "diff.external=true", "diff.relative=true"]
+)
+def test_settings_of_the_users_git_do_not_spoil_the_patch(repo, setting):
+    plain = read_source(changed(repo), max_mb=1).patch
+    git(repo, "config", *setting.split("="))
+    assert read_source(repo, max_mb=1).patch == plain
+
+
 def test_a_clean_tree_has_no_patch_and_equal_trees_give_equal_packages(repo, tmp_path):
     for name in ("a", "b"):
         source = read_source(repo, max_mb=1)
