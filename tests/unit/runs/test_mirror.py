@@ -123,6 +123,39 @@ def test_what_grows_is_sent_from_its_last_part_on(s3, run, small_parts, monkeypa
     assert written == ["mirror.json"]
 
 
+@pytest.mark.parametrize("way", ["rewritten", "rotated"])
+def test_another_file_of_the_same_name_is_sent_whole(s3, run, small_parts, way):
+    """An evaluation rewrites rollouts.jsonl; a training rotates it, maybe during an outage."""
+    append(run, "rollouts.jsonl", "x" * 99 + "\n" + "x" * 99 + "\n")
+    at_work = mirror(run)
+    at_work.sync()
+    (run / "new.partial").write_text("y" * 99 + "\n" + "y" * 99 + "\n" + "y" * 99 + "\n")
+    if way == "rewritten":
+        (run / "new.partial").replace(run / "rollouts.jsonl")
+    else:  # the file system gives the deleted file's inode to the new one
+        (run / "rollouts.jsonl").write_text((run / "new.partial").read_text())
+    at_work.sync()
+    followed = Followed(URL)
+    followed.pull()
+    assert (followed.root / "rollouts.jsonl").read_text() == (run / "rollouts.jsonl").read_text()
+
+
+def test_the_end_of_a_run_does_not_wait_for_a_slow_store(s3, run, monkeypatch):
+    said, slow = [], threading.Event()
+    monkeypatch.setattr("coding_model_project.runs.mirror.mirror._CLOSE_S", 0.5)
+    at_work = mirror(run)
+    sync = at_work.sync
+    monkeypatch.setattr(at_work, "sync", lambda final=False: slow.wait(5) if final else sync())
+    background = BackgroundMirror(at_work, said.append)
+    background.close()
+    assert not slow.is_set()
+    assert said == [
+        f"the mirror {URL} lacks the end of this run (the upload takes too long), which is in the run's "
+        "folder; run the same command again to complete the mirror"
+    ]
+    slow.set()
+
+
 def test_a_file_that_shrinks_or_goes_does_so_there(s3, run, small_parts):
     append(run, "rollouts.jsonl", "x" * 99 + "\n" + "y" * 99 + "\n")
     at_work = mirror(run)
