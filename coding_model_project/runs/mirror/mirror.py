@@ -47,8 +47,8 @@ class TakenOverError(ConfigError):
 class Mirror:
     """Copies of a run's files below a URL, uploaded in rounds.
 
-    A round uploads each changed file from its first changed part on, and then the index. Of an append-only
-    file, only the last complete part and what follows it are read again.
+    A round uploads each changed file from its first changed part on, and then the index. Of an
+    append-only file, only the last complete part and what follows it are read again.
     """
 
     def __init__(self, folder: Path, url: str, every_s: float, secrets: tuple[bytes, ...]) -> None:
@@ -241,8 +241,9 @@ class BackgroundMirror:
         self._stop.set()
         self._thread.join(_CLOSE_S)
         if self._down or self._thread.is_alive():
+            why = self._down or "the upload takes too long"
             self._say(
-                f"the mirror {self._mirror.url} lacks the end of this run ({self._down or 'the upload takes too long'}), "
+                f"the mirror {self._mirror.url} lacks the end of this run ({why}), "
                 "which is in the run's folder; run the same command again to complete the mirror"
             )
 
