@@ -6,9 +6,9 @@ The same length keeps a file's size and offsets identical in the copy.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -64,7 +64,12 @@ def _is_secret(name: str, value: str) -> bool:
 
 def _is_file(value: str) -> bool:
     """Return whether a value names a file here; an AWS secret key may also start with a slash."""
-    return value.startswith(("/", "~")) and os.path.exists(os.path.expanduser(value))
+    if not value.startswith(("/", "~")):
+        return False
+    try:
+        return Path(value).expanduser().exists()
+    except (OSError, RuntimeError):  # too long for a path, or no such user
+        return False
 
 
 def _escaped(secret: str) -> Iterator[str]:
