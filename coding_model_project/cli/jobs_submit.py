@@ -210,6 +210,9 @@ def submit(
     )
     runner = backend_of(job, options)
 
+    if push:
+        images.ecr_name(image, target)  # before the build, which may take long
+
     def make_image(package: Path) -> None:
         if build:
             images.build(package, image, containerfile or images.CONTAINERFILE)

@@ -204,6 +204,8 @@ def test_an_image_is_pushed_to_a_repository_that_is_made(aws, tmp_path, monkeypa
     assert made["repositoryUri"] == f"{REGISTRY}/training"
     with pytest.raises(ConfigError, match="--image=training:1: expected ACCOUNT"):
         image.push("training:1", "us-east-1")
+    with pytest.raises(ConfigError, match=r"expected ACCOUNT\.dkr\.ecr\.eu-west-1\.amazonaws"):
+        image.push(f"{REGISTRY}/training:1", "eu-west-1")
 
 
 def _podman_works() -> bool:
