@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coding_model_project.errors import CodingModelError, ConfigError, JobError
+from coding_model_project.launch.jobs.base import Job
 from coding_model_project.runs.mirror.mirror_index import INDEX
 from coding_model_project.runs.mirror.replica import Replica, everything
 from coding_model_project.storage.object_store import Entry, ObjectStore, is_url
@@ -27,28 +28,34 @@ class Fetched:
     """Files that were up to date here."""
 
 
-def fetch(
-    run_dir: str, url: str, out: Path, *, checkpoints: bool, is_mirror: bool = True
-) -> Fetched:
+def source_of(job: Job) -> str:
+    """Return the place of a job's run: its `coding.run_dir` if this machine has it, else its mirror.
+
+    Raises:
+        ConfigError: this machine has no such folder, and the job has no mirror.
+    """
+    source = job.run_dir if Path(job.run_dir).is_dir() else job.mirror
+    if not source:
+        raise ConfigError(
+            f"coding.run_dir={job.run_dir}: not on this machine, and the job has no coding.mirror.url; "
+            "run `jobs fetch` where the folder is, give its URL by --from, or submit with that key"
+        )
+    return source
+
+
+def fetch(source: str, out: Path, *, checkpoints: bool, is_mirror: bool = True) -> Fetched:
     """Copy a run's folder; a repeated call copies only changed files.
 
     Args:
-        run_dir: the source if this machine has such a folder.
-        url: the URL or folder to read otherwise; empty if there is none.
+        source: the folder, or its URL.
         checkpoints: whether to copy checkpoints too.
-        is_mirror: whether the URL may be a mirror, which has large files in parts; otherwise it has the
+        is_mirror: whether a URL may be a mirror, which has large files in parts; otherwise it has the
             run's files as they are.
 
     Raises:
-        ConfigError: the run is in neither place, or the user can correct why it cannot be read.
+        ConfigError: nothing is there, or the user can correct why it cannot be read.
         CodingModelError: copying failed. Every file here is complete, and the next call resumes.
     """
-    source = run_dir if Path(run_dir).is_dir() else url
-    if not source:
-        raise ConfigError(
-            f"coding.run_dir={run_dir}: not on this machine, and the job has no coding.mirror.url; "
-            "run `jobs fetch` where the folder is, give its URL by --from, or submit with that key"
-        )
     store = ObjectStore(source, "run folder", attempts=3)
     try:
         if is_mirror and is_url(source) and store.read(INDEX) is not None:
