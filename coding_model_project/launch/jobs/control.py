@@ -74,11 +74,7 @@ def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
     seen = 0
     while True:
         started = time.monotonic()
-        state = refresh(entry, backend, log)  # before the log, so an ended job's output is complete
-        if state is JobState.unknown:
-            raise JobError(
-                f"{entry.job.name}: the back end has no record of this job; it may have ended"
-            )
+        state = _known(entry, backend, log)  # before the log, so an ended job's output is complete
         output = b"" if state is JobState.pending else backend.log(entry.job)
         if len(output) > seen:
             yield output[seen:]
@@ -98,10 +94,10 @@ def stop(
         wait_s: seconds to wait before the kill; None kills the job at once.
 
     Raises:
-        JobError: the job survived the kill.
+        JobError: the job survived the kill, or the back end has no record of it.
     """
     job = entry.job
-    state = refresh(entry, backend, log)
+    state = _known(entry, backend, log)
     if state.ended:
         say(f"{job.name}: has ended ({state})")
         return state
@@ -116,6 +112,19 @@ def stop(
     if not state.ended:
         raise JobError(
             f"{job.name}: still {state} {_KILLED_S:.0f} s after it was killed; try again"
+        )
+    return state
+
+
+def _known(entry: Entry, backend: Backend, log: JobLog) -> JobState:
+    """Return the job's current state.
+
+    Raises:
+        JobError: the back end has no record of the job.
+    """
+    if (state := refresh(entry, backend, log)) is JobState.unknown:
+        raise JobError(
+            f"{entry.job.name}: the back end has no record of this job; it never began, or was forgotten"
         )
     return state
 

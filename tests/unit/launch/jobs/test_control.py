@@ -87,15 +87,17 @@ def test_a_kill_is_given_the_time_that_ray_and_sagemaker_take(job, log, clock):
     assert state is JobState.stopped
 
 
-def test_a_job_that_its_back_end_has_forgotten_is_not_followed_for_ever(job, log, clock):
-    class Forgetful:
-        def state(self, job: Job) -> JobState:
-            assert clock.now < 60
-            return JobState.unknown
+class Forgetful:
+    """A back end without a record of any job."""
 
-        def log(self, job: Job) -> bytes:
-            return b""
+    def state(self, job: Job) -> JobState:
+        return JobState.unknown
 
+
+def test_a_job_that_its_back_end_has_forgotten_is_neither_followed_nor_stopped(job, log):
     log.add(job)
-    with pytest.raises(JobError, match="sft-1: the back end has no record of this job"):
+    message = "sft-1: the back end has no record of this job"
+    with pytest.raises(JobError, match=message):
         list(control.follow(log.entry(job.name), Forgetful(), log))
+    with pytest.raises(JobError, match=message):
+        control.stop(log.entry(job.name), Forgetful(), log, wait_s=None, say=print)
