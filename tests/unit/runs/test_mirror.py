@@ -221,6 +221,19 @@ def test_an_empty_machine_goes_on_where_a_dead_one_ended(s3, run, tmp_path, monk
         dead.sync()  # it was but cut off
 
 
+def test_what_a_dead_one_replaced_in_its_last_round_is_restored_too(s3, run, tmp_path, monkeypatch):
+    """It died between the upload of a changed file and that of the index, which names the old one."""
+    at_work = mirror(run)
+    at_work.sync()
+    attempt = json.loads((run / "logs/attempt_1/attempt.json").read_text())
+    newer = json.dumps({**attempt, "ended": 1.0, "exit_code": 130}).encode()
+    at_work._store.write("logs/attempt_1/attempt.json", newer)
+    monkeypatch.setattr(restoring, "_SLOWEST_ROUND_S", -1.0)
+    assert restore(URL, OmegaConf.create(CONFIG), tmp_path / "other/grpo", print)
+    (last,) = RunFolder(tmp_path / "other/grpo").attempts()
+    assert last.exit_code == 130
+
+
 def test_a_live_run_is_not_taken_over(s3, run, tmp_path, monkeypatch):
     background = BackgroundMirror(mirror(run), print)
     with pytest.raises(ConfigError, match=r"the run is running \("):
