@@ -252,6 +252,20 @@ def test_another_run_is_not_written_over(s3, run, tmp_path):
         mirror(other)
 
 
+def test_a_new_run_at_the_url_of_a_deleted_one_shows_nothing_of_it(s3, run, tmp_path):
+    mirror(run).sync()
+    followed = Followed(URL)
+    followed.pull()
+    for key in s3.objects():
+        s3.client.delete_object(Bucket="bucket", Key=key)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/run.json").write_text("{}")
+    mirror(tmp_path / "new").sync()
+    followed.pull()
+    found = {path.name for path in followed.root.rglob("*") if path.is_file()}
+    assert found == {"run.json", "mirror.json"}
+
+
 def test_a_report_is_made_of_a_mirror(s3, tmp_path, capsys):
     folder = write_run(tmp_path / "grpo")
     mirror(folder).sync(final=True)

@@ -7,9 +7,10 @@ from zipfile import ZipFile
 import pytest
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.launch.jobs.job_log import JobLog
 from coding_model_project.launch.jobs.source import read_source, unpack, write_package
 from coding_model_project.runs import provenance
-from tests.unit.launch.jobs.conftest import git
+from tests.unit.launch.jobs.conftest import git, make_job
 
 
 def changed(repo):
@@ -62,6 +63,17 @@ def test_a_clean_tree_has_no_patch_and_equal_trees_give_equal_packages(repo, tmp
         write_package(source, tmp_path / name)
     assert (source.patch, source.patch_hash) == (b"", "")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_package_has_no_earlier_packages(repo):
+    """A user's own repository need not ignore outputs/."""
+    before = read_source(repo, max_mb=1)
+    log = JobLog(repo / "outputs" / "jobs")
+    log.add(make_job(repo))
+    (log.folder / "sft-1").mkdir()
+    write_package(before, log.folder / "sft-1" / "source.zip")
+    after = read_source(repo, max_mb=1)
+    assert (after.files, after.patch) == (before.files, b"")
 
 
 def test_a_huge_untracked_file_is_named(repo):
