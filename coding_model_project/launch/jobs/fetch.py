@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coding_model_project.errors import CodingModelError, ConfigError, JobError
 from coding_model_project.launch.jobs.base import Job
-from coding_model_project.runs.mirror.mirror_index import INDEX
+from coding_model_project.runs.mirror.mirror_index import INDEX, MirrorIndex
 from coding_model_project.runs.mirror.replica import Replica, everything
 from coding_model_project.storage.object_store import Entry, ObjectStore, is_url
 from coding_model_project.storage.store_errors import explained
@@ -58,8 +58,8 @@ def fetch(source: str, out: Path, *, checkpoints: bool, is_mirror: bool = True) 
     """
     store = ObjectStore(source, "run folder", attempts=3)
     try:
-        if is_mirror and is_url(source) and store.read(INDEX) is not None:
-            return _pull(store, out.absolute())
+        if is_mirror and is_url(source) and (index := store.read(INDEX)) is not None:
+            return _pull(store, MirrorIndex.parse(index, store.url).id, out.absolute())
         return _copy(store, out, checkpoints=checkpoints)
     except CodingModelError:
         raise
@@ -69,7 +69,10 @@ def fetch(source: str, out: Path, *, checkpoints: bool, is_mirror: bool = True) 
         raise explained(error, source) from error
 
 
-def _pull(store: ObjectStore, out: Path) -> Fetched:
+def _pull(store: ObjectStore, run_id: str, out: Path) -> Fetched:
+    own = out / INDEX
+    if own.exists() and MirrorIndex.parse(own.read_bytes(), str(out)).id != run_id:
+        raise ConfigError(f"--out={out}: contains another run; choose another folder")
     before = _stamps(out)
     files = Replica(store, "", out, everything).pull().files
     after = {path: stamp for path, stamp in _stamps(out).items() if path in files}

@@ -99,6 +99,16 @@ def test_a_large_file_of_a_mirror_arrives_as_one_file(tmp_path, monkeypatch):
     assert (done.copied, done.kept) == (1, 1)
 
 
+def test_another_runs_folder_is_not_written_over(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(name)
+        Mirror(tmp_path / name, f"memory://{tmp_path.name}/{name}", 1.0, ()).sync()
+    with pytest.raises(ConfigError, match=r"--out=.*/b: contains another run; choose another"):
+        fetch(f"memory://{tmp_path.name}/a", tmp_path / "b", checkpoints=False)
+    assert (tmp_path / "b" / "run.json").read_text() == "b"
+
+
 def test_a_change_is_copied_though_the_clock_of_the_source_is_behind(tmp_path):
     run, out = tmp_path / "run", tmp_path / "out"
     run.mkdir()
