@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -113,9 +114,10 @@ class SlurmBackend:
         return True
 
     def _script(self, job: Job) -> str:
+        log = f"{job.folder}/{LOG}".replace("%", "%%")  # sbatch replaces %j and the like
         ours = (
             f"--job-name={job.name}",
-            f"--output={job.folder}/{LOG}",
+            f"--output={shlex.quote(log)}",
             "--open-mode=append",
             f"--signal=B:TERM@{self.signal_s}",
             "--requeue",
