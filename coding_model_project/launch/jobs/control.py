@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from coding_model_project.errors import CodingModelError, JobError
 from coding_model_project.launch.jobs.base import Backend, Job, JobState, SubmissionUnknown
@@ -17,7 +18,11 @@ _POLL_S = 1.0
 _KILLED_S = 180.0
 """Wall seconds for a killed job to end: Ray kills 60 s after its SIGTERM, SageMaker after 120 s."""
 
+_SILENT_S = 120.0
+"""Wall seconds without an answer after which `follow` and `stop` give up."""
+
 Say = Callable[[str], None]
+_T = TypeVar("_T")
 
 
 def submit(
@@ -72,10 +77,11 @@ def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
         JobError: the back end has no record of the job.
     """
     seen = 0
+    state = _known(entry, backend, log)
     while True:
         started = time.monotonic()
-        state = _known(entry, backend, log)  # before the log, so an ended job's output is complete
-        output = b"" if state is JobState.pending else backend.log(entry.job)
+        pending = state is JobState.pending
+        output = b"" if pending else _patiently(lambda: backend.log(entry.job))
         if len(output) > seen:
             yield output[seen:]
             seen = len(output)
@@ -83,6 +89,8 @@ def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
             return
         # Reading a long output takes long: spend at most a tenth of the time on it.
         time.sleep(max(_POLL_S, 9 * (time.monotonic() - started)))
+        # The state comes before the log, so that an ended job's output is complete.
+        state = _patiently(lambda: _known(entry, backend, log))
 
 
 def stop(
@@ -131,6 +139,20 @@ def _known(entry: Entry, backend: Backend, log: JobLog) -> JobState:
 
 def _wait(entry: Entry, backend: Backend, log: JobLog, seconds: float) -> JobState:
     deadline = time.monotonic() + seconds
-    while not (state := refresh(entry, backend, log)).ended and time.monotonic() < deadline:
+    while not (state := _patiently(lambda: refresh(entry, backend, log))).ended:
+        if time.monotonic() >= deadline:
+            break
         time.sleep(_POLL_S)
     return state
+
+
+def _patiently(ask: Callable[[], _T]) -> _T:
+    """Call a back end; repeat it for a while if it does not answer, since jobs outlive short outages."""
+    until = time.monotonic() + _SILENT_S
+    while True:
+        try:
+            return ask()
+        except JobError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_POLL_S)

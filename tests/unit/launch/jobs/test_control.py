@@ -87,6 +87,26 @@ def test_a_kill_is_given_the_time_that_ray_and_sagemaker_take(job, log, clock):
     assert state is JobState.stopped
 
 
+@pytest.mark.parametrize(("outage_s", "survives"), [(60, True), (600, False)])
+def test_an_outage_of_a_minute_does_not_end_a_follow(job, log, clock, outage_s, survives):
+    class Away(Stubborn):
+        def state(self, job: Job) -> JobState:
+            if 0 < clock.now < outage_s:
+                raise JobError("Socket timed out")
+            return JobState.running if clock.now < outage_s else JobState.finished
+
+        def log(self, job: Job) -> bytes:
+            return b"step 1\n"
+
+    log.add(job)
+    followed = control.follow(log.entry(job.name), Away(clock), log)
+    if survives:
+        assert b"".join(followed) == b"step 1\n"
+    else:
+        with pytest.raises(JobError, match="Socket timed out"):
+            list(followed)
+
+
 class Forgetful:
     """A back end without a record of any job."""
 
