@@ -132,13 +132,14 @@ def fetch(
     Copies from `coding.run_dir` if this machine can read it, else from its mirror (`coding.mirror.url`).
     """
     from coding_model_project.launch.jobs.fetch import fetch as fetch_run
+    from coding_model_project.launch.jobs.fetch import source_of
 
     job = _of(name, jobs)[1].job
     done = fetch_run(
-        job.run_dir if source is None else "",
-        job.mirror if source is None else source,
+        source_of(job) if source is None else source,
         out,
         checkpoints=checkpoints,
+        is_mirror=job.backend != "sagemaker",  # which copies the run's folder itself
     )
     print(f"{out}: {done.copied} files copied from {done.source}, {done.kept} unchanged")
 

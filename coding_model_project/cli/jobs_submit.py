@@ -160,8 +160,24 @@ def submit(
         raise ConfigError("--anonymous and --name exclude each other; pass one of them")
     if eval_gpus and not with_evaluation:
         raise ConfigError(f"--eval-gpus={eval_gpus}: needs --with-evaluation")
-    if (build or push) and backend != "sagemaker":
-        raise ConfigError("--build, --push: only available with --backend sagemaker")
+    if eval_arguments and not with_evaluation:
+        raise ConfigError(f"--eval-arguments={eval_arguments}: needs --with-evaluation")
+    for owner, theirs in {
+        "local": {"--gpus": gpus},
+        "ray": {"--driver-gpus": driver_gpus, "--resource": resource, "--env": env},
+        "slurm": {"--sbatch": sbatch},
+        "sagemaker": {
+            "--instance-type": instance_type,
+            "--role": role,
+            "--s3": s3,
+            "--image": image,
+            "--build": build,
+            "--push": push,
+        },
+    }.items():
+        foreign = next((option for option, value in theirs.items() if value), None)
+        if foreign is not None and backend != owner:
+            raise ConfigError(f"{foreign}: only available with --backend {owner}")
     chosen = name if name is not None else new_name(recipe, anonymous=anonymous)
     check_name(chosen)
     target, options = {
@@ -209,6 +225,9 @@ def submit(
         else None,
     )
     runner = backend_of(job, options)
+
+    if push:
+        images.ecr_name(image, target)  # before the build, which may take long
 
     def make_image(package: Path) -> None:
         if build:

@@ -22,7 +22,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.configs import schema
-from coding_model_project.errors import INTERRUPTED, CodingModelError
+from coding_model_project.errors import INTERRUPTED, CodingModelError, ConfigError
 from coding_model_project.isolation import processes
 from coding_model_project.launch import sweep
 from coding_model_project.launch.arguments import Arguments, parse
@@ -173,13 +173,25 @@ def _finished(run: RunFolder) -> str:
 
 
 def _prepare_resume(config: DictConfig) -> None:
-    """Fetch checkpoints from the store, and leave only complete ones for verl to resume from."""
-    if config.trainer.resume_mode != "auto":
-        return
+    """Fetch checkpoints from the store, and leave only complete ones for verl to resume from.
+
+    Raises:
+        ConfigError: the store cannot be used, or has checkpoints that the run does not resume from; its
+            own lower steps would be deleted there.
+        CheckpointError: the store does not answer.
+    """
     trainer = config.trainer
-    keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")
     if (store := open_store(config, print)) is not None:
         store.check_writable()
+    if trainer.resume_mode != "auto":
+        if store is not None and (steps := store.readable_steps()):
+            raise ConfigError(
+                f"coding.checkpoints.url={store.url}: has checkpoints up to global_step_{steps[0]}, "
+                f"which trainer.resume_mode={trainer.resume_mode} does not resume from; set another "
+                "URL, or trainer.resume_mode=auto"
+            )
+        return
+    keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")
     found = prepare_resume(Path(trainer.default_local_dir), store, print, keep)
     if found is not None:
         print(f"resuming {config.coding.run_dir} from step {step_of(found)}")

@@ -87,6 +87,7 @@ class CheckpointStore:
         self.url = self._store.url
         self._keep = keep
         self._say = say
+        self._damaged: dict[int, Manifest] = {}
 
     def steps(self) -> list[int]:
         """Return the steps of complete checkpoints, newest first."""
@@ -117,26 +118,19 @@ class CheckpointStore:
             raise ConfigError(str(error)) from error
 
     def copy(self, step: int, checkpoints: Path, wanted: Callable[[str], bool]) -> Path | None:
-        """Copy some files of a complete checkpoint and its manifest; return None if it was pruned.
+        """Copy some files of a complete checkpoint and its manifest.
+
+        Returns:
+            The copy; None if the checkpoint was pruned or replaced meanwhile, or if it is damaged, which
+            is printed once.
 
         Raises:
             CheckpointError: the store failed, also after retries.
         """
-        folder = checkpoints / _name(step)
-        partial = checkpoints / f".fetching_{folder.name}"
-        shutil.rmtree(partial, ignore_errors=True)
-        with self._errors(f"{folder.name} could not be copied"):
-            if (manifest := self._manifest(step)) is None:
+        with self._errors(f"{_name(step)} could not be copied"):
+            if (partial := self._fetched(step, checkpoints, wanted)) is None:
                 return None
-            for path in [*filter(wanted, manifest.files), MANIFEST]:
-                (partial / path).parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    self._store.get(f"{folder.name}/{path}", partial / path)
-                except FileNotFoundError:
-                    shutil.rmtree(partial)
-                    return None
-            partial.rename(folder)
-        return folder
+            return partial.rename(checkpoints / _name(step))
 
     def upload(self, folder: Path) -> None:
         """Upload a checkpoint, then delete the oldest ones; a failed deletion is only printed.
@@ -177,17 +171,7 @@ class CheckpointStore:
 
     def _restore(self, step: int, checkpoints: Path) -> Path | None:
         folder = checkpoints / _name(step)
-        partial = checkpoints / f".restoring_{folder.name}"
-        shutil.rmtree(partial, ignore_errors=True)
-        manifest = self._manifest(step)
-        assert manifest is not None
-        for path in [*manifest.files, MANIFEST]:
-            (partial / path).parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # `verify` reports it
-                self._store.get(f"{folder.name}/{path}", partial / path)
-        if problems := verify(partial):
-            shutil.rmtree(partial)
-            self._say(f"checkpoint {folder.name} at {self.url} is damaged ({problems[0]}): skipped")
+        if (partial := self._fetched(step, checkpoints, lambda _: True)) is None:
             return None
         if folder.exists():
             move_aside(folder)
@@ -195,6 +179,27 @@ class CheckpointStore:
         set_tracker(checkpoints, folder)
         self._say(f"checkpoint {folder.name} restored from {self.url}: resuming from it")
         return folder
+
+    def _fetched(self, step: int, checkpoints: Path, wanted: Callable[[str], bool]) -> Path | None:
+        """Return a verified copy under a temporary name; None as for `copy`."""
+        name = _name(step)
+        partial = checkpoints / f".fetching_{name}"
+        shutil.rmtree(partial, ignore_errors=True)
+        manifest = self._manifest(step)
+        if manifest is None or self._damaged.get(step) == manifest:
+            return None
+        for path in [*filter(wanted, manifest.files), MANIFEST]:
+            (partial / path).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # `verify` reports it
+                self._store.get(f"{name}/{path}", partial / path)
+        problems = verify(partial, wanted)
+        if not problems:
+            return partial
+        shutil.rmtree(partial)
+        if self._manifest(step) == manifest:  # else another process pruned or replaced it meanwhile
+            self._damaged[step] = manifest
+            self._say(f"checkpoint {name} at {self.url} is damaged ({problems[0]}): skipped")
+        return None
 
     def _retain(self) -> None:
         complete = self.steps()

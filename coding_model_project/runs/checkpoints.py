@@ -165,10 +165,10 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest.parse((folder / MANIFEST).read_bytes())
 
 
-def verify(folder: Path) -> list[str]:
+def verify(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
     """Return the problems of a checkpoint; empty if it is whole.
 
-    It reads all files of the manifest. Later files, such as an exported model, are ignored.
+    It reads the wanted files of the manifest. Later files, such as an exported model, are ignored.
     """
     try:
         manifest = read_manifest(folder)
@@ -176,8 +176,9 @@ def verify(folder: Path) -> list[str]:
         return [f"no {MANIFEST}: it was not written to the end"]
     except (ValueError, OSError) as error:
         return [f"{MANIFEST}: {error}"]
+    files = [(path, record) for path, record in manifest.files.items() if wanted(path)]
     with _hashing() as pool:
-        found = pool.map(lambda item: _problem(folder, *item), manifest.files.items())
+        found = pool.map(lambda item: _problem(folder, *item), files)
         return [problem for problem in found if problem]
 
 

@@ -43,7 +43,7 @@ def on_disk(path: str | Path) -> Path:
         ConfigError: it cannot be read, for a reason that the user can correct.
         DownloadError: the store does not answer.
     """
-    return local_copy(as_url(path)) if is_url(path) else Path(path)
+    return _fetched(as_url(path), is_folder=False) if is_url(path) else Path(path)
 
 
 def folder_on_disk(path: str | Path) -> str:
@@ -54,16 +54,6 @@ def folder_on_disk(path: str | Path) -> str:
         DownloadError: the store does not answer.
     """
     return str(_fetched(as_url(path).rstrip("/"), is_folder=True)) if is_url(path) else str(path)
-
-
-def local_copy(url: str) -> Path:
-    """Return a local copy of the object behind a URL.
-
-    Raises:
-        ConfigError: it cannot be read, for a reason that the user can correct.
-        DownloadError: the store does not answer.
-    """
-    return _fetched(url, is_folder=False)
 
 
 def _fetched(url: str, *, is_folder: bool) -> Path:

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -27,6 +27,8 @@ _ATTEMPTS = 6
 _LONGEST_S = 300.0
 _VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "created", "LastModified")
 """Fields that identify an object's version in the various protocols, best first."""
+_TIMES = ("mtime", "LastModified", "updated", "created")
+"""Fields with an object's time of the last change; `created` if there is no other."""
 _URL = re.compile(r"^([a-z][a-z0-9+.-]*):/")
 _T = TypeVar("_T")
 
@@ -47,6 +49,8 @@ class Entry:
 
     bytes: int
     version: str
+    modified: float = field(default=0.0, compare=False)
+    """Seconds since the epoch, by the store's clock; 0 if unknown."""
 
 
 def _retried(operation: Callable[..., _T]) -> Callable[..., _T]:
@@ -189,4 +193,10 @@ class ObjectStore:
 def entry_of(info: Mapping[str, Any]) -> Entry:
     """Convert fsspec's description of an object into an `Entry`."""
     version = next((str(info[name]) for name in _VERSIONS if info.get(name)), "")
-    return Entry(bytes=info.get("size") or 0, version=version.strip('"'))
+    at = next((info[name] for name in _TIMES if info.get(name)), 0.0)
+    at = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return Entry(
+        bytes=info.get("size") or 0,
+        version=version.strip('"'),
+        modified=at.timestamp() if isinstance(at, datetime) else float(at),
+    )

@@ -96,6 +96,8 @@ def explained(error: Exception, url: str) -> CodingModelError:
     if isinstance(error, FileNotFoundError):
         known = _NO_BUCKET if "bucket does not exist" in str(error) else _NO_OBJECT
         return ConfigError(f"{url}: {known}")
+    if isinstance(error, PermissionError) and error.filename:  # of this machine's disk
+        return ConfigError(f"{url}: {error.filename}: permission denied on this machine")
     if isinstance(error, PermissionError):
         expired = "expired" in str(error).lower()
         return ConfigError(f"{url}: {_EXPIRED if expired else _REFUSED}")

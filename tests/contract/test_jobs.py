@@ -177,6 +177,16 @@ def test_a_head_refuses_an_expired_token(ray, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.contract
+@_NO_SLURM
+def test_slurm_writes_the_log_into_a_folder_of_any_name(slurm, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    (tmp_path / "mine's 100%j").mkdir()
+    place = make_place(slurm, tmp_path / "mine's 100%j", capsys, monkeypatch)
+    place.submit("short", "steps=1")
+    assert "step 1\n" in place.jobs("logs", "--follow", "short")
+
+
 @pytest.mark.slow
 def test_a_gpu_that_a_local_job_has_is_not_given_to_another(local, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))

@@ -129,9 +129,9 @@ class Backend(Protocol):
 
 
 def value_of(overrides: tuple[str, ...], key: str) -> str | None:
-    """Return the value that the overrides give a key; None if they do not set it."""
+    """Return the value that the overrides give a key; None if they do not set it, or set it to null."""
     given = dict(one.lstrip("+").split("=", 1) for one in overrides if "=" in one)
-    return given.get(key)
+    return None if given.get(key) == "null" else given.get(key)
 
 
 def require_hardware(job: Job) -> None:

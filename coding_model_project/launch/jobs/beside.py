@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from coding_model_project.errors import CodingModelError, ConfigError
+from coding_model_project.errors import INTERRUPTED, CodingModelError, ConfigError
 from coding_model_project.isolation.child import await_end, start_child
 from coding_model_project.launch.device import count_gpus
 from coding_model_project.launch.jobs.base import value_of
@@ -48,13 +48,22 @@ def main(arguments: Sequence[str]) -> int:
     if evaluation_gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(training_gpus)
     training = start_child([sys.executable, "-m", *given.recipe], environment=environment)
+    stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        stopped = True
+        training.send_signal(signal.SIGTERM)
+
     for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: training.send_signal(signal.SIGTERM))
+        signal.signal(name, stop)
     watching = start_child(watch)
     code = training.wait()
     watching.send_signal(signal.SIGINT)
     await_end(watching, _GRACE_S)
     has_checkpoints = any(Path(run_dir, "checkpoints").glob("global_step_*"))
+    if code == 0 and stopped:  # after the last step: the next attempt evaluates what is left
+        return INTERRUPTED
     if code == 0 and has_checkpoints:
         late = start_child([*watch, "--once"])
         for name in (signal.SIGTERM, signal.SIGINT):

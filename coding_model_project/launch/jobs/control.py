@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from coding_model_project.errors import CodingModelError, JobError
 from coding_model_project.launch.jobs.base import Backend, Job, JobState, SubmissionUnknown
@@ -14,9 +15,14 @@ from coding_model_project.launch.jobs.source import Source, write_package
 PATCH = "uncommitted.patch"
 PACKAGE = "source.zip"
 _POLL_S = 1.0
-_KILLED_S = 30.0
+_KILLED_S = 180.0
+"""Wall seconds for a killed job to end: Ray kills 60 s after its SIGTERM, SageMaker after 120 s."""
+
+_SILENT_S = 120.0
+"""Wall seconds without an answer after which `follow` and `stop` give up."""
 
 Say = Callable[[str], None]
+_T = TypeVar("_T")
 
 
 def submit(
@@ -65,12 +71,17 @@ def refresh(entry: Entry, backend: Backend, log: JobLog) -> JobState:
 
 
 def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
-    """Yield a job's output as it appears, until the job has ended."""
+    """Yield a job's output as it appears, until the job has ended.
+
+    Raises:
+        JobError: the back end has no record of the job.
+    """
     seen = 0
+    state = _known(entry, backend, log)
     while True:
         started = time.monotonic()
-        state = refresh(entry, backend, log)  # before the log, so an ended job's output is complete
-        output = backend.log(entry.job)
+        pending = state is JobState.pending
+        output = b"" if pending else _patiently(lambda: backend.log(entry.job))
         if len(output) > seen:
             yield output[seen:]
             seen = len(output)
@@ -78,6 +89,8 @@ def follow(entry: Entry, backend: Backend, log: JobLog) -> Iterator[bytes]:
             return
         # Reading a long output takes long: spend at most a tenth of the time on it.
         time.sleep(max(_POLL_S, 9 * (time.monotonic() - started)))
+        # The state comes before the log, so that an ended job's output is complete.
+        state = _patiently(lambda: _known(entry, backend, log))
 
 
 def stop(
@@ -89,10 +102,10 @@ def stop(
         wait_s: seconds to wait before the kill; None kills the job at once.
 
     Raises:
-        JobError: the job survived the kill.
+        JobError: the job survived the kill, or the back end has no record of it.
     """
     job = entry.job
-    state = refresh(entry, backend, log)
+    state = _known(entry, backend, log)
     if state.ended:
         say(f"{job.name}: has ended ({state})")
         return state
@@ -111,8 +124,35 @@ def stop(
     return state
 
 
+def _known(entry: Entry, backend: Backend, log: JobLog) -> JobState:
+    """Return the job's current state.
+
+    Raises:
+        JobError: the back end has no record of the job.
+    """
+    if (state := refresh(entry, backend, log)) is JobState.unknown:
+        raise JobError(
+            f"{entry.job.name}: the back end has no record of this job; it never began, or was forgotten"
+        )
+    return state
+
+
 def _wait(entry: Entry, backend: Backend, log: JobLog, seconds: float) -> JobState:
     deadline = time.monotonic() + seconds
-    while not (state := refresh(entry, backend, log)).ended and time.monotonic() < deadline:
+    while not (state := _patiently(lambda: refresh(entry, backend, log))).ended:
+        if time.monotonic() >= deadline:
+            break
         time.sleep(_POLL_S)
     return state
+
+
+def _patiently(ask: Callable[[], _T]) -> _T:
+    """Call a back end; repeat it for a while if it does not answer, since jobs outlive short outages."""
+    until = time.monotonic() + _SILENT_S
+    while True:
+        try:
+            return ask()
+        except JobError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_POLL_S)

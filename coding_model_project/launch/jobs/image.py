@@ -31,25 +31,20 @@ def build(package: Path, image: str, containerfile: Path) -> None:
         _tool(["build", "--tag", image, "--file", str(containerfile.absolute()), folder])
 
 
-def push(image: str, region: str, endpoint_url: str | None = None) -> None:
+def push(image: str, region: str) -> None:
     """Push an image to ECR; create its repository if it is missing.
 
     Raises:
         ConfigError: the name is not an ECR image's, or AWS rejects the request.
         JobError: the push failed.
     """
-    registry, _, rest = image.partition("/")
-    if ".dkr.ecr." not in registry or not rest:
-        raise ConfigError(
-            f"--image={image}: expected ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME:TAG to push to"
-        )
+    registry, repository = ecr_name(image, region)
     with extra("sagemaker"):
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        ecr: Any = boto3.client("ecr", region_name=region, endpoint_url=endpoint_url)
-        repository = rest.partition(":")[0]
+        ecr: Any = boto3.client("ecr", region_name=region)
         try:
             ecr.describe_repositories(repositoryNames=[repository])
         except ecr.exceptions.RepositoryNotFoundException:
@@ -60,6 +55,20 @@ def push(image: str, region: str, endpoint_url: str | None = None) -> None:
     user, _, password = base64.b64decode(token).decode().partition(":")
     _tool(["login", "--username", user, "--password-stdin", registry], given=password)
     _tool(["push", image])
+
+
+def ecr_name(image: str, region: str) -> tuple[str, str]:
+    """Return the registry and the repository of an image in ECR.
+
+    Raises:
+        ConfigError: the name is not that of an ECR image in the region.
+    """
+    registry, _, rest = image.partition("/")
+    if f".dkr.ecr.{region}." not in registry or not rest:
+        raise ConfigError(
+            f"--image={image}: expected ACCOUNT.dkr.ecr.{region}.amazonaws.com/NAME:TAG to push to"
+        )
+    return registry, rest.partition(":")[0]
 
 
 def _tool(arguments: Sequence[str], given: str | None = None) -> None:

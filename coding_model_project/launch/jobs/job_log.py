@@ -106,6 +106,8 @@ class JobLog:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            if not any(self.folder.iterdir()):  # a job's package must not contain earlier packages
+                (self.folder / ".gitignore").write_text("*\n")
             file = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StorageError(

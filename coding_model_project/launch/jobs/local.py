@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from coding_model_project.errors import ConfigError, JobError
-from coding_model_project.launch.jobs.base import Job, JobState
+from coding_model_project.launch.jobs.base import Job, JobState, value_of
 from coding_model_project.launch.jobs.beside import split
 from coding_model_project.launch.jobs.command import LOG, read_log, script, written_state
 from coding_model_project.launch.jobs.source import unpack
@@ -37,6 +37,11 @@ class LocalBackend:
         gpus = _gpus(job)
         if not all(one.isdigit() for one in gpus) or len(set(gpus)) < len(gpus):
             raise ConfigError(f"--gpus={job.target}: expected different numbers such as 0,1")
+        hardware = value_of(job.overrides, "hardware") or ""
+        if hardware.startswith("gpu") and not gpus:
+            raise ConfigError(
+                f"--gpus=: hardware={hardware} needs GPUs; give them, as in --gpus 0,1"
+            )
         if job.evaluation is not None:
             split(gpus, job.evaluation.gpus)
 
@@ -45,7 +50,8 @@ class LocalBackend:
         locks = _lock(job)
         try:
             unpack(package, folder / "source")
-            exported = f"export CUDA_VISIBLE_DEVICES={job.target}\n" if job.target else ""
+            # Without --gpus the job gets none: it holds no lock, and other jobs may use them.
+            exported = f"export CUDA_VISIBLE_DEVICES={job.target}\n"
             (folder / "script.sh").write_text(script(job, sys.executable, setup=exported))
             with (folder / LOG).open("ab") as log:
                 process = subprocess.Popen(
@@ -123,6 +129,8 @@ def _lock(job: Job) -> list[int]:
         # No O_CREAT if it exists: the kernel refuses that for another user's file in /tmp.
         lock = os.open(path, flags if path.exists() else flags | os.O_CREAT, 0o666)
         locks.append(lock)
+        with suppress(PermissionError):  # another user's file
+            os.fchmod(lock, 0o666)  # despite the umask: other users' jobs must open it
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -84,10 +84,11 @@ class RayBackend:
                 f"--driver-gpus=0: recipes.{job.recipe} trains in the job's driver; give it GPUs, as in "
                 "--driver-gpus 1"
             )
-        if job.evaluation is not None and job.evaluation.gpus > self.driver_gpus:
+        if job.evaluation is not None and job.evaluation.gpus >= max(1, self.driver_gpus):
             raise ConfigError(
-                f"--driver-gpus={self.driver_gpus:g}: the evaluation runs beside the driver and needs "
-                f"{job.evaluation.gpus} of its GPUs; give --driver-gpus {job.evaluation.gpus}"
+                f"--driver-gpus={self.driver_gpus:g}: the evaluation takes {job.evaluation.gpus} of the "
+                f"driver's GPUs, and one must be left; give --driver-gpus {job.evaluation.gpus + 1}, or "
+                "omit --eval-gpus to evaluate on all of them"
             )
         version = self._json("GET", "/api/version").get("ray_version", "unknown")
         if _minor(version) != _minor(RAY) and not self.any_version:
@@ -125,7 +126,7 @@ class RayBackend:
         if info is None:
             return b""
         text = self._json("GET", f"/api/jobs/{job.name}/logs").get("logs") or ""
-        if info["status"] == "FAILED" or not text:
+        if info["status"] == "FAILED" or not (text or info["status"] == "RUNNING"):
             text += f"[ray: {info.get('message') or info['status'].lower()}]\n"
         return text.encode()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coding_model_project.errors import ConfigError, JobError
+from coding_model_project.errors import CodingModelError, ConfigError, JobError
 from coding_model_project.extras import extra
 from coding_model_project.http import reason
 from coding_model_project.launch.jobs.base import (
@@ -47,9 +47,7 @@ class SageMakerBackend:
     role: str = ""
     image: str = ""
     instance_type: str = ""
-    instances: int = 1
     max_hours: float = 24
-    endpoint_url: str | None = None
 
     def check(self, job: Job) -> None:
         require_hardware(job)
@@ -67,23 +65,24 @@ class SageMakerBackend:
             raise ConfigError(
                 "--image=: give the image's URI in ECR, or --build --push --image NAME"
             )
-        if self.instances != 1:
-            raise ConfigError(
-                f"--instances={self.instances}: recipes run on one instance here; take a larger "
-                "--instance-type, or a Ray cluster for several nodes"
-            )
 
     def submit(self, job: Job, package: Path) -> Mapping[str, str]:
         source = f"{job.mirror.rstrip('/')}-source/{job.name}.zip"
         bucket, _, key = source.removeprefix("s3://").partition("/")
+        if self._describe(job) is not None:
+            raise ConfigError(
+                f"--name={job.name}: {self.region} has a training job of this name; choose another"
+            )
         self._call("s3", "upload_file", str(package), bucket, key)
         request = self._request(job, source)
         try:
             answer = self._call("sagemaker", "create_training_job", **request)
-        except JobError as error:
+        except CodingModelError as error:
+            # The name was free, so a job of this name is this one. boto3 repeats a request after a
+            # time-out, and AWS then refuses the repetition, because the first request took the name.
             try:
                 found = self._describe(job)
-            except JobError:
+            except CodingModelError:
                 raise SubmissionUnknown(
                     f"{error}; run `jobs list` later to see whether it runs"
                 ) from error
@@ -180,7 +179,7 @@ class SageMakerBackend:
             from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
         try:
-            client = boto3.client(service, region_name=self.region, endpoint_url=self.endpoint_url)
+            client = boto3.client(service, region_name=self.region)
             return getattr(client, operation)(*arguments, **options)
         except ClientError as error:
             about = error.response["Error"]

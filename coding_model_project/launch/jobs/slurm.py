@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -40,6 +41,10 @@ fi
 """
 
 
+class _NoAnswer(JobError):
+    """A Slurm command without a reply in time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmBackend:
     """A back end that calls `sbatch`, `scontrol`, `squeue` and `scancel`."""
@@ -64,7 +69,7 @@ class SlurmBackend:
         file.write_text(self._script(job))
         try:
             printed = _run("sbatch", "--parsable", str(file))
-        except TimeoutError as error:
+        except _NoAnswer as error:
             found = _by_name(job, unanswered=SubmissionUnknown)
             if found is None:
                 raise JobError(f"{error}; the job was not submitted: try again") from error
@@ -88,7 +93,8 @@ class SlurmBackend:
         if state in _RUNNING:
             return JobState.running
         if state == "FAILED":
-            return state_of_exit(int(_field(shown, "ExitCode").split(":")[0] or 1))
+            code, _, signal = _field(shown, "ExitCode").partition(":")
+            return state_of_exit(128 + int(signal) if signal.strip("0") else int(code or 1))
         return _ENDED.get(state, JobState.failed)
 
     def log(self, job: Job) -> bytes:
@@ -108,9 +114,10 @@ class SlurmBackend:
         return True
 
     def _script(self, job: Job) -> str:
+        log = f"{job.folder}/{LOG}".replace("%", "%%")  # sbatch replaces %j and the like
         ours = (
             f"--job-name={job.name}",
-            f"--output={job.folder}/{LOG}",
+            f"--output={shlex.quote(log)}",
             "--open-mode=append",
             f"--signal=B:TERM@{self.signal_s}",
             "--requeue",
@@ -131,7 +138,7 @@ def _id(job: Job) -> str | None:
 def _by_name(job: Job, unanswered: type[JobError] = JobError) -> str | None:
     try:
         printed = _run("squeue", "--noheader", "--me", f"--name={job.name}", "--format=%i")
-    except (TimeoutError, JobError) as error:
+    except JobError as error:
         raise unanswered(
             f"{job.name}: Slurm does not answer; run `jobs list` later to find the job"
         ) from error
@@ -148,8 +155,7 @@ def _run(*command: str) -> str:
 
     Raises:
         ConfigError: the command is not installed, or rejects the request.
-        JobError: the controller does not answer.
-        TimeoutError: no reply in time; the request may have taken effect.
+        JobError: the controller does not answer; if it is `_NoAnswer`, the request may have taken effect.
     """
     try:
         done = subprocess.run(
@@ -161,12 +167,12 @@ def _run(*command: str) -> str:
             "cluster, or choose another back end"
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
+        raise _NoAnswer(f"{command[0]} did not answer for {_TIMEOUT_S:.0f} s") from error
     if done.returncode == 0:
         return done.stdout
     message = " ".join(done.stderr.removeprefix(f"{command[0]}: ").removeprefix("error: ").split())
     if "timed out" in message:  # the request may have arrived
-        raise TimeoutError(f"{command[0]}: {message}")
+        raise _NoAnswer(f"{command[0]}: {message}")
     if "contact" in message:
         raise JobError(f"--backend=slurm: {message}; is slurmctld running? (`scontrol ping`)")
     raise ConfigError(f"{command[0]}: {message or f'exit code {done.returncode}'}")

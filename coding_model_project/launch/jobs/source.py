@@ -132,7 +132,16 @@ def _patch(root: Path) -> bytes:
         }
         for command in (("read-tree", "HEAD"), ("add", "--all")):
             _git(root, *command, environment=environment)
-        return _git(root, "diff", "--cached", "--binary", "HEAD", environment=environment)
+        # Plumbing, since a user's diff.noprefix, color.ui or diff.external would spoil the patch.
+        plumbing = (
+            "diff-index",
+            "--cached",
+            "--patch",
+            "--binary",
+            "--no-ext-diff",
+            "--no-textconv",
+        )
+        return _git(root, *plumbing, "HEAD", environment=environment)
 
 
 def _git(cwd: Path, *arguments: str, environment: dict[str, str] | None = None) -> bytes:

@@ -5,8 +5,10 @@ The same length keeps a file's size and offsets identical in the copy.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +22,7 @@ _SETTING = re.compile(
 _USER_INFO = re.compile(r"\w+://[^/\s@'\"]+@")
 _SHORTEST = 6
 """Minimum length of a secret in characters; masking shorter values would hit other text."""
-_OURS = "CODING_RUN_TOKEN"
+_NO_SECRETS = ("CODING_RUN_TOKEN", "PWD", "OLDPWD")
 MASK = "X"
 """A character that YAML and JSON always parse as text."""
 
@@ -31,10 +33,11 @@ def secrets_of(config: Any, environment: Mapping[str, str]) -> tuple[bytes, ...]
     Args:
         config: a plain container.
     """
-    named = [(name, value) for name, value in environment.items() if name != _OURS]
+    named = [(name, value) for name, value in environment.items() if name not in _NO_SECRETS]
     named += [(name, value) for name, value in _leaves("", config) if isinstance(value, str)]
     found = {value for name, value in named if _is_secret(name, value)}
     found |= {password for _, value in named for password in _passwords(value)}
+    found |= {form for text in found for form in _escaped(text)}
     return tuple(sorted((text.encode() for text in found), key=len, reverse=True))
 
 
@@ -55,8 +58,25 @@ def _is_secret(name: str, value: str) -> bool:
         bool(_VARIABLE.fullmatch(name) or _SETTING.fullmatch(name))
         and len(value) >= _SHORTEST
         and not value.replace(".", "").isdigit()
-        and not value.startswith(("/", "~"))  # the path of a file with the secret
+        and not _is_file(value)  # the path of a file with the secret
     )
+
+
+def _is_file(value: str) -> bool:
+    """Return whether a value names a file here; an AWS secret key may also start with a slash."""
+    if not value.startswith(("/", "~")):
+        return False
+    try:
+        return Path(value).expanduser().exists()
+    except (OSError, RuntimeError):  # too long for a path, or no such user
+        return False
+
+
+def _escaped(secret: str) -> Iterator[str]:
+    """Yield the forms of a secret inside quoted strings of JSON and YAML."""
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield secret.replace("'", "''")
 
 
 def _passwords(value: str) -> Iterator[str]:

@@ -29,8 +29,10 @@ _UNWANTED = (".partial", ".safetensors", ".pt", ".bin")
 """Suffixes of incomplete files and weights."""
 _GROWS = (".jsonl", ".log")
 """Suffixes of append-only files. Copies end at a complete line, unless the run has ended."""
-_LAST_ROUND_S = 600.0
+_CLOSE_S = 600.0
+"""Seconds that the end of a run waits for the mirror, however much is left to upload."""
 _LAST_TRY_S = 60.0
+"""Seconds during which the last round is repeated if it fails."""
 _PAUSE_S = 5.0
 _KEY = "coding.mirror.url"
 
@@ -45,8 +47,8 @@ class TakenOverError(ConfigError):
 class Mirror:
     """Copies of a run's files below a URL, uploaded in rounds.
 
-    A round uploads each changed file from its first changed part on, and then the index. Earlier parts of
-    an append-only file are not even read again.
+    A round uploads each changed file from its first changed part on, and then the index. Of an
+    append-only file, only the last complete part and what follows it are read again.
     """
 
     def __init__(self, folder: Path, url: str, every_s: float, secrets: tuple[bytes, ...]) -> None:
@@ -177,10 +179,15 @@ class Mirror:
         size = stat.st_size if whole or not grows else _to_line_end(path, stat.st_size)
         old = known.parts if known else ()
         n = -(-size // PART_BYTES)
-        # Keep the complete parts that this process has already uploaded of an append-only file.
+        # Keep the complete parts that this process has already uploaded of an append-only file, unless
+        # another file has taken its name, as a rotation or a rewrite does.
+        before = self._stamps.get(name)
         kept = 0
-        if known and grows and name in self._stamps and size >= known.bytes:
+        if known and grows and before and before[2] == stat.st_ino and size >= known.bytes:
             kept = known.bytes // PART_BYTES
+        # A new file may have the inode of the deleted one.
+        if kept and digest(self._part(path, kept - 1, size)) != old[kept - 1]:
+            kept = 0
         parts = list(old[:kept])
         moved = (len(old) > 1) != (n > 1)
         names = object_names(name, n)
@@ -230,17 +237,13 @@ class BackgroundMirror:
         self._thread.start()
 
     def close(self) -> None:
-        """Upload the remaining changes; if that fails for a minute, print a warning."""
+        """Upload the remaining changes; print a warning if that fails for a minute, or is too slow."""
         self._stop.set()
-        self._thread.join(_LAST_ROUND_S)
-        give_up = time.monotonic() + _LAST_TRY_S
-        while not (self._thread.is_alive() or self._is_lost or self._round(final=True)):
-            if time.monotonic() > give_up:
-                break
-            time.sleep(_PAUSE_S)
+        self._thread.join(_CLOSE_S)
         if self._down or self._thread.is_alive():
+            why = self._down or "the upload takes too long"
             self._say(
-                f"the mirror {self._mirror.url} lacks the end of this run ({self._down or 'it hangs'}), "
+                f"the mirror {self._mirror.url} lacks the end of this run ({why}), "
                 "which is in the run's folder; run the same command again to complete the mirror"
             )
 
@@ -248,6 +251,9 @@ class BackgroundMirror:
         while not self._stop.is_set() and not self._is_lost:
             self._round()
             self._stop.wait(self._mirror.every_s)
+        give_up = time.monotonic() + _LAST_TRY_S
+        while not (self._is_lost or self._round(final=True)) and time.monotonic() < give_up:
+            time.sleep(_PAUSE_S)
 
     def _round(self, *, final: bool = False) -> bool:
         try:

@@ -78,7 +78,11 @@ class Replica:
         self._has = {}
         if state.exists():
             had = MirrorIndex.parse(state.read_bytes(), str(self._folder))
-            self._has = had.files if had.id == index.id else {}
+            if had.id != index.id:  # another run took the URL
+                for path in had.files:
+                    (self._folder / path).unlink(missing_ok=True)
+            else:
+                self._has = had.files
         for path, file in index.files.items():
             if self._wanted(path) and self._has.get(path) != file:
                 with contextlib.suppress(_ChangedError):

@@ -50,7 +50,10 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
             return False
         index = MirrorIndex.parse(content, store.url)
         partial = folder.with_name(f".restoring_{folder.name}")
-        Replica(store, "", partial, everything).pull()
+        names = Replica(store, "", partial, everything).pull().files
+        # Some may be in the folder already, from a restoration that was killed.
+        skipped = [one for one in names if not any((at / one).exists() for at in (partial, folder))]
+        _take_newer(store, skipped, partial, say)
         run = RunFolder(partial)
         last = run.attempts()[-1:]
         if not last:
@@ -77,6 +80,16 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
         "coding.mirror.url"
     )
     return True
+
+
+def _take_newer(store: ObjectStore, names: Sequence[str], folder: Path, say: Say) -> None:
+    """Fetch files that the last round replaced, though it died before it wrote the index."""
+    for name in names:
+        if (content := store.read(name)) is None:  # a large file, in parts of two rounds
+            say(f"{store.url}: {name} was incomplete when the run died: not restored")
+            continue
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def _refuse_live(store: ObjectStore, index: MirrorIndex, who: str, say: Say) -> None:

@@ -14,7 +14,7 @@ from coding_model_project.data.loaders.base import Place, SetAside, Trail
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ConfigError, DataError
 from coding_model_project.sandbox.embedded.languages import cpp
-from coding_model_project.storage.fetching import local_copy
+from coding_model_project.storage.fetching import on_disk
 from coding_model_project.types import Asserts, Call, Checker, Problem, Protocol, Stdin, Test
 from tests.unit.data.rows import published as rows
 
@@ -316,14 +316,14 @@ def test_a_url_is_copied_once_for_each_version(tmp_path, monkeypatch):
     files.pipe("/bucket/rows.jsonl", json.dumps(rows.GSM8K).encode())
     loaded = load("gsm8k_test", path="memory://bucket/rows.jsonl")
     assert loaded.problems[0].split == "test"
-    first = local_copy("memory://bucket/rows.jsonl")
-    assert local_copy("memory://bucket/rows.jsonl") == first
+    first = on_disk("memory://bucket/rows.jsonl")
+    assert on_disk("memory://bucket/rows.jsonl") == first
     files.pipe("/bucket/rows.jsonl", b"longer than before, so another version" * 50)
-    assert local_copy("memory://bucket/rows.jsonl") != first
+    assert on_disk("memory://bucket/rows.jsonl") != first
     with pytest.raises(ConfigError, match="memory://bucket/none"):
-        local_copy("memory://bucket/none.jsonl")
+        on_disk("memory://bucket/none.jsonl")
     with pytest.raises(ConfigError, match="nonsense://"):
-        local_copy("nonsense://x/y")
+        on_disk("nonsense://x/y")
 
 
 def test_a_folder_saved_to_disk(tmp_path):

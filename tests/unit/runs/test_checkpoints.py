@@ -464,6 +464,25 @@ def test_deleting_begins_with_the_manifest(tmp_path, store, said, monkeypatch):
     assert f"/bucket/run/global_step_1/{WEIGHTS}" in Remote.store
 
 
+def test_a_model_that_was_cut_short_or_replaced_is_not_evaluated(tmp_path, store, said, remote):
+    store.upload(save(tmp_path / "here", 6))
+    is_model = lambda path: path != "data.pt"  # noqa: E731
+    files = fsspec.filesystem("remote")
+    files.pipe_file(f"/bucket/run/global_step_6/{WEIGHTS}", b"w" * 3999)
+    for _ in range(2):  # polls
+        assert store.copy(6, tmp_path / "there", is_model) is None
+    assert said == [
+        f"checkpoint global_step_6 at remote://bucket/run is damaged ({WEIGHTS}: size 3,999, not 4,000): "
+        "skipped"
+    ]
+    store.upload(save(tmp_path / "again", 6, files={WEIGHTS: b"v" * 4000, "data.pt": b""}))
+    copied = store.copy(6, tmp_path / "there", is_model)
+    assert copied is not None
+    assert (copied / WEIGHTS).read_bytes() == b"v" * 4000
+    assert not (copied / "data.pt").exists()
+    assert len(said) == 1
+
+
 def test_a_copy_that_rotted_is_passed_over(tmp_path, store, said, remote):
     for step in (6, 12):
         store.upload(save(tmp_path / "here", step))

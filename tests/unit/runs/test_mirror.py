@@ -123,6 +123,39 @@ def test_what_grows_is_sent_from_its_last_part_on(s3, run, small_parts, monkeypa
     assert written == ["mirror.json"]
 
 
+@pytest.mark.parametrize("way", ["rewritten", "rotated"])
+def test_another_file_of_the_same_name_is_sent_whole(s3, run, small_parts, way):
+    """An evaluation rewrites rollouts.jsonl; a training rotates it, maybe during an outage."""
+    append(run, "rollouts.jsonl", "x" * 99 + "\n" + "x" * 99 + "\n")
+    at_work = mirror(run)
+    at_work.sync()
+    (run / "new.partial").write_text("y" * 99 + "\n" + "y" * 99 + "\n" + "y" * 99 + "\n")
+    if way == "rewritten":
+        (run / "new.partial").replace(run / "rollouts.jsonl")
+    else:  # the file system gives the deleted file's inode to the new one
+        (run / "rollouts.jsonl").write_text((run / "new.partial").read_text())
+    at_work.sync()
+    followed = Followed(URL)
+    followed.pull()
+    assert (followed.root / "rollouts.jsonl").read_text() == (run / "rollouts.jsonl").read_text()
+
+
+def test_the_end_of_a_run_does_not_wait_for_a_slow_store(s3, run, monkeypatch):
+    said, slow = [], threading.Event()
+    monkeypatch.setattr("coding_model_project.runs.mirror.mirror._CLOSE_S", 0.5)
+    at_work = mirror(run)
+    sync = at_work.sync
+    monkeypatch.setattr(at_work, "sync", lambda final=False: slow.wait(5) if final else sync())
+    background = BackgroundMirror(at_work, said.append)
+    background.close()
+    assert not slow.is_set()
+    assert said == [
+        f"the mirror {URL} lacks the end of this run (the upload takes too long), which is in the run's "
+        "folder; run the same command again to complete the mirror"
+    ]
+    slow.set()
+
+
 def test_a_file_that_shrinks_or_goes_does_so_there(s3, run, small_parts):
     append(run, "rollouts.jsonl", "x" * 99 + "\n" + "y" * 99 + "\n")
     at_work = mirror(run)
@@ -188,6 +221,19 @@ def test_an_empty_machine_goes_on_where_a_dead_one_ended(s3, run, tmp_path, monk
         dead.sync()  # it was but cut off
 
 
+def test_what_a_dead_one_replaced_in_its_last_round_is_restored_too(s3, run, tmp_path, monkeypatch):
+    """It died between the upload of a changed file and that of the index, which names the old one."""
+    at_work = mirror(run)
+    at_work.sync()
+    attempt = json.loads((run / "logs/attempt_1/attempt.json").read_text())
+    newer = json.dumps({**attempt, "ended": 1.0, "exit_code": 130}).encode()
+    at_work._store.write("logs/attempt_1/attempt.json", newer)
+    monkeypatch.setattr(restoring, "_SLOWEST_ROUND_S", -1.0)
+    assert restore(URL, OmegaConf.create(CONFIG), tmp_path / "other/grpo", print)
+    (last,) = RunFolder(tmp_path / "other/grpo").attempts()
+    assert last.exit_code == 130
+
+
 def test_a_live_run_is_not_taken_over(s3, run, tmp_path, monkeypatch):
     background = BackgroundMirror(mirror(run), print)
     with pytest.raises(ConfigError, match=r"the run is running \("):
@@ -204,6 +250,20 @@ def test_another_run_is_not_written_over(s3, run, tmp_path):
         ConfigError, match="another run is mirrored there; give each run its own URL"
     ):
         mirror(other)
+
+
+def test_a_new_run_at_the_url_of_a_deleted_one_shows_nothing_of_it(s3, run, tmp_path):
+    mirror(run).sync()
+    followed = Followed(URL)
+    followed.pull()
+    for key in s3.objects():
+        s3.client.delete_object(Bucket="bucket", Key=key)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/run.json").write_text("{}")
+    mirror(tmp_path / "new").sync()
+    followed.pull()
+    found = {path.name for path in followed.root.rglob("*") if path.is_file()}
+    assert found == {"run.json", "mirror.json"}
 
 
 def test_a_report_is_made_of_a_mirror(s3, tmp_path, capsys):

@@ -36,6 +36,7 @@ if "--once" not in sys.argv:
         time.sleep(60)
     except KeyboardInterrupt:
         (run / "interrupted").touch()
+        time.sleep(float(os.environ.get("WATCH_ENDS_AFTER", 0)))
 """
 
 
@@ -89,6 +90,16 @@ def test_a_stop_reaches_the_training_and_both_end(stand_ins):
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 130
     assert len(watches(stand_ins)) <= 1  # the next attempt evaluates what is left
+
+
+@pytest.mark.slow
+def test_a_stop_after_the_last_step_starts_no_more_evaluations(stand_ins, monkeypatch):
+    monkeypatch.setenv("WATCH_ENDS_AFTER", "2")
+    process = start(stand_ins, 2, "--gpus", "1")
+    wait_for(lambda: (stand_ins / "run" / "interrupted").exists())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 130
+    assert len(watches(stand_ins)) == 1
 
 
 def test_one_gpu_must_be_left_to_train_on():

@@ -184,6 +184,15 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(tmp_path, fields, m
     assert head.posts == 0
 
 
+def test_the_driver_keeps_a_gpu_beside_the_evaluation(tmp_path):
+    """`beside` would refuse the split, but only once the job runs."""
+    job = make_job(tmp_path, evaluation=Evaluation(gpus=1))
+    with pytest.raises(ConfigError, match="one must be left; give --driver-gpus 2"):
+        backend(Head(), driver_gpus=1).check(job)
+    backend(Head(), driver_gpus=2).check(job)
+    backend(Head()).check(make_job(tmp_path, evaluation=Evaluation(gpus=0)))
+
+
 @pytest.mark.parametrize(
     ("status", "code", "state"),
     [

@@ -98,11 +98,39 @@ def test_an_answer_that_is_lost_does_not_start_a_second_job(
     assert calls.count("create_training_job") == 1
 
 
-def test_aws_that_goes_away_leaves_the_state_open(aws, sagemaker_job, package, monkeypatch):
+def test_a_create_that_boto3_repeats_after_a_lost_answer_is_not_refused(
+    aws, sagemaker_job, package, monkeypatch
+):
+    """AWS answers the second request that the name is taken: by the job that the first one made."""
     real = SageMakerBackend._call
 
+    def repeated(self, service, operation, *arguments, **options):
+        answer = real(self, service, operation, *arguments, **options)
+        if operation == "create_training_job":
+            raise ConfigError("sagemaker create_training_job: ResourceInUse: already exists")
+        return answer
+
+    monkeypatch.setattr(SageMakerBackend, "_call", repeated)
+    assert backend().submit(sagemaker_job, package)["arn"].endswith("sft-1")
+
+
+def test_a_name_that_the_region_knows_is_refused_before_its_source_is_overwritten(
+    aws, sagemaker_job, package
+):
+    backend().submit(sagemaker_job, package)
+    package.write_bytes(b"another")
+    with pytest.raises(ConfigError, match="--name=sft-1: us-east-1 has a training job of this"):
+        backend().submit(sagemaker_job, package)
+    stored = boto3.client("s3").get_object(Bucket="bucket", Key="runs/sft-source/sft-1.zip")
+    assert stored["Body"].read() == b"zip"
+
+
+def test_aws_that_goes_away_leaves_the_state_open(aws, sagemaker_job, package, monkeypatch):
+    real, calls = SageMakerBackend._call, []
+
     def away(self, service, operation, *arguments, **options):
-        if service == "sagemaker":
+        calls.append(operation)
+        if service == "sagemaker" and "create_training_job" in calls:
             raise JobError("no answer")
         return real(self, service, operation, *arguments, **options)
 
@@ -176,6 +204,8 @@ def test_an_image_is_pushed_to_a_repository_that_is_made(aws, tmp_path, monkeypa
     assert made["repositoryUri"] == f"{REGISTRY}/training"
     with pytest.raises(ConfigError, match="--image=training:1: expected ACCOUNT"):
         image.push("training:1", "us-east-1")
+    with pytest.raises(ConfigError, match=r"expected ACCOUNT\.dkr\.ecr\.eu-west-1\.amazonaws"):
+        image.push(f"{REGISTRY}/training:1", "eu-west-1")
 
 
 def _podman_works() -> bool:

@@ -7,9 +7,10 @@ from zipfile import ZipFile
 import pytest
 
 from coding_model_project.errors import ConfigError
+from coding_model_project.launch.jobs.job_log import JobLog
 from coding_model_project.launch.jobs.source import read_source, unpack, write_package
 from coding_model_project.runs import provenance
-from tests.unit.launch.jobs.conftest import git
+from tests.unit.launch.jobs.conftest import git, make_job
 
 
 def changed(repo):
@@ -47,12 +48,32 @@ def test_commit_and_patch_give_the_tree_again(repo, tmp_path):
     assert (tmp_path / "again" / "staged.bin").read_bytes() == b"\0\xff"
 
 
+@pytest.mark.parametrize(
+    "setting", ["diff.noprefix=true", "color.ui=always", "diff.external=true", "diff.relative=true"]
+)
+def test_settings_of_the_users_git_do_not_spoil_the_patch(repo, setting):
+    plain = read_source(changed(repo), max_mb=1).patch
+    git(repo, "config", *setting.split("="))
+    assert read_source(repo, max_mb=1).patch == plain
+
+
 def test_a_clean_tree_has_no_patch_and_equal_trees_give_equal_packages(repo, tmp_path):
     for name in ("a", "b"):
         source = read_source(repo, max_mb=1)
         write_package(source, tmp_path / name)
     assert (source.patch, source.patch_hash) == (b"", "")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_package_has_no_earlier_packages(repo):
+    """A user's own repository need not ignore outputs/."""
+    before = read_source(repo, max_mb=1)
+    log = JobLog(repo / "outputs" / "jobs")
+    log.add(make_job(repo))
+    (log.folder / "sft-1").mkdir()
+    write_package(before, log.folder / "sft-1" / "source.zip")
+    after = read_source(repo, max_mb=1)
+    assert (after.files, after.patch) == (before.files, b"")
 
 
 def test_a_huge_untracked_file_is_named(repo):

@@ -1,0 +1,53 @@
+"""Slurm's commands, by stand-ins: answers that a healthy cluster does not give."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from coding_model_project.errors import JobError
+from coding_model_project.launch.jobs.base import JobState
+from coding_model_project.launch.jobs.slurm import SlurmBackend
+from tests.unit.launch.jobs.conftest import make_job
+
+
+@pytest.fixture
+def slurm_job(tmp_path):
+    return make_job(tmp_path, backend="slurm", target="", handle={"id": "7"})
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Return a function that replaces a Slurm command by a shell script."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+
+    def replace(name: str, script: str) -> None:
+        file = tmp_path / "bin" / name
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+
+    return replace
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "state"),
+    [
+        ("0:9", JobState.stopped),
+        ("0:53", JobState.failed),  # Slurm could not open the log file
+        ("1:0", JobState.failed),
+        ("130:0", JobState.interrupted),
+    ],
+)
+def test_a_failed_job_never_counts_as_finished(slurm_job, command, exit_code, state):
+    command("scontrol", f"echo JobId=7 JobName=sft-1 JobState=FAILED ExitCode={exit_code}")
+    assert SlurmBackend().state(slurm_job) is state
+
+
+@pytest.mark.parametrize("name", ["scontrol", "scancel"])
+def test_a_controller_that_times_out_is_a_job_error(slurm_job, command, name):
+    command(name, "echo 'slurm error: Socket timed out on send/recv operation' >&2; exit 1")
+    call = SlurmBackend().state if name == "scontrol" else SlurmBackend().kill
+    with pytest.raises(JobError, match="timed out"):
+        call(slurm_job)
