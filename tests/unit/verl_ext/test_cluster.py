@@ -60,6 +60,23 @@ def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, 
     assert ended
 
 
+@pytest.mark.parametrize(("own", "asked"), [("1", []), ("head", ["1"])])
+def test_a_node_is_checked_unless_it_is_the_drivers_own(monkeypatch, tmp_path, own, asked):
+    """A head without CPUs is the common place for a driver: it checks the only node that works."""
+    from coding_model_project.verl_ext.cluster import node_checks
+
+    head = Node(id="head", host="head", address="10.0.0.9", port=1, cpus=0, gpus=0)
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [head, node(1, 1)])
+    monkeypatch.setattr(node_checks, "own_node_id", lambda: own, raising=False)
+    monkeypatch.setattr(node_checks, "conclude", lambda *_: [])
+    seen: list[str] = []
+    monkeypatch.setattr(node_checks, "_on_each", lambda nodes, *_: seen.extend(nodes))
+    names = {"coding": {"run_dir": str(tmp_path), "problems": []}}
+    names |= {"actor_rollout_ref": {"model": {"path": "a/name"}}}
+    node_checks.check_nodes(OmegaConf.create(names))
+    assert seen == asked
+
+
 def test_a_node_with_too_little_memory_is_named_with_the_key():
     from coding_model_project.verl_ext.cluster.membership import _check_memory
 
