@@ -199,10 +199,12 @@ def conclude(
         )
     came = {node: found for node, found in answers.items() if isinstance(found, Answer)}
     probe = Path(question.run_dir) / f"{_PROBE}{question.token}"
+    written = [probe / node for node, found in came.items() if not found.problems]
+    _comes(lambda: all(file.exists() for file in written), patience_s)
     wrong: list[str] = []
     for node, found in came.items():
         problems = list(found.problems)
-        if not problems and not _comes(lambda node=node: (probe / node).exists(), patience_s):
+        if not problems and not (probe / node).exists():
             problems = [f"coding.run_dir={question.run_dir}: what it writes is not seen here"]
         wrong += [f"node {found.host}: {problem}" for problem in problems]
     if wrong:

@@ -106,6 +106,15 @@ def test_what_a_node_writes_must_be_seen_by_the_driver(tmp_path):
     assert f"node node-b: coding.run_dir={tmp_path}/run: what it writes is not seen here" in said
 
 
+def test_nodes_whose_files_are_not_seen_are_waited_for_together(tmp_path):
+    with question(tmp_path, {}) as asked:
+        fine = Answer(host="x", problems=(), full_disk="", clock=time.time())
+        began = time.monotonic()
+        with pytest.raises(ConfigError, match="what it writes is not seen here"):
+            conclude(asked, dict.fromkeys("abcdef", fine), (began, began), patience_s=0.6)
+    assert time.monotonic() - began < 2
+
+
 def test_a_full_disk_for_temporary_files_is_named(tmp_path):
     full = (
         'mount(path / "data", "-o", "size=1m", "-v")\n'
