@@ -10,11 +10,11 @@ from omegaconf import DictConfig
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.machine_checks import UNITS, cpu_need
 
-WAIT_S = 30.0
+_WAIT_S = 30.0
 """Seconds to wait for resources that an earlier run is still releasing."""
 
 
-def check_capacity(config: DictConfig, wait_s: float = WAIT_S) -> None:
+def check_capacity(config: DictConfig) -> None:
     """Make sure that the cluster has free what verl reserves.
 
     Raises:
@@ -22,7 +22,7 @@ def check_capacity(config: DictConfig, wait_s: float = WAIT_S) -> None:
     """
     import ray._private.state as state
 
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + _WAIT_S
     while message := missing(config, state.available_resources_per_node()):
         if time.monotonic() > deadline:
             raise ConfigError(message)
@@ -46,6 +46,15 @@ def missing(config: DictConfig, nodes: Mapping[str, Mapping[str, float]]) -> str
             f"trainer.nnodes={config.trainer.nnodes}: {len(fit)} of the cluster's {len(nodes)} nodes "
             f"have trainer.n_gpus_per_node={gpus} GPUs and {need.per_node} CPUs free; end other runs, or "
             "lower one of the two keys"
+        )
+    rollout = config.actor_rollout_ref.rollout
+    own = (rollout.nnodes or 0) * rollout.n_gpus_per_node
+    wanted = config.trainer.nnodes * gpus + own
+    if own and (found := int(sum(node.get("GPU", 0) for node in nodes.values()))) < wanted:
+        return (
+            f"actor_rollout_ref.rollout.nnodes={rollout.nnodes}: the trainer and the rollout's own "
+            f"{own} GPUs make {wanted}, and the cluster has {found} free, so the run would wait for ever; "
+            "end other runs, add nodes, or lower the key or actor_rollout_ref.rollout.n_gpus_per_node"
         )
     free = int(sum(node.get("CPU", 0) for node in nodes.values()))
     if free < need.total:
