@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coding_model_project.errors import ConfigError, StorageError
-from coding_model_project.runs import lease
+from coding_model_project.runs import lease, provenance
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.lease import LEASE_S, Heartbeat, Observer, Pulse, beat
 from coding_model_project.runs.starting import _write_attempt
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.sandbox, needs_namespaces]
 PRELUDE = """
 import sys, time
 from pathlib import Path
-from coding_model_project.runs import lease
+from coding_model_project.runs import lease, provenance
 lease.LEASE_S = 2.0
 from coding_model_project.errors import CodingModelError
 from coding_model_project.runs.lease import Heartbeat
@@ -205,6 +205,35 @@ def test_a_start_that_was_killed_half_way_does_not_block_the_next(tmp_path):
     clock = Clock()
     assert start(tmp_path, observer=Observer(sleep=clock.sleep)).number == 2
     assert RunFolder(tmp_path).last_number == 2
+
+
+def test_a_start_that_takes_long_is_not_passed_by_another(tmp_path, monkeypatch):
+    """Such as one that reads the versions of all packages from a slow disk."""
+    clock = Clock()
+    collect, refused = provenance.collect, []
+
+    def slow(*given, **named):
+        monkeypatch.setattr(provenance, "collect", collect)
+        with pytest.raises(ConfigError) as caught:
+            start(tmp_path, observer=Observer(sleep=clock.sleep))
+        refused.append(str(caught.value))
+        return collect(*given, **named)
+
+    monkeypatch.setattr(provenance, "collect", slow)
+    assert start(tmp_path).number == 1
+    assert "the run is running" in refused[0]
+
+
+def test_a_start_that_fails_is_recorded_as_ended(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(provenance, "collect", full)
+    with pytest.raises(OSError, match="No space"):
+        start(tmp_path)
+    assert RunFolder(tmp_path).state is State.failed
+    monkeypatch.undo()
+    assert start(tmp_path).number == 2
 
 
 def test_a_list_of_runs_shows_one_that_died_long_ago_as_killed(tmp_path, monkeypatch):
