@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -75,6 +76,15 @@ def beat(log_dir: Path, count: int) -> None:
         os.close(file)
 
 
+def refresh(folder: Path) -> None:
+    """Make the next listing of a folder, and the next look for a file in it, current.
+
+    An NFS client caches both for up to a minute, unless it has changed the folder itself.
+    """
+    with suppress(OSError), tempfile.NamedTemporaryFile(dir=folder, prefix=".refresh-"):
+        pass
+
+
 class Heartbeat:
     """A context manager that beats from a thread, and ends the run once a later attempt exists.
 
@@ -110,6 +120,7 @@ class Heartbeat:
             # The run reports a full or absent disk; here the next beat retries.
             with suppress(OSError):
                 beat(self._log_dir, count)
+            refresh(self._log_dir.parent)
             with suppress(OSError):
                 self._lost = has_successor(self._log_dir)
             if self._lost:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.errors import ConfigError, StorageError
+from coding_model_project.errors import ConfigError, StorageError, TrainingError
 from coding_model_project.runs import lease, provenance
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.lease import LEASE_S, Heartbeat, Observer, Pulse, beat
@@ -253,6 +253,21 @@ def test_a_heartbeat_that_cannot_be_read_is_no_dead_run(tmp_path):
     assert RunFolder(tmp_path).state is State.running
     with pytest.raises(StorageError, match=r"heartbeat: cannot be read \(Is a directory\)"):
         start(tmp_path, force=True)
+
+
+def test_a_heart_looks_past_a_cache_that_says_there_is_no_successor(tmp_path, monkeypatch):
+    """An NFS client repeats that a file is absent, until it changes the folder itself."""
+    log_dir = start(tmp_path).log_dir
+    really, changed = lease.has_successor, log_dir.parent.stat().st_mtime_ns
+
+    def cached(log_dir):
+        return log_dir.parent.stat().st_mtime_ns != changed and really(log_dir)
+
+    monkeypatch.setattr(lease, "has_successor", cached)
+    log_dir.with_name("attempt_2").mkdir()
+    os.utime(log_dir.parent, ns=(changed, changed))
+    with pytest.raises(TrainingError, match="taken this run over"), Heartbeat(log_dir, beat_s=0.01):
+        time.sleep(5)
 
 
 def test_leaving_in_peace_says_nothing(tmp_path):
