@@ -99,10 +99,10 @@ def versions() -> dict[str, str]:
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    return found | {"coding_model_project's source": _source()}
+    return found | {"coding_model_project's source": source()}
 
 
-def _source() -> str:
+def source() -> str:
     """Return a hash of this package's code: nodes often have checkouts with the same version."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
