@@ -1,5 +1,7 @@
 """A run's folder knows how the run stands, and is not mixed with another configuration's."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -12,13 +14,14 @@ from dataclasses import replace
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.errors import ConfigError, StorageError, TrainingError
 from coding_model_project.runs.console import output_copied_to
 from coding_model_project.runs.folder import (
     RunFolder,
     State,
     find_runs,
     refuse_unusable,
+    sole_writer,
 )
 from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.lease import OBSERVER
@@ -241,3 +244,15 @@ def test_a_killed_attempt_costs_the_time_until_its_last_words(tmp_path):
         os.utime(file, (started + 90, started + 90))
     assert run.state is State.killed
     assert summarise(run)["seconds"] == 90
+
+
+def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch):
+    """As Lustre without -o flock answers."""
+
+    def no_locks(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    message = rf"^{tmp_path}: cannot be locked \(Function not implemented\); mount"
+    with pytest.raises(StorageError, match=message), sole_writer(tmp_path, "evaluation"):
+        pass
