@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,6 +76,25 @@ def test_a_node_is_checked_unless_it_is_the_drivers_own(monkeypatch, tmp_path, o
     names |= {"actor_rollout_ref": {"model": {"path": "a/name"}}}
     node_checks.check_nodes(OmegaConf.create(names))
     assert seen == asked
+
+
+def test_a_nodes_folder_for_temporary_files_is_there_when_its_disk_is_checked(monkeypatch):
+    """Python and the check would take /tmp instead, and keep to it in that process."""
+    import ray
+
+    from coding_model_project.verl_ext.cluster import membership
+
+    order: list[str] = []
+    guard = SimpleNamespace(available_gb=SimpleNamespace(remote=lambda: None))
+    made = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: guard))
+    monkeypatch.setattr(ray, "remote", lambda **_: lambda _: made)
+    monkeypatch.setattr(membership, "alive_nodes", lambda: [node(1, 1), node(2, 1)])
+    monkeypatch.setattr(membership, "own_node_id", lambda: "1")
+    monkeypatch.setattr(membership, "pinned", lambda _: {})
+    monkeypatch.setattr(membership, "_answer", lambda *_: order.append("guard") or 64.0)
+    monkeypatch.setattr(membership, "check_nodes", lambda _: order.append("check"))
+    with membership.in_cluster(config()):
+        assert order == ["guard", "check"]
 
 
 def test_a_node_with_too_little_memory_is_named_with_the_key():
