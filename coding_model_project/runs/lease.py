@@ -98,9 +98,14 @@ class Heartbeat:
         self._beat_s = beat_s
         self._stop = threading.Event()
         self._lost = False
+        self._ignored = False
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def __enter__(self) -> None:
+        # A shell starts the background jobs of a script, such as `jobs` writes, with SIGINT ignored.
+        self._ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if self._ignored:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         self._thread.start()
 
     def __exit__(
@@ -110,6 +115,8 @@ class Heartbeat:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
+        if self._ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._lost:
             raise TrainingError(self._why()) from error
 

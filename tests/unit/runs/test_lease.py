@@ -108,8 +108,14 @@ def test_of_two_that_take_over_at_once_one_does(tmp_path):
     assert "another process has just started attempt 2" in refused or "is running" in refused
 
 
-def test_one_that_comes_back_finds_its_run_taken_over_and_ends(tmp_path, short_lease):
+IGNORED = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""As a shell starts the background jobs of a script."""
+
+
+@pytest.mark.parametrize("before", ["", IGNORED])
+def test_one_that_comes_back_finds_its_run_taken_over_and_ends(tmp_path, short_lease, before):
     code = f"""
+        {before}
         try:
         {textwrap.indent(TRAIN, "            ")}
         except CodingModelError as error:
@@ -268,6 +274,18 @@ def test_a_heart_looks_past_a_cache_that_says_there_is_no_successor(tmp_path, mo
     os.utime(log_dir.parent, ns=(changed, changed))
     with pytest.raises(TrainingError, match="taken this run over"), Heartbeat(log_dir, beat_s=0.01):
         time.sleep(5)
+
+
+def test_an_interrupt_is_heard_while_a_run_beats_and_ignored_as_before_after_it(tmp_path):
+    """Evaluations also turn SIGTERM into it."""
+    log_dir = start(tmp_path).log_dir
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), Heartbeat(log_dir):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_leaving_in_peace_says_nothing(tmp_path):
