@@ -86,8 +86,8 @@ def test_each_node_without_the_folder_is_named(tmp_path):
             "/data/problems.jsonl is absent, and on the driver's node 2 bytes, sha256 44136fa355b3678a",
         ),
         (
-            'mount(path / "model")\n(path / "model" / "config.json").write_text("other")',
-            "/model is 1 files, 5 bytes, and on the driver's node 1 files, 2 bytes",
+            'mount(path / "model")\n(path / "model" / "config.json").write_text("[]")',
+            "/model is 1 files, 2 bytes, sha256 of their ends ",
         ),
         (
             "from importlib import metadata\n"
