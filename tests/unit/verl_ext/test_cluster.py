@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.errors import ClusterError, ConfigError
+from coding_model_project.errors import ClusterError, ConfigError, TrainingError
 from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, first_line, last_line
 
 pytestmark = pytest.mark.verl  # the package imports Ray
@@ -59,6 +61,42 @@ def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, 
     with pytest.raises(ClusterError, match=r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1"):
         grpo._train(run, None)
     assert ended
+
+
+def test_full_disks_of_nodes_are_looked_for_before_the_runs_processes_there_end(
+    monkeypatch, tmp_path
+):
+    """A guard that ends takes the processes of its node along, also those that would answer."""
+    import ray
+    from ray.exceptions import RayError
+
+    from coding_model_project.verl_ext.cluster import membership, session
+    from coding_model_project.verl_ext.trainers import grpo
+
+    guarded: list[bool] = []
+
+    @contextmanager
+    def in_cluster(_: Any) -> Iterator[list[Node]]:
+        guarded.append(True)
+        try:
+            yield []
+        finally:
+            guarded.clear()
+
+    def fail(_: Any) -> None:
+        raise RayError("a rank died")
+
+    monkeypatch.setattr(grpo, "_check_by_verl", lambda _: None)
+    monkeypatch.setattr(grpo, "_choose_loop", lambda _: None)
+    monkeypatch.setattr(grpo, "check_capacity", lambda _: None)
+    monkeypatch.setattr(grpo, "_run_trainer", fail)
+    monkeypatch.setattr(grpo, "full_disks", lambda: "; its disk is full" if guarded else "")
+    monkeypatch.setattr(session, "start_ray", lambda _: None)
+    monkeypatch.setattr(membership, "in_cluster", in_cluster)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    run = OmegaConf.merge(config(), {"coding": {"run_dir": str(tmp_path)}})
+    with pytest.raises(TrainingError, match=r"^a rank died; its disk is full$"):
+        grpo._train(run, None)
 
 
 @pytest.mark.parametrize(("own", "asked"), [("1", []), ("head", ["1"])])
