@@ -83,7 +83,7 @@ def show(run: Run) -> None:
     evaluated = a.recipe == RECIPE
     of = f" of {a.steps}" if a.steps else ""
     at = "" if evaluated else f" step {a.step}{of},"
-    print(f"{a.recipe}: {a.state},{at} last heartbeat {duration(a.age_s)} ago")
+    print(f"{a.recipe}: {a.state},{at} last write {duration(a.age_s)} ago")
     print(f"command   {' '.join(origin['command'])}")
     dirty = " with changes (see patches/)" if git.get("dirty") else ""
     print(f"commit    {git.get('commit', 'unknown')[:12]}{dirty}")

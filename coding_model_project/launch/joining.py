@@ -18,8 +18,10 @@ def joined_ray(config: DictConfig) -> str | None:
     """Return the address of the Ray cluster that `ray.init` joins; None if it starts its own."""
     address = OmegaConf.select(config, ADDRESS) or "auto"
     if address == "auto":
-        address = os.environ.get("RAY_ADDRESS") or _recorded()
-    return None if address in (None, "auto", "local") else address
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+    if address == "auto":
+        address = _recorded()
+    return None if address in (None, "local") else address
 
 
 def check_head(config: DictConfig) -> None:
@@ -64,9 +66,10 @@ def check_answers(address: str, named: str, otherwise: str = "") -> None:
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_TIMEOUT_S).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
+        why = getattr(error, "strerror", None) or error
         raise ClusterError(
-            f"{named}: no Ray head answers there ({error.strerror or error}); start one with "
+            f"{named}: no Ray head answers there ({why}); start one with "
             f"`ray start --head --port={port}`, or correct the address{otherwise}"
         ) from error
 
@@ -74,7 +77,8 @@ def check_answers(address: str, named: str, otherwise: str = "") -> None:
 def _named_by(config: DictConfig) -> str:
     if OmegaConf.select(config, ADDRESS) not in (None, "auto"):
         return f"{ADDRESS}="
-    return "RAY_ADDRESS=" if os.environ.get("RAY_ADDRESS") else f"{_record()}: "
+    given = os.environ.get("RAY_ADDRESS", "auto") not in ("", "auto")
+    return "RAY_ADDRESS=" if given else f"{_record()}: "
 
 
 def _record() -> Path:

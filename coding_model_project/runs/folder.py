@@ -189,7 +189,7 @@ def sole_writer(folder: Path, what: str) -> Iterator[None]:
 
     Raises:
         ConfigError: another process has the lock.
-        StorageError: the folder cannot be written.
+        StorageError: the folder cannot be written, or its file system has no locks.
     """
     refuse_url("--out", folder)
     try:
@@ -205,6 +205,11 @@ def sole_writer(folder: Path, what: str) -> Iterator[None]:
                 f"{folder}: another {what} writes into this folder; wait for it, or choose another "
                 "one (coding.run_dir, --out)"
             ) from None
+        except OSError as error:
+            raise StorageError(
+                f"{folder}: cannot be locked ({error.strerror}); mount its file system with locks (on "
+                "Lustre -o flock), or choose a folder on another one (coding.run_dir, --out)"
+            ) from error
         yield
     finally:
         os.close(lock)

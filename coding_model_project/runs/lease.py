@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -75,6 +76,15 @@ def beat(log_dir: Path, count: int) -> None:
         os.close(file)
 
 
+def refresh(folder: Path) -> None:
+    """Make the next listing of a folder, and the next look for a file in it, current.
+
+    An NFS client caches both for up to a minute, unless it has changed the folder itself.
+    """
+    with suppress(OSError), tempfile.NamedTemporaryFile(dir=folder, prefix=".refresh-"):
+        pass
+
+
 class Heartbeat:
     """A context manager that beats from a thread, and ends the run once a later attempt exists.
 
@@ -88,9 +98,14 @@ class Heartbeat:
         self._beat_s = beat_s
         self._stop = threading.Event()
         self._lost = False
+        self._ignored = False
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def __enter__(self) -> None:
+        # A shell starts the background jobs of a script, such as `jobs` writes, with SIGINT ignored.
+        self._ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if self._ignored:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         self._thread.start()
 
     def __exit__(
@@ -100,6 +115,8 @@ class Heartbeat:
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
+        if self._ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._lost:
             raise TrainingError(self._why()) from error
 
@@ -110,6 +127,7 @@ class Heartbeat:
             # The run reports a full or absent disk; here the next beat retries.
             with suppress(OSError):
                 beat(self._log_dir, count)
+            refresh(self._log_dir.parent)
             with suppress(OSError):
                 self._lost = has_successor(self._log_dir)
             if self._lost:

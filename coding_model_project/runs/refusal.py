@@ -26,7 +26,11 @@ _SAMPLES = (
 )
 """Files in a run's folder that contain an attempt's samples."""
 
-_WHERE = ("coding.evaluation.cluster", "coding.evaluation.ray_address")
+_WHERE = (
+    "coding.evaluation.cluster",
+    "coding.evaluation.ray_address",
+    "ray_kwargs.ray_init.address",
+)
 """Keys that choose the machines, which may change when a run resumes."""
 
 _ELSEWHERE = "set coding.run_dir to a new folder (for `eval run`: --out)"

@@ -56,7 +56,7 @@ class Rollout:
 class RolloutWriter:
     """A writer that appends rollouts from its own thread, so that steps do not wait for the disk.
 
-    The next `write` or `close` raises a write error, so no row is lost silently.
+    The next `write` or `close` raises the thread's error, so no row is lost silently.
     """
 
     def __init__(self, folder: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
@@ -64,7 +64,7 @@ class RolloutWriter:
         end_last_line(self._path)
         self._rotate_bytes = rotate_bytes
         self._queue: queue.Queue[Iterable[Rollout] | None] = queue.Queue()
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="rollouts", daemon=True)
         self._thread.start()
 
@@ -73,6 +73,7 @@ class RolloutWriter:
 
         Raises:
             OSError: an earlier row could not be written.
+            Exception: an earlier iterable raised it.
         """
         if self._error is not None:
             raise self._error
@@ -82,7 +83,7 @@ class RolloutWriter:
         """Wait until all rows are written.
 
         Raises:
-            OSError: a row could not be written.
+            OSError, Exception: as `write`.
         """
         self._queue.put(None)
         self._thread.join()
@@ -97,7 +98,7 @@ class RolloutWriter:
                     file.write(lines)
                 if self._path.stat().st_size > self._rotate_bytes:
                     _rotate(self._path)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - `write` raises it in the caller's thread
                 self._error = error
 
 

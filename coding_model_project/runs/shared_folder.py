@@ -26,6 +26,7 @@ from coding_model_project.runs.lease import STALE_S
 _PACKAGES = ("coding_model_project", "verl", "vllm", "torch", "transformers", "ray")
 _PROBE = ".nodes-"
 _CLOCKS_DIFFER_S = 5.0
+_END_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +85,21 @@ def question(run_dir: Path, files: Mapping[str, Path]) -> Iterator[Question]:
 
 
 def look_of(path: Path) -> str:
-    """Return a file's fingerprint; for a folder, the number and total size of its files."""
-    if path.is_dir():
-        sizes = sorted(
-            (file.name, file.stat().st_size) for file in path.glob("*") if file.is_file()
-        )
-        return f"{len(sizes)} files, {sum(size for _, size in sizes)} bytes"
-    return fingerprint(path)
+    """Return a file's fingerprint; for a folder, that of its files' names, sizes and ends.
+
+    Models of one architecture have files of the same sizes. To read whole models would take too long.
+    """
+    if not path.is_dir():
+        return fingerprint(path)
+    digest, n_files, n_bytes = hashlib.sha256(), 0, 0
+    for file in sorted(path.glob("*")):
+        if file.is_file():
+            size = file.stat().st_size
+            with file.open("rb") as content:
+                content.seek(max(0, size - _END_BYTES))
+                digest.update(f"{file.name} {size} ".encode() + content.read())
+            n_files, n_bytes = n_files + 1, n_bytes + size
+    return f"{n_files} files, {n_bytes} bytes, sha256 of their ends {digest.hexdigest()[:16]}"
 
 
 def versions() -> dict[str, str]:
@@ -99,10 +108,10 @@ def versions() -> dict[str, str]:
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    return found | {"coding_model_project's source": _source()}
+    return found | {"coding_model_project's source": source()}
 
 
-def _source() -> str:
+def source() -> str:
     """Return a hash of this package's code: nodes often have checkouts with the same version."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
@@ -199,10 +208,12 @@ def conclude(
         )
     came = {node: found for node, found in answers.items() if isinstance(found, Answer)}
     probe = Path(question.run_dir) / f"{_PROBE}{question.token}"
+    written = [probe / node for node, found in came.items() if not found.problems]
+    _comes(lambda: all(file.exists() for file in written), patience_s)
     wrong: list[str] = []
     for node, found in came.items():
         problems = list(found.problems)
-        if not problems and not _comes(lambda node=node: (probe / node).exists(), patience_s):
+        if not problems and not (probe / node).exists():
             problems = [f"coding.run_dir={question.run_dir}: what it writes is not seen here"]
         wrong += [f"node {found.host}: {problem}" for problem in problems]
     if wrong:

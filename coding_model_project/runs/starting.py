@@ -72,9 +72,31 @@ def start_attempt(
     refuse_changes(run, config, inputs, force=force, bound=bound)
     refuse_bound(run, bound)
     number = _claim(run, attempts[-1].number if attempts else 0, observer)
+    attempt = _attempt_of_this_process(run, number)
+    _write_attempt(run, attempt)  # before anything slow: another process waits for it only so long
+    try:
+        _write_folder(run, attempts, config, inputs, recipe, command, say)
+    except BaseException as error:
+        end_attempt(path, attempt, error)
+        raise
+    return attempt
+
+
+def _write_folder(
+    run: RunFolder,
+    attempts: Sequence[Attempt],
+    config: DictConfig,
+    inputs: Inputs,
+    recipe: str,
+    command: list[str],
+    say: Callable[[str], None],
+) -> None:
+    """Write a run's folder except its attempts, anew if the earlier attempts do not bind it."""
     anew = _starts_anew(run, attempts, config, inputs)
     if anew:
-        say(f"{path}: the last attempt {_how(attempts[-1])} without results; restarting ({anew})")
+        say(
+            f"{run.path}: the last attempt {_how(attempts[-1])} without results; restarting ({anew})"
+        )
         forget(run)
         shutil.rmtree(run.path / "patches", ignore_errors=True)
     for folder in (run.path, run.checkpoints, run.traces):
@@ -87,9 +109,6 @@ def start_attempt(
         write_json(run.run_json, run.provenance() | {"inputs": inputs})
     write_text(run.config, comparable(config))
     run.summary.unlink(missing_ok=True)
-    attempt = _attempt_of_this_process(run, number)
-    _write_attempt(run, attempt)
-    return attempt
 
 
 def _attempt_of_this_process(run: RunFolder, number: int) -> Attempt:

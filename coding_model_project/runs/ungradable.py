@@ -15,7 +15,6 @@ import hashlib
 import heapq
 import os
 import socket
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,7 +24,7 @@ from pathlib import Path
 import orjson
 
 from coding_model_project.runs.folder import RunFolder
-from coding_model_project.runs.lease import machine
+from coding_model_project.runs.lease import machine, refresh
 
 _NAME = "ungradable.jsonl"
 _REASON_CHARACTERS = 500
@@ -69,22 +68,13 @@ def note(folder: Path, row: Ungradable) -> None:
 
 def _own(folder: Path) -> Path:
     """Return the file for this node's rows."""
-    _refresh(folder / "logs")
+    refresh(folder / "logs")
     attempts = RunFolder(folder).attempts()
     here = machine()
     if not attempts or attempts[-1].machine in (None, here):
         return folder / _NAME
     digest = hashlib.blake2b(here.encode(), digest_size=4).hexdigest()
     return folder / f"ungradable.{socket.gethostname()}-{digest}.jsonl"
-
-
-def _refresh(folder: Path) -> None:
-    """Make the next listing of a folder current.
-
-    An NFS client caches a listing for up to a minute, unless it has changed the folder itself.
-    """
-    with suppress(OSError), tempfile.NamedTemporaryFile(dir=folder, prefix=".refresh-"):
-        pass
 
 
 def reason_of(error: Exception) -> str:
@@ -107,7 +97,7 @@ def _rows(path: Path) -> Iterator[Ungradable]:
 
 def read_current(folder: Path) -> Iterator[Ungradable]:
     """Read all rows, including those that other nodes have just written."""
-    _refresh(folder)
+    refresh(folder)
     return read_ungradable(folder)
 
 

@@ -6,6 +6,7 @@ balances requests over them and loads the model's weights.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from coding_model_project.evaluation.backends.generation import (
     refuse_unknown_variables,
 )
 from coding_model_project.launch.device import count_gpus, environment_of
+from coding_model_project.verl_ext.cluster.capacity import missing_replicas, wait_while
 from coding_model_project.verl_ext.cluster.nodes import alive_nodes, last_line
 from coding_model_project.verl_ext.cluster.session import start_ray
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
@@ -87,7 +89,14 @@ class VerlBackend:
             raise ConfigError(f"{self._model} has no chat template; save one with its tokenizer")
         self._marks = reasoning_marks(self._tokenizer)
         self._owns_ray = not ray.is_initialized()
-        config = compose_rollout([*self._overrides, *self._places()])
+        nodes, gpus = self._places()
+        if self._on_cluster and (
+            lack := await asyncio.to_thread(
+                wait_while, lambda free: missing_replicas(nodes * gpus, free)
+            )
+        ):
+            raise GenerationError(f"coding.evaluation.mode=verl: {lack}")
+        config = compose_rollout([*self._overrides, *self._sizes(nodes, gpus)])
         if self._owns_ray:
             start_ray(config)
         try:
@@ -103,9 +112,8 @@ class VerlBackend:
         self._client = None
         self._stop_ray()
 
-    def _places(self) -> list[str]:
-        """Return the overrides for the machines that generate: the cluster's, or this one."""
-        nodes, gpus = 1, max(1, count_gpus())
+    def _places(self) -> tuple[int, int]:
+        """Return the numbers of nodes that generate, and of their GPUs: the cluster's, or this one's."""
         if self._on_cluster:
             sizes = [int(node.gpus) for node in alive_nodes() if int(node.gpus)]
             if not sizes:
@@ -113,7 +121,11 @@ class VerlBackend:
                     "coding.evaluation.mode=verl: the Ray cluster has no GPU; start its nodes with "
                     "`ray start --num-gpus=N` (N=1 on a CPU, for one replica)"
                 )
-            nodes, gpus = len(sizes), min(sizes)
+            return len(sizes), min(sizes)
+        return 1, max(1, count_gpus())
+
+    def _sizes(self, nodes: int, gpus: int) -> list[str]:
+        """Return the overrides for the machines that generate."""
         sized = () if self._on_cluster or count_gpus() else _OWN_RAY_ON_CPU
         rollout = "actor_rollout_ref.rollout"
         return [f"{rollout}.nnodes={nodes}", f"{rollout}.n_gpus_per_node={gpus}", *sized]

@@ -115,4 +115,3 @@ def test_a_training_goes_on_from_another_node_once_its_own_is_dead_and_not_befor
         done = resumed.wait(200)
         assert done.returncode == INTERRUPTED, done.output
         assert f"{run_dir}: attempt 1 on node0 is dead: taking over" in done.output
-        print(done.output[:3000])

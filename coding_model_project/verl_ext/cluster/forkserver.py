@@ -6,7 +6,7 @@ Forked workers also share the memory of the imports. `forkserver_client` runs in
 a key for that (`py_executable` of its runtime environment), `multiprocessing` has `set_executable`.
 The client requests a process here, and falls back to a plain Python if no server runs.
 
-    python -m coding_model_project.verl_ext.cluster.forkserver SOCKET MODULE,MODULE,…  (the server)
+    python -m coding_model_project.verl_ext.cluster.forkserver DESCRIPTOR MODULE,MODULE,…  (the server)
 """
 
 from __future__ import annotations

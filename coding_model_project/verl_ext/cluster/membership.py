@@ -42,7 +42,6 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
     """
     nodes = alive_nodes()
     _check_number(config, nodes)
-    check_nodes(config)
     actor: Any = ray.remote(num_cpus=0)(_Guard)
     token, folder = processes.own_temporary_files()
     own = own_node_id()
@@ -53,6 +52,7 @@ def in_cluster(config: DictConfig) -> Iterator[Sequence[Node]]:
     }
     for node, guard in guards.items():
         _check_memory(config, node, _answer(node, guard.available_gb.remote()))
+    check_nodes(config)  # after the guards, which make the folder whose disk it looks at
     yield nodes  # this frame keeps the guards alive
 
 

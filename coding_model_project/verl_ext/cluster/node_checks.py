@@ -17,7 +17,12 @@ from coding_model_project.runs.shared_folder import (
     full_temporary_disk,
     question,
 )
-from coding_model_project.verl_ext.cluster.nodes import alive_nodes, last_line, pinned
+from coding_model_project.verl_ext.cluster.nodes import (
+    alive_nodes,
+    last_line,
+    own_node_id,
+    pinned,
+)
 
 _ANSWER_S = 300.0
 """Seconds for a node to start a process and to see files that a network file system shows late."""
@@ -26,7 +31,7 @@ _REMARK_S = 20.0
 
 
 def check_nodes(config: DictConfig) -> None:
-    """Make sure that all nodes see the run's folder and files. A single node is not checked.
+    """Make sure that all nodes see the run's folder and files, unless only this one runs work.
 
     Args:
         config: configuration of GRPO, with absolute paths.
@@ -37,7 +42,7 @@ def check_nodes(config: DictConfig) -> None:
         StorageError: a node's disk is full.
     """
     nodes = _nodes()
-    if len(nodes) < 2:
+    if nodes.keys() <= {own_node_id()}:
         return
     with question(Path(config.coding.run_dir), _files(config)) as request:
         first = time.time()
@@ -53,7 +58,7 @@ def full_disks() -> str:
     """
     with contextlib.suppress(Exception):  # the session itself may be broken
         nodes = _nodes()
-        if len(nodes) < 2:
+        if nodes.keys() <= {own_node_id()}:
             return full_temporary_disk()
         found = _on_each(nodes, _REMARK_S, lambda _: (full_temporary_disk,))
         return "".join(

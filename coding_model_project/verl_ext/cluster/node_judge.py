@@ -20,6 +20,7 @@ from coding_model_project.grading.judge import (
     programs_at_once,
     start_graders,
 )
+from coding_model_project.runs.shared_folder import source
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import Problem, Stdin, Test
@@ -49,7 +50,7 @@ class NodeFacts:
     sandbox: str
     """`Sandbox.identity`."""
     versions: str
-    """Versions of this package and of its Python."""
+    """Version and source of this package, and the version of its Python."""
     at_once: int
     """Number of programs that it runs at once."""
 
@@ -98,7 +99,7 @@ class NodeJudge:
         return NodeFacts(
             identity=graders.hidden.identity,
             sandbox=sandbox.identity,
-            versions=f"{__version__}, Python {platform.python_version()}",
+            versions=f"{__version__} ({source()}), Python {platform.python_version()}",
             at_once=self._at_once,
         )
 

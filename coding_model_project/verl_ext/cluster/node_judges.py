@@ -37,6 +37,8 @@ Join = Callable[[], AbstractContextManager[None]]
 
 _PING_EVERY_S, _PING_WITHIN_S = 20.0, 60.0
 """Interval and time-out of pings. Ray does not notice a judge that hangs."""
+_OPEN_WITHIN_S = 300.0
+"""Time-out of a judge's first start, which may read all packages from a slow disk."""
 
 
 class RayNode:
@@ -250,7 +252,11 @@ async def _opened(node: RayNode) -> NodeFacts | SandboxError:
         ConfigError: the node lacks a path that the configuration names; names the node.
     """
     try:
-        return await node.open()
+        async with asyncio.timeout(_OPEN_WITHIN_S):
+            return await node.open()
+    except TimeoutError:
+        node.close()
+        return SandboxError(f"no judge started there within {_OPEN_WITHIN_S:.0f} s")
     except SandboxError as error:
         return error
     except ConfigError as error:

@@ -35,29 +35,28 @@ def head_address(given: str | None) -> str:
 
 
 @contextlib.contextmanager
-def joined(given: str | None, environment: Mapping[str, Any] | None = None) -> Iterator[None]:
+def joined(address: str, environment: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Join the cluster as a driver. An existing session of this process is used and left running.
 
     Args:
-        given: the head's HOST:PORT; None for `RAY_ADDRESS`.
+        address: result of `head_address`.
         environment: Ray's runtime environment of tasks and actors.
 
     Raises:
-        ConfigError: the address is missing or malformed.
         ClusterError: nothing answers there, this machine is not one of its nodes, or versions differ.
     """
     if ray.is_initialized():
         yield
         return
-    address = head_address(given)
-    check_answers(address, f"--ray-address={address}")
+    given = ADDRESS if os.environ.get(ADDRESS) == address else "--ray-address"
+    check_answers(address, f"{given}={address}")
     options = {
         "address": address,
         "runtime_env": dict(environment or {}),
         "log_to_driver": False,
         "logging_level": logging.WARNING,
     }
-    init_ray(options, joins=address, name=f"--ray-address={address}")
+    init_ray(options, joins=address, name=f"{given}={address}")
     try:
         yield
     finally:

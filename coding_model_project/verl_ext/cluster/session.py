@@ -84,8 +84,6 @@ def _init_ray(config: DictConfig, environment: Mapping[str, Any]) -> None:
     options["runtime_env"] = dict(environment)
     address = joined_ray(config)
     if address is not None:
-        # Inside a Ray job, the job's own variables are kept beside these.
-        os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
         options = {name: value for name, value in options.items() if name not in _SIZES}
     init_ray(options, joins=address, name=f"Ray at {address}")
 
@@ -103,6 +101,9 @@ def init_ray(options: Mapping[str, Any], *, joins: str | None, name: str) -> Non
     import ray
     from ray.exceptions import RayError
 
+    if joins is not None:
+        # Inside a Ray job, the job's own variables are kept beside those of `options`.
+        os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +90,6 @@ def _train(config: DictConfig, python: str | None) -> None:
             never imports verl: Ray starts while the server imports it, and a first worker does the rest.
     """
     _choose_loop(config)
-    run = RunFolder(Path(config.coding.run_dir))
-    fatal = run.log_dir(run.last_number) / FATAL
     ours = not _in_session()
     if python is None:
         _check_by_verl(config)
@@ -101,34 +99,55 @@ def _train(config: DictConfig, python: str | None) -> None:
         session.start_for_forks(config, python)
 
     import ray
-    from ray.exceptions import RayError
 
-    from coding_model_project.verl_ext.cluster.membership import in_cluster, lost
+    from coding_model_project.verl_ext.cluster.membership import in_cluster
 
-    nodes: Sequence[Node] = ()
     try:
         if python is None:
             joins = ours and joined_ray(config)
-            with in_cluster(config) if joins else nullcontext(()) as nodes:
-                check_capacity(
-                    config
-                )  # after the nodes, whose check names those without GPUs at once
+            # Errors are explained inside: on leaving, all processes of the run on other nodes end.
+            with (
+                in_cluster(config) if joins else nullcontext(()) as nodes,
+                _explained(config, nodes),
+            ):
+                # After the nodes, whose check names those without GPUs at once.
+                check_capacity(config)
                 _run_trainer(config)
         else:
-            in_worker: Any = ray.remote(num_cpus=0, max_retries=0)(_check_and_run)
-            ray.get(in_worker.remote(config))
+            with _explained(config, ()):
+                in_worker: Any = ray.remote(num_cpus=0, max_retries=0)(_check_and_run)
+                ray.get(in_worker.remote(config))
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+@contextmanager
+def _explained(config: DictConfig, nodes: Sequence[Node]) -> Iterator[None]:
+    """Turn an error of Ray into one line with its cause, and the nodes or disks behind it.
+
+    Args:
+        nodes: nodes of the joined Ray; empty for a Ray that this process started.
+
+    Raises:
+        ConfigError, TrainingError: as `train`.
+    """
+    from ray.exceptions import RayError
+
+    from coding_model_project.verl_ext.cluster.membership import lost
+
+    run = RunFolder(Path(config.coding.run_dir))
+    fatal = run.log_dir(run.last_number) / FATAL
+    try:
+        yield
     except RayError as error:
-        traceback.clear_frames(
-            error.__traceback__
-        )  # they hold the run's actors, which would stay alive
+        # The frames hold the run's actors, which would stay alive.
+        traceback.clear_frames(error.__traceback__)
         cause = getattr(error, "cause", None)
         if isinstance(cause, ConfigError):
             raise ConfigError(str(cause)) from error
         remarks = lost(nodes, config) or full_disk(run.path) or full_disks()
         raise TrainingError(_reason(fatal, error) + remarks) from error
-    finally:
-        if ours:
-            ray.shutdown()
 
 
 def _check_and_run(config: DictConfig) -> None:

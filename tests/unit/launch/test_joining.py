@@ -40,6 +40,15 @@ def test_a_ray_is_joined_by_key_by_variable_and_by_what_ray_start_left(no_ray, m
     assert joined_ray(config("local")) is None
 
 
+def test_a_variable_that_is_auto_means_what_ray_start_left(no_ray, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert joined_ray(config()) is None
+    no_ray.write_text("127.0.0.1:1")
+    assert joined_ray(config()) == joined_ray(config("auto")) == "127.0.0.1:1"
+    with pytest.raises(ClusterError, match=r"ray_current_cluster: 127\.0\.0\.1:1: no Ray head"):
+        check_head(config())
+
+
 def test_a_head_that_does_not_answer_is_one_line_that_names_the_key(no_ray, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -55,6 +64,11 @@ def test_a_head_that_does_not_answer_is_one_line_that_names_the_key(no_ray, monk
     no_ray.write_text(address)
     with pytest.raises(ClusterError, match=f"ray_current_cluster: {address}: no Ray head"):
         check_head(config())
+
+
+def test_a_name_that_no_host_can_have_is_one_line(no_ray):
+    with pytest.raises(ClusterError, match=r"address=a\.\.b:6379: no Ray head answers there \("):
+        check_head(config("a..b:6379"))
 
 
 def test_a_head_that_listens_passes(no_ray):

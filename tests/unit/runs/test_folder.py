@@ -1,5 +1,7 @@
 """A run's folder knows how the run stands, and is not mixed with another configuration's."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -12,17 +14,18 @@ from dataclasses import replace
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.errors import ConfigError, TrainingError
+from coding_model_project.errors import ConfigError, StorageError, TrainingError
 from coding_model_project.runs.console import output_copied_to
 from coding_model_project.runs.folder import (
     RunFolder,
     State,
     find_runs,
     refuse_unusable,
+    sole_writer,
 )
 from coding_model_project.runs.inputs import inputs_of
 from coding_model_project.runs.lease import OBSERVER
-from coding_model_project.runs.refusal import refuse_other_inputs
+from coding_model_project.runs.refusal import refuse_changes, refuse_other_inputs
 from coding_model_project.runs.starting import _write_attempt, end_attempt, start_attempt
 from coding_model_project.runs.stopping import StopSignal, stop_requested
 from coding_model_project.runs.summary import summarise
@@ -101,6 +104,17 @@ def test_another_configuration_is_refused_with_the_difference(tmp_path):
         start(tmp_path, seed=4)
     assert start(tmp_path, seed=4, force=True).number == 2
     assert OmegaConf.load(RunFolder(tmp_path).config).coding.seed == 4
+
+
+def test_a_run_resumes_on_a_cluster_with_another_head(tmp_path):
+    """The first head may be what died; a scheduler gives other nodes."""
+    end_attempt(tmp_path, start(tmp_path), KeyboardInterrupt())
+    run = RunFolder(tmp_path)
+    run.metrics.write_text('{"step": 1, "data": {}}\n')
+    for head in ("10.0.0.1:6379", "10.0.0.2:6379"):
+        ray = {"ray_kwargs": {"ray_init": {"address": head}}}
+        refuse_changes(run, OmegaConf.merge(config(), ray), {})
+        run.config.write_text(OmegaConf.to_yaml(OmegaConf.merge(OmegaConf.load(run.config), ray)))
 
 
 def test_other_data_or_another_model_is_refused_with_the_difference(tmp_path):
@@ -241,3 +255,15 @@ def test_a_killed_attempt_costs_the_time_until_its_last_words(tmp_path):
         os.utime(file, (started + 90, started + 90))
     assert run.state is State.killed
     assert summarise(run)["seconds"] == 90
+
+
+def test_a_file_system_without_locks_is_one_line(tmp_path, monkeypatch):
+    """As Lustre without -o flock answers."""
+
+    def no_locks(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    message = rf"^{tmp_path}: cannot be locked \(Function not implemented\); mount"
+    with pytest.raises(StorageError, match=message), sole_writer(tmp_path, "evaluation"):
+        pass

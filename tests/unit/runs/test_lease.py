@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from coding_model_project.errors import ConfigError, StorageError
-from coding_model_project.runs import lease
+from coding_model_project.errors import ConfigError, StorageError, TrainingError
+from coding_model_project.runs import lease, provenance
 from coding_model_project.runs.folder import RunFolder, State
 from coding_model_project.runs.lease import LEASE_S, Heartbeat, Observer, Pulse, beat
 from coding_model_project.runs.starting import _write_attempt
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.sandbox, needs_namespaces]
 PRELUDE = """
 import sys, time
 from pathlib import Path
-from coding_model_project.runs import lease
+from coding_model_project.runs import lease, provenance
 lease.LEASE_S = 2.0
 from coding_model_project.errors import CodingModelError
 from coding_model_project.runs.lease import Heartbeat
@@ -108,8 +108,14 @@ def test_of_two_that_take_over_at_once_one_does(tmp_path):
     assert "another process has just started attempt 2" in refused or "is running" in refused
 
 
-def test_one_that_comes_back_finds_its_run_taken_over_and_ends(tmp_path, short_lease):
+IGNORED = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""As a shell starts the background jobs of a script."""
+
+
+@pytest.mark.parametrize("before", ["", IGNORED])
+def test_one_that_comes_back_finds_its_run_taken_over_and_ends(tmp_path, short_lease, before):
     code = f"""
+        {before}
         try:
         {textwrap.indent(TRAIN, "            ")}
         except CodingModelError as error:
@@ -207,6 +213,35 @@ def test_a_start_that_was_killed_half_way_does_not_block_the_next(tmp_path):
     assert RunFolder(tmp_path).last_number == 2
 
 
+def test_a_start_that_takes_long_is_not_passed_by_another(tmp_path, monkeypatch):
+    """Such as one that reads the versions of all packages from a slow disk."""
+    clock = Clock()
+    collect, refused = provenance.collect, []
+
+    def slow(*given, **named):
+        monkeypatch.setattr(provenance, "collect", collect)
+        with pytest.raises(ConfigError) as caught:
+            start(tmp_path, observer=Observer(sleep=clock.sleep))
+        refused.append(str(caught.value))
+        return collect(*given, **named)
+
+    monkeypatch.setattr(provenance, "collect", slow)
+    assert start(tmp_path).number == 1
+    assert "the run is running" in refused[0]
+
+
+def test_a_start_that_fails_is_recorded_as_ended(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(provenance, "collect", full)
+    with pytest.raises(OSError, match="No space"):
+        start(tmp_path)
+    assert RunFolder(tmp_path).state is State.failed
+    monkeypatch.undo()
+    assert start(tmp_path).number == 2
+
+
 def test_a_list_of_runs_shows_one_that_died_long_ago_as_killed(tmp_path, monkeypatch):
     log_dir = elsewhere(tmp_path)
     assert RunFolder(tmp_path).state is State.running
@@ -224,6 +259,33 @@ def test_a_heartbeat_that_cannot_be_read_is_no_dead_run(tmp_path):
     assert RunFolder(tmp_path).state is State.running
     with pytest.raises(StorageError, match=r"heartbeat: cannot be read \(Is a directory\)"):
         start(tmp_path, force=True)
+
+
+def test_a_heart_looks_past_a_cache_that_says_there_is_no_successor(tmp_path, monkeypatch):
+    """An NFS client repeats that a file is absent, until it changes the folder itself."""
+    log_dir = start(tmp_path).log_dir
+    really, changed = lease.has_successor, log_dir.parent.stat().st_mtime_ns
+
+    def cached(log_dir):
+        return log_dir.parent.stat().st_mtime_ns != changed and really(log_dir)
+
+    monkeypatch.setattr(lease, "has_successor", cached)
+    log_dir.with_name("attempt_2").mkdir()
+    os.utime(log_dir.parent, ns=(changed, changed))
+    with pytest.raises(TrainingError, match="taken this run over"), Heartbeat(log_dir, beat_s=0.01):
+        time.sleep(5)
+
+
+def test_an_interrupt_is_heard_while_a_run_beats_and_ignored_as_before_after_it(tmp_path):
+    """Evaluations also turn SIGTERM into it."""
+    log_dir = start(tmp_path).log_dir
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), Heartbeat(log_dir):
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_leaving_in_peace_says_nothing(tmp_path):

@@ -67,6 +67,14 @@ def test_a_line_cut_by_a_kill_costs_only_itself(tmp_path):
     assert [row.step for row in read_rollouts(tmp_path)] == [1, 2]
 
 
+def test_rows_that_cannot_be_made_are_an_error(tmp_path):
+    """Such as one that fails to decode, or to become JSON: no later row is written in silence."""
+    writer = RolloutWriter(tmp_path)
+    writer.write(replace(ROW, tokens=row) for row in (3, object()))
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        writer.close()
+
+
 def test_full_files_are_packed(tmp_path):
     for step in range(6):
         write(

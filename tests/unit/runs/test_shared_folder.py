@@ -86,8 +86,8 @@ def test_each_node_without_the_folder_is_named(tmp_path):
             "/data/problems.jsonl is absent, and on the driver's node 2 bytes, sha256 44136fa355b3678a",
         ),
         (
-            'mount(path / "model")\n(path / "model" / "config.json").write_text("other")',
-            "/model is 1 files, 5 bytes, and on the driver's node 1 files, 2 bytes",
+            'mount(path / "model")\n(path / "model" / "config.json").write_text("[]")',
+            "/model is 1 files, 2 bytes, sha256 of their ends ",
         ),
         (
             "from importlib import metadata\n"
@@ -104,6 +104,15 @@ def test_what_a_node_writes_must_be_seen_by_the_driver(tmp_path):
     lost = 'next((path / "run").glob(".nodes-*/node-b")).unlink()'
     said = refusal(tmp_path, {"node-b": ("", lost)})
     assert f"node node-b: coding.run_dir={tmp_path}/run: what it writes is not seen here" in said
+
+
+def test_nodes_whose_files_are_not_seen_are_waited_for_together(tmp_path):
+    with question(tmp_path, {}) as asked:
+        fine = Answer(host="x", problems=(), full_disk="", clock=time.time())
+        began = time.monotonic()
+        with pytest.raises(ConfigError, match="what it writes is not seen here"):
+            conclude(asked, dict.fromkeys("abcdef", fine), (began, began), patience_s=0.6)
+    assert time.monotonic() - began < 2
 
 
 def test_a_full_disk_for_temporary_files_is_named(tmp_path):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.errors import ClusterError, ConfigError
+from coding_model_project.errors import ClusterError, ConfigError, TrainingError
 from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, first_line, last_line
 
 pytestmark = pytest.mark.verl  # the package imports Ray
@@ -58,6 +61,78 @@ def test_nodes_are_checked_before_the_run_waits_for_free_resources(monkeypatch, 
     with pytest.raises(ClusterError, match=r"trainer\.nnodes=2: .*node1 \(10\.0\.0\.1\) has 1"):
         grpo._train(run, None)
     assert ended
+
+
+def test_full_disks_of_nodes_are_looked_for_before_the_runs_processes_there_end(
+    monkeypatch, tmp_path
+):
+    """A guard that ends takes the processes of its node along, also those that would answer."""
+    import ray
+    from ray.exceptions import RayError
+
+    from coding_model_project.verl_ext.cluster import membership, session
+    from coding_model_project.verl_ext.trainers import grpo
+
+    guarded: list[bool] = []
+
+    @contextmanager
+    def in_cluster(_: Any) -> Iterator[list[Node]]:
+        guarded.append(True)
+        try:
+            yield []
+        finally:
+            guarded.clear()
+
+    def fail(_: Any) -> None:
+        raise RayError("a rank died")
+
+    monkeypatch.setattr(grpo, "_check_by_verl", lambda _: None)
+    monkeypatch.setattr(grpo, "_choose_loop", lambda _: None)
+    monkeypatch.setattr(grpo, "check_capacity", lambda _: None)
+    monkeypatch.setattr(grpo, "_run_trainer", fail)
+    monkeypatch.setattr(grpo, "full_disks", lambda: "; its disk is full" if guarded else "")
+    monkeypatch.setattr(session, "start_ray", lambda _: None)
+    monkeypatch.setattr(membership, "in_cluster", in_cluster)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    run = OmegaConf.merge(config(), {"coding": {"run_dir": str(tmp_path)}})
+    with pytest.raises(TrainingError, match=r"^a rank died; its disk is full$"):
+        grpo._train(run, None)
+
+
+@pytest.mark.parametrize(("own", "asked"), [("1", []), ("head", ["1"])])
+def test_a_node_is_checked_unless_it_is_the_drivers_own(monkeypatch, tmp_path, own, asked):
+    """A head without CPUs is the common place for a driver: it checks the only node that works."""
+    from coding_model_project.verl_ext.cluster import node_checks
+
+    head = Node(id="head", host="head", address="10.0.0.9", port=1, cpus=0, gpus=0)
+    monkeypatch.setattr(node_checks, "alive_nodes", lambda: [head, node(1, 1)])
+    monkeypatch.setattr(node_checks, "own_node_id", lambda: own, raising=False)
+    monkeypatch.setattr(node_checks, "conclude", lambda *_: [])
+    seen: list[str] = []
+    monkeypatch.setattr(node_checks, "_on_each", lambda nodes, *_: seen.extend(nodes))
+    names = {"coding": {"run_dir": str(tmp_path), "problems": []}}
+    names |= {"actor_rollout_ref": {"model": {"path": "a/name"}}}
+    node_checks.check_nodes(OmegaConf.create(names))
+    assert seen == asked
+
+
+def test_a_nodes_folder_for_temporary_files_is_there_when_its_disk_is_checked(monkeypatch):
+    """Python and the check would take /tmp instead, and keep to it in that process."""
+    import ray
+
+    from coding_model_project.verl_ext.cluster import membership
+
+    order: list[str] = []
+    guard = SimpleNamespace(available_gb=SimpleNamespace(remote=lambda: None))
+    made = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: guard))
+    monkeypatch.setattr(ray, "remote", lambda **_: lambda _: made)
+    monkeypatch.setattr(membership, "alive_nodes", lambda: [node(1, 1), node(2, 1)])
+    monkeypatch.setattr(membership, "own_node_id", lambda: "1")
+    monkeypatch.setattr(membership, "pinned", lambda _: {})
+    monkeypatch.setattr(membership, "_answer", lambda *_: order.append("guard") or 64.0)
+    monkeypatch.setattr(membership, "check_nodes", lambda _: order.append("check"))
+    with membership.in_cluster(config()):
+        assert order == ["guard", "check"]
 
 
 def test_a_node_with_too_little_memory_is_named_with_the_key():

@@ -11,10 +11,11 @@ from ray.exceptions import ActorDiedError
 from coding_model_project.errors import ClusterError, ConfigError, SandboxError
 from coding_model_project.grading import node_pool
 from coding_model_project.grading.prompts import PromptStyle
+from coding_model_project.runs import shared_folder
 from coding_model_project.sandbox.sandbox_config import SandboxConfig
 from coding_model_project.types import ErrorType, Execution, Status
 from coding_model_project.verl_ext.cluster import node_judges
-from coding_model_project.verl_ext.cluster.node_judge import JudgePlan
+from coding_model_project.verl_ext.cluster.node_judge import JudgePlan, NodeFacts, NodeJudge
 from coding_model_project.verl_ext.cluster.nodes import Node
 from tests.fakes import FakeSandbox, stdin_problem
 
@@ -205,3 +206,50 @@ def test_a_plan_travels(monkeypatch):
 
     plan = JudgePlan(sandbox=SandboxConfig(), bare=True, stop_early=False, stop_on_timeout=True)
     assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+class Hanging:
+    """A node on which Ray starts no process, and does not say so."""
+
+    name = "node3"
+    closed = False
+
+    async def open(self) -> NodeFacts:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_node_that_hangs_does_not_hold_up_the_others(monkeypatch):
+    monkeypatch.setattr(node_judges, "_OPEN_WITHIN_S", 0.05)
+    node = Hanging()
+    async with asyncio.timeout(5):
+        error = await node_judges._opened(node)
+    assert isinstance(error, SandboxError) and "no judge started there within" in str(error)
+    assert node.closed
+
+
+async def test_checkouts_of_one_version_but_another_source_differ(monkeypatch, tmp_path):
+    from coding_model_project.verl_ext.cluster import node_judge
+
+    plan = JudgePlan(sandbox=SandboxConfig(), bare=True, stop_early=False, stop_on_timeout=True)
+    monkeypatch.setattr(node_judge, "make_sandbox", lambda _: FakeSandbox(answer=answer))
+
+    async def facts() -> NodeFacts:
+        judge = NodeJudge(plan, cpus=1)
+        opened = await judge.open()
+        await judge._stack.aclose()
+        assert isinstance(opened, NodeFacts), opened
+        return opened
+
+    mine = await facts()
+    other = tmp_path / "package" / "runs" / "shared_folder.py"
+    other.parent.mkdir(parents=True)
+    other.write_text("changed")
+    monkeypatch.setattr(shared_folder, "__file__", str(other))
+    theirs = await facts()
+    assert mine.identity == theirs.identity
+    difference = node_judges._difference(theirs, mine)
+    assert difference is not None and difference.count("Python 3.") == 2

@@ -1,5 +1,6 @@
 """Clusters that cannot be joined end the command with one line, soon."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -11,11 +12,13 @@ import ray
 
 from coding_model_project.data.problems import write_problems
 from coding_model_project.errors import ClusterError, ConfigError
-from coding_model_project.verl_ext.cluster.ray_driver import head_address
+from coding_model_project.verl_ext.cluster.ray_driver import head_address, joined
 from coding_model_project.verl_ext.cluster.session import init_ray
 from tests.fakes import stdin_problem
 
 pytestmark = pytest.mark.slow
+
+OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 
 
 @pytest.fixture
@@ -91,3 +94,16 @@ def test_a_refusal_names_the_way_out_and_leaves_no_ray_behind(monkeypatch, error
     assert ended and signal.getsignal(signal.SIGTERM) is before
     with pytest.raises(type(error)):
         init_ray({}, joins=None, name="")
+
+
+def test_a_driver_inside_a_ray_job_keeps_the_jobs_variables_beside_its_own(monkeypatch):
+    """Ray refuses both together, with a line that it cannot be joined, unless it is told so."""
+    seen = []
+    monkeypatch.delenv(OVERRIDE, raising=False)
+    monkeypatch.setattr(ray, "init", lambda **_: seen.append(os.environ.get(OVERRIDE)))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    head = socket.create_server(("127.0.0.1", 0))
+    with head, joined(f"127.0.0.1:{head.getsockname()[1]}", {"env_vars": {"A": "1"}}):
+        pass
+    assert seen == ["1"]
+    monkeypatch.delenv(OVERRIDE)
