@@ -138,7 +138,7 @@ def carry_out(
     checks.check(config, recipe.model_key, recipe.make_data, prepared=False)
     if config.coding.dataset is not None and not Path(config.coding.data_dir).exists():
         refuse_unusable("coding.data_dir", config.coding.data_dir)
-    prepare.prepare(config.coding, OmegaConf.select(config, recipe.model_key), say=print)
+    prepare.prepare(config.coding, OmegaConf.select(config, recipe.model_key), say=_say)
     checks.check(config, recipe.model_key, recipe.make_data)
     inputs = inputs_of(config, recipe.model_key)
     if repeats is not None:
@@ -210,7 +210,7 @@ def _attempt(
         recipe=recipe.name,
         command=command or [],
         force=config.coding.force,
-        say=print,
+        say=_say,
     )
     log_dir = run.log_dir(attempt.number)
     copied = output_copied_to(log_dir / "console.log") if command else contextlib.nullcontext()
@@ -222,6 +222,11 @@ def _attempt(
         end_attempt(run.path, attempt, error)
         raise
     end_attempt(run.path, attempt)
+
+
+def _say(line: str) -> None:
+    """Print a line at once: in a log, it comes before the errors that follow it."""
+    print(line, flush=True)
 
 
 @contextlib.contextmanager

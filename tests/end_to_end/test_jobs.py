@@ -24,7 +24,8 @@ def jobs(*words: str) -> None:
 def steps(run: Path) -> list[int]:
     metrics = run / "metrics.jsonl"
     lines = metrics.read_text().splitlines() if metrics.exists() else []
-    return [json.loads(line)["step"] for line in lines]
+    rows = [json.loads(line) for line in lines]
+    return [row["step"] for row in rows if {"train/loss", "actor/pg_loss"} & row["data"].keys()]
 
 
 def overrides(world, run: Path, *, n_steps: int, save_freq: int, recipe: str = "sft") -> list[str]:
@@ -69,7 +70,7 @@ def test_a_job_on_ray_is_stopped_with_a_checkpoint_and_resumed(
 def test_checkpoints_are_evaluated_in_the_training_s_own_job(world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
-    asked = f"--problems {world.root}/problems.jsonl --n 1 --max-tokens 8"
+    asked = f"--dataset {world.root}/problems.jsonl --prompt bare --n 1 --max-tokens 8"
     options = [
         "--name",
         "both",
