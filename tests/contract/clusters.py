@@ -47,12 +47,13 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 @contextmanager
-def ray_head(token: str, cpus: int = 2) -> Iterator[str]:
+def ray_head(token: str, *, cpus: int = 2, gpus: int = 0) -> Iterator[str]:
     """A head with a dashboard that wants a token; its jobs import this working tree. Gives its URL."""
     port = free_port()
     command = [
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
         *(f"--port={free_port()}", f"--dashboard-port={port}", f"--num-cpus={cpus}"),
+        f"--num-gpus={gpus}",
         *(f"--ray-client-server-port={free_port()}", "--object-store-memory=100000000"),
         *(f"--dashboard-agent-listen-port={free_port()}", '--resources={"driver": 1}'),
         *("--min-worker-port=0", "--max-worker-port=0"),

@@ -47,7 +47,7 @@ def test_a_job_on_ray_is_stopped_with_a_checkpoint_and_resumed(
     given = [recipe, *overrides(world, run, n_steps=100_000, save_freq=100_000, recipe=recipe)]
     token = secrets.token_hex(32)
     monkeypatch.setenv("RAY_AUTH_TOKEN", token)
-    with clusters.ray_head(token, cpus=16) as url:
+    with clusters.ray_head(token, cpus=16, gpus=1) as url:
         where = ["--backend", "ray", "--address", url, "--repo", str(_REPO)]
         seen: list[int] = []
         for name in ("first", "second"):
