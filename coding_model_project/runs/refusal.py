@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,9 @@ _WHERE = (
 )
 """Keys that choose the machines, which may change when a run resumes."""
 
+_JOBS_CODE = re.compile(r"[^\s',\[]*/working_dir_files/_ray_pkg_[0-9a-f]+/")
+"""The folder of a Ray job's code, to which its relative paths refer; changed code gets another folder."""
+
 _ELSEWHERE = "set coding.run_dir to a new folder (for `eval run`: --out)"
 _MOST_CHANGES = 6
 _MOST_CHARACTERS = 60
@@ -58,8 +62,11 @@ def settings_changed(run: RunFolder, config: DictConfig) -> list[str]:
     if not run.config.exists():
         return []
     before, after = (
-        _flat(OmegaConf.to_container(OmegaConf.create(yaml)))
-        for yaml in (run.config.read_text(), comparable(config))
+        {
+            key: _JOBS_CODE.sub("", value)
+            for key, value in _flat(OmegaConf.to_container(read)).items()
+        }
+        for read in map(OmegaConf.create, (run.config.read_text(), comparable(config)))
     )
     return [
         line

@@ -117,6 +117,21 @@ def test_a_run_resumes_on_a_cluster_with_another_head(tmp_path):
         run.config.write_text(OmegaConf.to_yaml(OmegaConf.merge(OmegaConf.load(run.config), ray)))
 
 
+def test_a_ray_job_resumes_with_changed_code(tmp_path):
+    """Ray unpacks each version of the code into another folder, to which relative paths refer."""
+    places = [
+        f"/tmp/ray/session_{n}/runtime_resources/working_dir_files/_ray_pkg_{n * 4}/data/tinycode"
+        for n in ("0a", "1b")
+    ]
+    first, second = ({"data_dir": at, "problems": [f"{at}/p.jsonl", "/q.jsonl"]} for at in places)
+    end_attempt(tmp_path, start(tmp_path, **first), KeyboardInterrupt())
+    RunFolder(tmp_path).metrics.write_text('{"step": 1, "data": {}}\n')
+    assert start(tmp_path, **second).number == 2
+    end_attempt(tmp_path, RunFolder(tmp_path).attempts()[-1], KeyboardInterrupt())
+    with pytest.raises(ConfigError, match=r"coding\.data_dir: data/tinycode → data/other"):
+        start(tmp_path, **second | {"data_dir": places[1].replace("tinycode", "other")})
+
+
 def test_other_data_or_another_model_is_refused_with_the_difference(tmp_path):
     data, model = tmp_path / "rl.parquet", tmp_path / "model"
     model.mkdir()
