@@ -10,8 +10,10 @@ from omegaconf import DictConfig
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.machine_checks import (
     CPUS_OF_A_ROLLOUT_GPU,
+    ROLLOUT,
     UNITS,
     cpu_need,
+    own_gpus,
 )
 
 Free = Mapping[str, Mapping[str, float]]
@@ -61,14 +63,13 @@ def missing(config: DictConfig, nodes: Free) -> str:
             f"have trainer.n_gpus_per_node={gpus} GPUs and {need.per_node} CPUs free; end other runs, or "
             "lower one of the two keys"
         )
-    rollout = config.actor_rollout_ref.rollout
-    own = (rollout.nnodes or 0) * rollout.n_gpus_per_node
+    own = own_gpus(config)
     wanted = config.trainer.nnodes * gpus + own
     if own and (found := int(sum(node.get("GPU", 0) for node in nodes.values()))) < wanted:
         return (
-            f"actor_rollout_ref.rollout.nnodes={rollout.nnodes}: the trainer and the rollout's own "
-            f"{own} GPUs make {wanted}, and the cluster has {found} free; end other runs, add nodes, or "
-            "lower the key or actor_rollout_ref.rollout.n_gpus_per_node"
+            f"{ROLLOUT}.nnodes={config.actor_rollout_ref.rollout.nnodes}: the trainer and the rollout's "
+            f"own {own} GPUs make {wanted}, and the cluster has {found} free; end other runs, add nodes, "
+            f"or lower the key or {ROLLOUT}.n_gpus_per_node"
         )
     free = int(sum(node.get("CPU", 0) for node in nodes.values()))
     if free < need.total:
