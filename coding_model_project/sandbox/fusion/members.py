@@ -128,9 +128,10 @@ class Members:
         """Examine a server; return why it cannot be used now, or None if it can."""
         try:
             with announced(endpoint.service, retry_s=self._wait_s):
-                async for attempt in stamina.retry_context(
-                    on=Unavailable, attempts=None, timeout=self._wait_s, wait_max=2.0
-                ):
+                tries = (
+                    {"attempts": None, "timeout": self._wait_s} if self._wait_s else {"attempts": 1}
+                )
+                async for attempt in stamina.retry_context(on=Unavailable, wait_max=2.0, **tries):
                     with attempt:
                         await self._examine(endpoint)
             endpoint.service.worked()

@@ -100,6 +100,7 @@ def test_a_driver_inside_a_ray_job_keeps_the_jobs_variables_beside_its_own(monke
     """Ray refuses both together, with a line that it cannot be joined, unless it is told so."""
     seen = []
     monkeypatch.delenv(OVERRIDE, raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # of an earlier test in this process
     monkeypatch.setattr(ray, "init", lambda **_: seen.append(os.environ.get(OVERRIDE)))
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     head = socket.create_server(("127.0.0.1", 0))
