@@ -3,7 +3,8 @@
     python -m tests.soak.async_speed [sync colocate_async separate_async]   (8 minutes on 2 cores)
 
 Each mode trains twice: as is, and with DELAY_S before each program. All programs of a step wait at once:
-no mode helps if the judge has fewer places than that. The table has the mean seconds of its steps without
+no mode helps if the judge has fewer places than that. Asynchronous modes request AHEAD batches ahead: in
+`colocate_async` generation pauses during training. The table has the mean seconds of the steps without
 the first two, which fill the queue.
 """
 
@@ -22,6 +23,7 @@ from coding_model_project.runs.metrics_log import read_metrics
 from tests.soak.grpo_runs import prepare_data, start
 
 DELAY_S = 2.0
+AHEAD = 2
 STEPS = 8
 FILLING = 2
 MODES = ("sync", "colocate_async", "separate_async")
@@ -48,6 +50,8 @@ def train(mode: str, delay_s: float, folder: Path) -> RunFolder:
     folder.mkdir()
     run, output = RunFolder(folder / "run"), folder / "output.txt"
     own = [f"coding.mode={mode}", f"+coding.sandbox.kwargs.delay_s={delay_s}"]
+    if mode != "sync":
+        own += [f"coding.max_staleness={AHEAD}", f"trainer.v1.{mode}.num_warmup_batches={AHEAD}"]
     if code := start(run, output, [*OVERRIDES, *own]).wait():
         raise RuntimeError(f"{mode} ended with {code}: {output.read_text()[-2000:]}")
     return run
