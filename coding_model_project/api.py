@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, Self, overload
 
 from coding_model_project.background import Background
-from coding_model_project.concurrency import usable_cores
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError, UngradableError
 from coding_model_project.grading.batch import judge_completions
 from coding_model_project.grading.extract import extract_for

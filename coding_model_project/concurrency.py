@@ -1,12 +1,10 @@
-"""Bounded concurrency on one event loop, and its usual bound."""
+"""Bounded concurrency on one event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable
-from pathlib import Path
 from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
@@ -44,17 +42,3 @@ async def each(
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def usable_cores(root: Path = Path("/")) -> int:
-    """Return the number of CPU cores of this process, within its container's quota; at least 1.
-
-    Args:
-        root: the root of the file system to read cgroups from.
-    """
-    cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))

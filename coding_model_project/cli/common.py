@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from coding_model_project.concurrency import usable_cores
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.evaluation.evaluation_config import Cluster
 from coding_model_project.isolation.confine import Tier

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Protocol, Self
 
-from coding_model_project.concurrency import usable_cores
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError
 from coding_model_project.grading.base import (
     IN_ROOMS,

@@ -33,7 +33,7 @@ from inspect_ai.util import (
 
 from coding_model_project.api import Judge
 from coding_model_project.background import Background
-from coding_model_project.concurrency import usable_cores
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, SandboxError
 from coding_model_project.grading.prompts import PromptStyle, solve_messages
 from coding_model_project.integrations.given_problems import Problems, by_id, named

@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields
 import httpx
 import psutil
 
-from coding_model_project.concurrency import usable_cores
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import SandboxError
 from coding_model_project.sandbox.base import Sandbox
 from coding_model_project.sandbox.embedded import EmbeddedSandbox

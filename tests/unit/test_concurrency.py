@@ -1,12 +1,11 @@
 """Concurrent work: its order, its bound, and the cancellation after a failure."""
 
 import asyncio
-import os
 from itertools import count
 
 import pytest
 
-from coding_model_project.concurrency import each, usable_cores
+from coding_model_project.concurrency import each
 
 
 async def test_results_are_in_order_and_few_are_under_way():
@@ -41,23 +40,3 @@ async def test_the_first_failure_is_raised_and_stops_the_others():
         await each(taken, work, at_once=4)
     assert sorted(cancelled) == [0, 1, 3]
     assert next(taken) <= 6  # no more than could be under way were taken
-
-
-@pytest.mark.parametrize(
-    ("quota", "cores"),
-    [
-        ("max 100000\n", 8),
-        ("400000 100000\n", 4),
-        ("250000 100000\n", 2),
-        ("50000 100000\n", 1),
-        ("9900000 100000\n", 8),
-        (None, 8),
-    ],
-)
-def test_cores_within_the_containers_quota(quota, cores, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    folder = tmp_path / "sys/fs/cgroup"
-    folder.mkdir(parents=True)
-    if quota is not None:
-        (folder / "cpu.max").write_text(quota)
-    assert usable_cores(tmp_path) == cores

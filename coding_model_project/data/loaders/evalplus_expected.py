@@ -21,7 +21,7 @@ from typing import Any
 
 from coding_model_project import codec
 from coding_model_project.background import Background
-from coding_model_project.concurrency import usable_cores
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.data.loaders.base import SetAside, Trail
 from coding_model_project.plain import Opaque
 from coding_model_project.progress import Advance, progress_bar

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from pathlib import PurePosixPath
 from typing import Self
 
-from coding_model_project.concurrency import usable_cores
+from coding_model_project.control_groups import usable_cores
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.isolation.confine import Tier
 from coding_model_project.sandbox.base import StopWhen

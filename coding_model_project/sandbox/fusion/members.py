@@ -128,10 +128,12 @@ class Members:
         """Examine a server; return why it cannot be used now, or None if it can."""
         try:
             with announced(endpoint.service, retry_s=self._wait_s):
-                tries = (
-                    {"attempts": None, "timeout": self._wait_s} if self._wait_s else {"attempts": 1}
-                )
-                async for attempt in stamina.retry_context(on=Unavailable, wait_max=2.0, **tries):
+                async for attempt in stamina.retry_context(
+                    on=Unavailable,
+                    attempts=None if self._wait_s else 1,
+                    timeout=self._wait_s or None,
+                    wait_max=2.0,
+                ):
                     with attempt:
                         await self._examine(endpoint)
             endpoint.service.worked()

@@ -31,7 +31,8 @@ def generated_tokens(addresses: Sequence[str]) -> int | None:
     for address in addresses:
         url = f"http://{address}/metrics"
         try:
-            page = _read(url)
+            with announced(None, attempts=_ATTEMPTS):
+                page = _read(url)
         except httpx.HTTPError as error:
             raise TrainingError(
                 f"rollout server {address} does not answer ({reason(error)}): the server, its node or "
@@ -47,15 +48,11 @@ def generated_tokens(addresses: Sequence[str]) -> int | None:
     return total
 
 
+@stamina.retry(on=httpx.HTTPError, attempts=_ATTEMPTS, timeout=None)
 def _read(url: str) -> str:
     """Return a page; retry, since a server may be busy with generation.
 
     Raises:
         httpx.HTTPError: it cannot be read.
     """
-    with announced(None, attempts=_ATTEMPTS):
-        for attempt in stamina.retry_context(on=httpx.HTTPError, attempts=_ATTEMPTS, timeout=None):
-            with attempt:
-                page = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False)
-                return page.raise_for_status().text
-    raise AssertionError("unreachable: the loop ends by an answer or an exception")
+    return httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).raise_for_status().text
