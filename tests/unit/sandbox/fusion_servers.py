@@ -1,4 +1,4 @@
-"""SandboxFusion servers at httpx's transport: one that runs programs as the real one does, and faults."""
+"""SandboxFusion servers at httpx's transport: like the real one, like ours, and faults before them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+
+from coding_model_project.sandbox.fusion import FusionSandbox
+from coding_model_project.sandbox.fusion.capabilities import Facts
+from coding_model_project.server.app import Settings, create_app
+from coding_model_project.types import Execution, Limits, Program, Status, Stdin
+from tests.fakes import FakeSandbox
 
 CUT = 219_264
 """Size at which the real server cuts one write, and says Success."""
@@ -127,3 +133,67 @@ def broken(error: type[httpx.TransportError]) -> Handler:
         raise error("broken on purpose", request=request)
 
     return fail
+
+
+URL = "http://one:8080"
+LIMITS = Limits(cpu_s=1, wall_s=2, output_kb=256)
+CORES = 4
+FACTS = Facts(
+    tier="rlimit", identity="rlimit/cpython-3.11", memory_limits_stack=True, cuts_output=True
+)
+
+
+def program_of_a_probe(source: str, given) -> Execution:
+    """Answer the start-up probe as a working server does; any other program prints its input."""
+    text = given.text if isinstance(given, Stdin) else ""
+    if "getrlimit" in source:
+        return Execution(
+            status=Status.finished,
+            stdout=json.dumps({"echo": text.strip(), "stack": -1, "cores": CORES}),
+        )
+    if "* 300000" in source:
+        return Execution(status=Status.finished, stdout="x" * 300_000)
+    if "input()" in source:
+        return Execution(status=Status.finished, stdout=f"{text}\n")
+    return Execution(status=Status.finished, stdout=text)
+
+
+class Server(httpx.AsyncBaseTransport):
+    """This project's server over a fake sandbox, with faults before it, by host."""
+
+    def __init__(
+        self,
+        *hosts: str,
+        sandbox: FakeSandbox | None = None,
+        token: str | None = None,
+        at_once: int = CORES,
+    ):
+        self.sandbox = sandbox or FakeSandbox(
+            program_of_a_probe, identity="fake/rlimit/cpython-3.11"
+        )
+        app = create_app(self.sandbox, Settings(at_once=at_once, token=token))  # type: ignore[arg-type]
+        self._inner = httpx.ASGITransport(app)
+        self.faults: dict[str, list[Handler]] = {host: [] for host in hosts or ("one",)}
+        self.always: dict[str, Handler] = {}
+        self.asked: list[str] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        if host in self.always:
+            return self.always[host](request)
+        if request.url.path == "/run_code":
+            self.asked.append(host)
+            if self.faults[host]:
+                return self.faults[host].pop(0)(request)
+        return await self._inner.handle_async_request(request)
+
+
+def fusion(server: httpx.AsyncBaseTransport, *hosts: str, **options) -> FusionSandbox:
+    urls = [f"http://{host}:8080" for host in hosts or ("one",)]
+    options = {"retry_s": 20.0, "timeout_s": 5.0} | options
+    return FusionSandbox(urls, transport=server, **options)
+
+
+async def outputs(sandbox: FusionSandbox, *texts: str) -> list[str]:
+    inputs = [Stdin(text) for text in texts]
+    return [e.stdout for e in await sandbox.run(Program(source="x"), inputs, LIMITS)]

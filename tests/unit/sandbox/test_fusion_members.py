@@ -18,13 +18,9 @@ from coding_model_project.sandbox.fusion.endpoint import Endpoint
 from coding_model_project.server.admission import Admission
 from coding_model_project.server.app import Settings, create_app
 from tests.fakes import FakeSandbox
-from tests.unit.sandbox.test_fusion import (
-    CORES,
-    Server,
-    impatient,  # noqa: F401
-    outputs,
-    program_of_a_probe,
-)
+from tests.unit.sandbox.fusion_servers import CORES, Server, outputs, program_of_a_probe
+
+pytestmark = pytest.mark.usefixtures("impatient")
 
 HOSTS = ("one", "two", "three")
 

@@ -1,0 +1,160 @@
+"""FusionSandbox with programs in other languages than Python."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from coding_model_project.errors import ConfigError, DataError, SandboxError
+from coding_model_project.sandbox.fusion import (
+    other_languages,
+    wire,
+)
+from coding_model_project.types import (
+    Call,
+    Execution,
+    Program,
+    Status,
+    Stdin,
+)
+from tests.fakes import FakeSandbox
+from tests.unit.sandbox.fusion_servers import (
+    FACTS,
+    LIMITS,
+    Server,
+    broken,
+    fusion,
+    program_of_a_probe,
+)
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+def phase(status="Finished", code: int | None = 0, stdout="", stderr="") -> dict:
+    return {
+        "status": status,
+        "execution_time": 0.5,
+        "return_code": code,
+        "stdout": stdout,
+        "stderr": stderr,
+    }
+
+
+def response(status="Success", compiled: dict | None = None, ran: dict | None = None):
+    content = {"status": status, "message": "m", "compile_result": compiled, "run_result": ran}
+    return wire.Response.parse(json.dumps(content).encode())
+
+
+@pytest.mark.parametrize(
+    ("got", "status"),
+    [
+        (response(ran=phase(stdout="42\n")), Status.finished),
+        (response("Failed", compiled=phase(code=1, stderr="no")), Status.compile_error),
+        (response("Failed", compiled=phase("TimeLimitExceeded", None)), Status.compile_error),
+        (response("SandboxError", compiled=phase("Error", 1)), Status.compile_error),
+        (response("Failed", phase(), phase(code=3)), Status.raised),
+        (response("Failed", phase(), phase(code=-6)), Status.signalled),
+        (response("Failed", ran=phase("TimeLimitExceeded", None)), Status.wall_timeout),
+        (response(ran=phase(stdout="x" * 140_000)), Status.output_limit),
+        (response(ran=phase(stdout="ż" * 70_000)), Status.output_limit),
+    ],
+)
+def test_statuses_of_other_languages(got, status):
+    assert other_languages.execution(got, LIMITS, FACTS).status is status
+
+
+async def test_a_language_without_a_toolchain_is_the_configurations_fault():
+    async with fusion(Server()) as sandbox:
+        server_says_hello = Program(source="int main() {}", language="cobol")
+        with pytest.raises(ConfigError, match=r"cobol: no such language; SandboxFusion .*, julia"):
+            await sandbox.run(server_says_hello, [Stdin("")], LIMITS)
+        with pytest.raises(ConfigError, match=r"language=pyhton: .*did you mean python\?"):
+            await sandbox.run(Program(source="", language="pyhton"), [Stdin("")], LIMITS)
+        with pytest.raises(ConfigError, match="cannot run cpp"):  # the fake prints no hello
+            await sandbox.run(Program(source="x", language="cpp"), [Stdin("")], LIMITS)
+
+
+async def test_other_languages_take_standard_input_one_request_each():
+    def hello(source: str, given) -> Execution:
+        if "puts" in source:
+            return Execution(status=Status.finished, stdout="hello\n")
+        return program_of_a_probe(source, given)
+
+    server = Server(sandbox=FakeSandbox(hello, identity="fake/rlimit/cpython-3.11"))
+    program = Program(source="int main() {}", language="cpp")
+    async with fusion(server) as sandbox:
+        server.asked.clear()
+        executions = await sandbox.run(program, [Stdin("a"), Stdin("b")], LIMITS)
+        assert [e.stdout for e in executions] == ["a", "b"]
+        assert len(server.asked) == 3  # the toolchain is asked for once
+        with pytest.raises(DataError, match="Call inputs are for python"):
+            await sandbox.run(program, [Call(function="f")], LIMITS)
+        (bad,) = await sandbox.run(Program(source="\ud800", language="cpp"), [Stdin("")], LIMITS)
+        assert bad.status is Status.compile_error
+
+
+def of_hello(source: str, given) -> Execution:
+    if "puts" in source or "console.log" in source:
+        return Execution(status=Status.finished, stdout="hello\n")
+    return program_of_a_probe(source, given)
+
+
+async def test_an_outage_at_the_first_program_of_a_language_ends_with_the_outage():
+    server = Server(sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    program = Program(source="int main() {}", language="cpp")
+    async with fusion(server, retry_s=0.2) as sandbox:
+        server.always["one"] = broken(httpx.ConnectError)
+        with pytest.raises(SandboxError):
+            await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.always.clear()
+        (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)
+        assert execution.stdout == "a"
+
+
+class Bare(FakeSandbox):
+    """A sandbox whose machine has only Python."""
+
+    async def run(self, program, inputs, limits, *, stop_when=None):
+        if program.language != "python":
+            raise ConfigError(f"language={program.language}: no toolchain here")
+        return await super().run(program, inputs, limits, stop_when=stop_when)
+
+
+@pytest.mark.parametrize("language", ["cpp", "nodejs"])
+async def test_a_server_of_a_fleet_without_the_toolchain_judges_no_program(language):
+    one = Server("one", sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    two = Server("two", sandbox=Bare(program_of_a_probe, identity="fake/rlimit/cpython-3.11"))
+
+    class Both(httpx.AsyncBaseTransport):
+        examined = False
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            to_two = self.examined and request.url.host == "two"
+            return await (two if to_two else one).handle_async_request(request)
+
+    one.faults["two"] = []
+    program, both = Program(source="x", language=language), Both()
+    async with fusion(both, "one", "two") as sandbox:
+        await sandbox.run(program, [Stdin("")], LIMITS)
+        both.examined = True
+        runs = (sandbox.run(program, [Stdin(str(n))], LIMITS) for n in range(20))
+        found = [execution for (execution,) in await asyncio.gather(*runs)]
+        assert [execution.stdout for execution in found] == [str(n) for n in range(20)]
+        assert "two" in two.asked
+
+
+async def test_another_server_at_the_address_of_a_killed_one_is_examined_first():
+    server = Server(sandbox=FakeSandbox(of_hello, identity="fake/rlimit/cpython-3.11"))
+    program = Program(source="int main() {}", language="cpp")
+    async with fusion(server, retry_s=1.5) as sandbox:
+        await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.sandbox.identity = "fake/namespaces/other"
+        server.faults["one"] = [broken(httpx.ConnectError)]
+        with pytest.raises(SandboxError, match=r"differ: rlimit/cpython-3\.11 and namespaces/o"):
+            await sandbox.run(program, [Stdin("a")], LIMITS)
+        server.sandbox.identity = "fake/rlimit/cpython-3.11"
+        (execution,) = await sandbox.run(program, [Stdin("a")], LIMITS)
+        assert execution.stdout == "a"
