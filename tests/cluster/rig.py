@@ -43,12 +43,12 @@ from typing import IO, Self
 
 import psutil
 
+from tests.cluster.namespaces import NAMESPACES, close, ip, pid_namespace, run_tool, unshare
 from tests.cluster.node_init import SERVER
 
 CHECKOUT = Path(__file__).parents[2]
 PORT = 6379
 _NET = "10.77.0"
-_NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
 _TOOLS = ("ip", "mount", "nsenter", "unshare")
 _START_S = 30.0
 _RAY_S = 600.0
@@ -63,7 +63,7 @@ def why_not() -> str | None:
         return f"a rig of nodes needs the commands {', '.join(missing)} (iproute2, util-linux)"
     link = "ip link add rig0 type bridge && ip link add rig1 type veth peer name rig2"
     tried = subprocess.run(
-        ["unshare", *_NAMESPACES, "--fork", "--mount-proc", "sh", "-c", link],
+        ["unshare", *NAMESPACES, "--fork", "--mount-proc", "sh", "-c", link],
         capture_output=True,
         text=True,
         check=False,
@@ -147,7 +147,7 @@ class Node:
     def boot(self) -> None:
         """Start the node without Ray. Nothing is left of a killed one."""
         rig = self._rig
-        self._unshared, self._pid = _unshare(
+        self._unshared, self._pid = unshare(
             self.host, rig.root, str(rig.shared), *map(str, rig.kept), core=self._core
         )
         self._link_up()
@@ -228,10 +228,10 @@ class Node:
 
     def processes(self, word: str = "") -> list[psutil.Process]:
         """Return the node's processes with `word` in their command line, oldest first."""
-        space, found = _namespace(self._pid) if self.up else "", []
+        space, found = pid_namespace(self._pid) if self.up else "", []
         for process in psutil.process_iter() if space else ():
             with contextlib.suppress(psutil.Error):  # it has ended in the meantime
-                mine = process.pid != self._pid and _namespace(process.pid) == space
+                mine = process.pid != self._pid and pid_namespace(process.pid) == space
                 if mine and word in " ".join(process.cmdline()):
                     found.append((process.create_time(), process.pid, process))
         return [process for *_, process in sorted(found)]
@@ -243,18 +243,18 @@ class Node:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         self._unshared.wait()
-        _close(self._unshared)
+        close(self._unshared)
 
     def link(self, *, up: bool) -> None:
         """Plug in or pull the network cable."""
         state = "up" if up else "down"
-        _ip("link", "set", self.host, state, inside=self._rig.switch_pid)
+        ip("link", "set", self.host, state, inside=self._rig.switch_pid)
 
     def share(self, *, on: bool) -> None:
         """Mount or unmount the shared folder on the node; open files stay open."""
         shared = str(self._rig.shared)
         command = ["mount", "--bind", str(self._rig.root / SERVER), shared]
-        _run(
+        run_tool(
             [
                 "nsenter",
                 f"--target={self._pid}",
@@ -275,7 +275,7 @@ class Node:
         inside = [
             "nsenter",
             f"--target={self._pid}",
-            *_NAMESPACES,
+            *NAMESPACES,
             f"--wd={cwd}",
             *pinned,
             *command,
@@ -286,7 +286,7 @@ class Node:
 
     def _link_up(self) -> None:
         switch, host = self._rig.switch_pid, self.host
-        _ip(
+        ip(
             "link",
             "add",
             "eth0",
@@ -300,9 +300,9 @@ class Node:
             "netns",
             str(switch),
         )
-        _ip("link", "set", host, "master", "switch", "up", inside=switch)
-        _ip("address", "add", f"{self.address}/24", "dev", "eth0", inside=self._pid)
-        _ip("link", "set", "eth0", "up", inside=self._pid)
+        ip("link", "set", host, "master", "switch", "up", inside=switch)
+        ip("address", "add", f"{self.address}/24", "dev", "eth0", inside=self._pid)
+        ip("link", "set", "eth0", "up", inside=self._pid)
 
 
 class Rig:
@@ -343,9 +343,9 @@ class Rig:
     def __enter__(self) -> Self:
         for folder in (self.shared, self._logs):
             folder.mkdir()
-        self._switch, self.switch_pid = _unshare("switch", self.root, "-", core=None)
-        _ip("link", "add", "switch", "type", "bridge", inside=self.switch_pid)
-        _ip("link", "set", "switch", "up", inside=self.switch_pid)
+        self._switch, self.switch_pid = unshare("switch", self.root, "-", core=None)
+        ip("link", "add", "switch", "type", "bridge", inside=self.switch_pid)
+        ip("link", "set", "switch", "up", inside=self.switch_pid)
         for node in (*self.nodes, self.outside):
             node.boot()
         return self
@@ -354,7 +354,7 @@ class Rig:
         for node in (*self.nodes, self.outside):
             node.kill()
         if self._switch is not None:
-            _close(self._switch)
+            close(self._switch)
             self._switch.wait()
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -369,58 +369,6 @@ class Rig:
     def new_log(self) -> Path:
         """Return a path for a command's output."""
         return self._logs / f"{time.time_ns()}.log"
-
-
-def _unshare(
-    host: str, root: Path, *arguments: str, core: int | None
-) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a node's first process, and return `unshare` and that process's id on the host.
-
-    Raises:
-        RuntimeError: the process did not start; has its error.
-    """
-    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
-    init = [sys.executable, "-S", str(Path(__file__).with_name("node_init.py")), host, str(root)]
-    log = root / "logs" / f"{host}.log"
-    with log.open("ab") as errors:
-        unshared = subprocess.Popen(
-            [
-                *(*pinned, "unshare", *_NAMESPACES),
-                *("--fork", "--kill-child", "--mount-proc", *init, *arguments),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,  # only the test gets Ctrl-C, and then ends its nodes
-        )
-    assert unshared.stdout is not None
-    if unshared.stdout.readline() != b"ready\n":
-        raise RuntimeError(f"{host} did not start: {log.read_text().strip()}")
-    return unshared, psutil.Process(unshared.pid).children()[0].pid
-
-
-def _close(unshared: subprocess.Popen[bytes]) -> None:
-    for pipe in (unshared.stdin, unshared.stdout):
-        if pipe is not None:
-            pipe.close()
-
-
-def _namespace(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
-    except OSError:
-        return ""
-
-
-def _ip(*arguments: str, inside: int = 0) -> None:
-    into = ["nsenter", f"--net=/proc/{inside}/ns/net"] if inside else []
-    _run([*into, "ip", *arguments])
-
-
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 def _main() -> None:
