@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coding_model_project import doctor, install
+from coding_model_project import control_groups, doctor, install
 from coding_model_project.doctor import Status, machine, software
 from coding_model_project.doctor.profile import _split
 from coding_model_project.errors import SandboxError
@@ -148,9 +148,9 @@ def test_cpu_plugin(cpu, installed, monkeypatch):
 def test_memory_counts_the_containers_limit(cpu, monkeypatch):
     memory = namedtuple("Memory", "available")
     monkeypatch.setattr(sizing.psutil, "virtual_memory", lambda: memory(20 * GB))
-    monkeypatch.setattr(sizing, "_cgroup_free", lambda: float("inf"))
+    monkeypatch.setattr(control_groups, "free_memory", lambda: float("inf"))
     assert only(machine.memory()).status is Status.ok
-    monkeypatch.setattr(sizing, "_cgroup_free", lambda: 4.0 * GB)
+    monkeypatch.setattr(control_groups, "free_memory", lambda: 4.0 * GB)
     finding = only(machine.memory())
     assert finding.status is Status.problem
     assert finding.finding.startswith("4.0 GB free; hardware=cpu needs 9")
