@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email.utils
 import os
+import re
 import socket
 import sys
 import time
@@ -36,6 +37,11 @@ def _to_stderr(line: str) -> None:
     sys.stderr.flush()
 
 
+def shown_url(url: str) -> str:
+    """Return a URL for messages and records, with *** for its password."""
+    return re.sub(r"//([^/?#:]*):[^/?#]*@", r"//\1:***@", url)
+
+
 class Service:
     """A service whose outages are each announced once.
 
@@ -46,7 +52,8 @@ class Service:
     """
 
     def __init__(self, kind: str, url: str, say: Callable[[str], None] = _to_stderr) -> None:
-        self._name, self._url = f"the {kind} {url}", url
+        self._url = shown_url(url)
+        self._name = f"the {kind} {self._url}"
         self._say = say
         self._down_since: float | None = None
         self._announced = False

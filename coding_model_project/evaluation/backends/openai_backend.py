@@ -37,7 +37,7 @@ from coding_model_project.evaluation.backends.openai_errors import (
     not_found,
 )
 from coding_model_project.evaluation.backends.probes import MESSAGES, TOKENS, Reply, probe
-from coding_model_project.http import Service, announced, reason, retry_after_s
+from coding_model_project.http import Service, announced, reason, retry_after_s, shown_url
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 TOKEN_LIMIT_FIELD = "max_tokens"
@@ -98,7 +98,8 @@ class OpenAIBackend:
         retry_s: float = 300.0,
     ) -> None:
         self.concurrency = concurrency
-        self._url = _checked_url(base_url)
+        self._address = _checked_url(base_url)
+        self._url = shown_url(self._address)
         self._service = Service("server", self._url)
         self._model = model
         self._seeds = send_seeds
@@ -252,7 +253,7 @@ class OpenAIBackend:
     async def _send(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._client.request(method, self._url + path, json=body)
+                return await self._client.request(method, self._address + path, json=body)
         except TimeoutError:
             raise _Unanswered(f"no answer within {self._timeout_s:.0f} s") from None
         except httpx.TransportError as error:

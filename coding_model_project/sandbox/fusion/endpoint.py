@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from coding_model_project.errors import ConfigError, SandboxError
-from coding_model_project.http import Service, reason, retry_after_s
+from coding_model_project.http import Service, reason, retry_after_s, shown_url
 from coding_model_project.sandbox.fusion import wire
 
 _PING_S = 5.0
@@ -74,10 +74,13 @@ class Endpoint:
     places: int | None = None
     """Requests that it runs at once; None if it does not say so."""
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    name: str = field(init=False)
+    """Its address in messages."""
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
-        self.service = Service("sandbox server", self.url)
+        self.name = shown_url(self.url)
+        self.service = Service("sandbox server", self.name)
 
     def rests(self) -> bool:
         return time.monotonic() < self.rests_until
@@ -114,7 +117,7 @@ class Endpoint:
         if status == _BUSY or status >= 500:
             raise Unavailable(f"HTTP {status}", retry_after_s=_retry_after_s(headers))
         if status in _NO_ENTRY:
-            raise ConfigError(_no_entry(self.url, status))
+            raise ConfigError(_no_entry(self.name, status))
         raise NotSandboxFusion(f"GET /v1/ping gives HTTP {status}, {wire.describe(data)}")
 
     async def run_code(
@@ -132,9 +135,9 @@ class Endpoint:
             client, "POST", "/run_code", content, timeout_s
         )
         if status in _OUR_FAULT:
-            raise SandboxError(f"{self.url} rejects a request with HTTP {status}: {_tail(data)}")
+            raise SandboxError(f"{self.name} rejects a request with HTTP {status}: {_tail(data)}")
         if status in _NO_ENTRY:
-            raise ConfigError(_no_entry(self.url, status))
+            raise ConfigError(_no_entry(self.name, status))
         if status != 200:
             leaving = status == _LEAVING and wire.LEAVING in headers
             raise Unavailable(
@@ -180,8 +183,10 @@ class Endpoint:
             raise Unavailable(f"{type(error).__name__} {error}".strip()) from error
 
 
-def _no_entry(url: str, status: int) -> str:
-    return f"{url} answers HTTP {status}: set CODING_SANDBOX_TOKEN to the token it was started with"
+def _no_entry(name: str, status: int) -> str:
+    return (
+        f"{name} answers HTTP {status}: set CODING_SANDBOX_TOKEN to the token it was started with"
+    )
 
 
 def _tail(data: bytes) -> str:

@@ -178,7 +178,7 @@ class Fleet:
         except Unavailable as error:
             endpoint.failed(error)
             self._failed()
-            named = f"{endpoint.url}: {error}"
+            named = f"{endpoint.name}: {error}"
             raise Unavailable(
                 named,
                 retry_after_s=error.retry_after_s,
@@ -235,7 +235,7 @@ class Fleet:
             await endpoint.ping(self._client)
         except NotSandboxFusion as error:
             raise ConfigError(
-                f"coding.sandbox.urls: {endpoint.url} is not a SandboxFusion server: {error}"
+                f"coding.sandbox.urls: {endpoint.name} is not a SandboxFusion server: {error}"
             ) from error
 
         async def send(body: wire.Body, run_s: float) -> wire.Response:

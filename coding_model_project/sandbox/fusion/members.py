@@ -139,7 +139,7 @@ class Members:
             endpoint.service.worked()
         except Unavailable as error:
             endpoint.failed(Unavailable(str(error), down=True))
-            return f"{endpoint.url}: {error}"
+            return f"{endpoint.name}: {error}"
         return None
 
     # ── coming and going ──────────────────────────────────────────────────────────────────────────

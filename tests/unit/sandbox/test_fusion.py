@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 
 import httpx
@@ -292,6 +293,24 @@ async def test_an_outage_of_a_server_is_announced_once_and_so_is_its_end(capsys)
     assert down.startswith("the sandbox server http://one:8080 does not answer (HTTP 500: Internal")
     assert "retrying until" in down
     assert back.startswith("the sandbox server http://one:8080 is back after")
+
+
+async def test_a_password_in_a_url_is_used_and_never_printed(capsys):
+    server = Server()
+    asked: list[str] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["authorization"])
+        return httpx.Response(500)
+
+    server.always["one"] = refuse
+    with pytest.raises(SandboxError) as refused:
+        async with fusion(server, "me:swordfish@one", retry_s=0.3) as sandbox:
+            await outputs(sandbox, "a")
+    assert asked[0] == "Basic " + base64.b64encode(b"me:swordfish").decode()
+    said = f"{refused.value}\n{capsys.readouterr().err}"
+    assert "http://me:***@one:8080" in said
+    assert "swordfish" not in said
 
 
 async def test_one_limiter_bounds_what_is_asked_at_once():
