@@ -18,12 +18,12 @@ import socket
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
 
-from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.folder import Attempt, RunFolder
 from coding_model_project.runs.lease import machine, refresh
 
 _NAME = "ungradable.jsonl"
@@ -45,16 +45,21 @@ class Ungradable:
     """Seconds since the epoch, by the judging node's clock."""
     host: str = ""
     """The judging node's name."""
+    attempt: int = 0
+    """Number of the run's attempt, which `note` sets. A resumed run takes some steps again."""
 
 
 def note(folder: Path, row: Ungradable) -> None:
-    """Append a row atomically, also with several workers on this node.
+    """Append a row of the last attempt atomically, also with several workers on this node.
 
     Raises:
         OSError: the row could not be written.
     """
-    line = orjson.dumps(row) + b"\n"
-    file = os.open(_own(folder), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    refresh(folder / "logs")
+    attempts = RunFolder(folder).attempts()
+    last = attempts[-1] if attempts else None
+    line = orjson.dumps(replace(row, attempt=last.number if last else 0)) + b"\n"
+    file = os.open(folder / _file_name(last), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         end = os.fstat(file).st_size
         if end and os.pread(file, 1, end - 1) != b"\n":  # a full disk truncated the last row
@@ -66,15 +71,13 @@ def note(folder: Path, row: Ungradable) -> None:
         os.close(file)
 
 
-def _own(folder: Path) -> Path:
-    """Return the file for this node's rows."""
-    refresh(folder / "logs")
-    attempts = RunFolder(folder).attempts()
+def _file_name(attempt: Attempt | None) -> str:
+    """Return the name of the file for this node's rows."""
     here = machine()
-    if not attempts or attempts[-1].machine in (None, here):
-        return folder / _NAME
+    if attempt is None or attempt.machine in (None, here):
+        return _NAME
     digest = hashlib.blake2b(here.encode(), digest_size=4).hexdigest()
-    return folder / f"ungradable.{socket.gethostname()}-{digest}.jsonl"
+    return f"ungradable.{socket.gethostname()}-{digest}.jsonl"
 
 
 def reason_of(error: Exception) -> str:
@@ -95,15 +98,15 @@ def _rows(path: Path) -> Iterator[Ungradable]:
                 yield Ungradable(**orjson.loads(line))
 
 
-def read_current(folder: Path) -> Iterator[Ungradable]:
-    """Read all rows, including those that other nodes have just written."""
+def read_attempt(folder: Path, attempt: int) -> Iterator[Ungradable]:
+    """Read an attempt's rows, including those that other nodes have just written."""
     refresh(folder)
-    return read_ungradable(folder)
+    return (row for row in read_ungradable(folder) if row.attempt == attempt)
 
 
-def last_reason(folder: Path) -> str:
-    """Return the error, node and reason of the last row; empty if there is none."""
-    last = deque(read_current(folder), maxlen=1)
+def last_reason(folder: Path, attempt: int) -> str:
+    """Return the error, node and reason of an attempt's last row; empty if there is none."""
+    last = deque(read_attempt(folder, attempt), maxlen=1)
     if not last:
         return ""
     where = f" on {last[0].host}" if last[0].host not in ("", socket.gethostname()) else ""

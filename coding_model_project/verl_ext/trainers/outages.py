@@ -7,30 +7,31 @@ from pathlib import Path
 
 from coding_model_project.errors import SandboxError
 from coding_model_project.harbor.integrity import NotIsolatedError
-from coding_model_project.runs.ungradable import Ungradable, last_reason, read_current
+from coding_model_project.runs.folder import RunFolder
+from coding_model_project.runs.ungradable import Ungradable, last_reason, read_attempt
 
 Belongs = Callable[[Ungradable], bool]
 
 
 class Outages:
-    """The ungradable samples of a run."""
+    """The ungradable samples of a run's last attempt: resumed, it takes some steps again."""
 
     def __init__(self, run_dir: Path, allowed: float) -> None:
         """
         Args:
             allowed: `coding.sandbox.max_failure_rate`.
         """
-        self._run_dir = run_dir
+        self._run_dir, self._attempt = run_dir, RunFolder(run_dir).last_number
         self._allowed = allowed
 
     def not_isolated(self, belongs: Belongs) -> int:
         """Return the number of samples that `coding.harbor.integrity` dropped, which are no outage."""
-        rows = filter(belongs, read_current(self._run_dir))
+        rows = filter(belongs, read_attempt(self._run_dir, self._attempt))
         return len({row.sample for row in rows if row.error == NotIsolatedError.__name__})
 
     def lost_problems(self, belongs: Belongs) -> list[str]:
         """Return the problem of each sample that could not be judged."""
-        rows = filter(belongs, read_current(self._run_dir))
+        rows = filter(belongs, read_attempt(self._run_dir, self._attempt))
         return list({row.sample: row.problem for row in rows}.values())
 
     def stop(self, infra_rate: float, whose: str) -> None:
@@ -48,7 +49,7 @@ class Outages:
 
     def why(self) -> str:
         """Return the end of a message with the reason why samples were lost."""
-        reason = last_reason(self._run_dir)
+        reason = last_reason(self._run_dir, self._attempt)
         if not reason:  # no sample reached the judge
             return "; see the rollout server's errors above"
         return f"; last reason (all are in ungradable.jsonl): {reason}"

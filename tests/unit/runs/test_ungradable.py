@@ -8,21 +8,23 @@ import socket
 import pytest
 
 from coding_model_project.errors import DataError, SandboxError
+from coding_model_project.runs.starting import end_attempt
 from coding_model_project.runs.ungradable import (
     Ungradable,
     last_reason,
     note,
-    read_current,
+    read_attempt,
     read_ungradable,
     reason_of,
 )
 from coding_model_project.verl_ext.rewards.judging import JudgePool, leaving_out
+from coding_model_project.verl_ext.trainers.outages import Outages
 from tests.hosts import host, needs_namespaces
 from tests.unit.runs.test_folder import start
 
 
 def test_every_row_and_the_last_reason(tmp_path):
-    assert last_reason(tmp_path) == ""
+    assert last_reason(tmp_path, 0) == ""
     rows = [
         Ungradable(
             step=step,
@@ -39,8 +41,24 @@ def test_every_row_and_the_last_reason(tmp_path):
     with (tmp_path / "ungradable.jsonl").open("ab") as file:
         file.write(b'{"step": 3, "pro')  # killed
     assert list(read_ungradable(tmp_path)) == rows
-    assert last_reason(tmp_path).startswith("SandboxError: down 2!")
-    assert len(last_reason(tmp_path)) < 600
+    assert last_reason(tmp_path, 0).startswith("SandboxError: down 2!")
+    assert len(last_reason(tmp_path, 0)) < 600
+
+
+def test_steps_that_a_resumed_run_takes_again_have_their_own_samples(tmp_path):
+    first = start(tmp_path)
+    lost(tmp_path, step=2)
+    before = Outages(tmp_path, 0.1)
+    assert before.lost_problems(lambda row: row.step == 2) == ["a/1"]
+    end_attempt(tmp_path, first, SandboxError("the judge is down"))
+    start(tmp_path)
+    now = Outages(tmp_path, 0.1)
+    assert now.lost_problems(lambda row: row.step == 2) == []
+    assert now.why() == "; see the rollout server's errors above"  # not the earlier outage's reason
+    lost(tmp_path, step=2)
+    assert now.lost_problems(lambda row: row.step == 2) == ["a/1"]
+    assert "SandboxError" in now.why()
+    assert [row.attempt for row in read_ungradable(tmp_path)] == [1, 2]
 
 
 NOTE = """
@@ -68,12 +86,11 @@ def test_rows_of_several_nodes_are_read_as_one(tmp_path):
         "ungradable.node-b-MACHINE.jsonl",
         "ungradable.node-c-MACHINE.jsonl",
     ]
-    rows = list(read_ungradable(tmp_path))
-    assert len(rows) == 401
-    rows = list(read_current(tmp_path))
+    assert len(list(read_ungradable(tmp_path))) == 401
+    rows = list(read_attempt(tmp_path, 1))
     assert len({row.sample for row in rows if row.step == 1}) == 400
     assert [row.problem for row in rows if row.step == 2] == ["a/1"]
-    assert re.fullmatch(r"SandboxError on node-[bc]: (down)+", last_reason(tmp_path))
+    assert re.fullmatch(r"SandboxError on node-[bc]: (down)+", last_reason(tmp_path, 1))
 
 
 def lost(folder, *, step=1, host=""):
