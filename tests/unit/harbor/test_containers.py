@@ -22,6 +22,9 @@ from coding_model_project.harbor.trial import Trials, one_network
 from tests.unit.harbor.engines import engine, listed, run_in_containers, write_image
 from tests.unit.harbor.folders import folder
 
+# These tests list the machine's containers, and remove those of killed processes.
+pytestmark = pytest.mark.xdist_group("containers")
+
 
 def test_trees_travel_as_tar_files(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)

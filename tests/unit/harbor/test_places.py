@@ -26,6 +26,9 @@ from tests.unit.harbor.folders import folder
 
 EXAMPLE = "my_places"
 
+# These tests list the machine's containers, and remove those of killed processes.
+pytestmark = pytest.mark.xdist_group("containers")
+
 
 @pytest.fixture
 def example(tmp_path, monkeypatch):
