@@ -27,7 +27,7 @@ from coding_model_project.evaluation.backends.generation import (
 )
 from coding_model_project.launch.device import count_gpus, environment_of
 from coding_model_project.verl_ext.cluster.capacity import missing_replicas, wait_while
-from coding_model_project.verl_ext.cluster.nodes import alive_nodes, last_line
+from coding_model_project.verl_ext.cluster.nodes import alive_nodes, cause_of
 from coding_model_project.verl_ext.cluster.session import start_ray
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
@@ -103,7 +103,7 @@ class VerlBackend:
             manager = await LLMServerManager.create(config=config)
         except (RayError, ValueError, RuntimeError) as error:
             self._stop_ray()
-            raise GenerationError(f"verl's rollout does not start: {last_line(error)}") from error
+            raise GenerationError(f"verl's rollout does not start: {cause_of(error)}") from error
         self._max_len = config.actor_rollout_ref.rollout.max_model_len
         self._client = manager.get_client()
         return self
@@ -166,7 +166,7 @@ class VerlBackend:
                 f"evaluation-{next(self._numbers)}", prompt_ids=prompt_ids, sampling_params=params
             )
         except RayError as error:
-            raise GenerationError(f"verl's rollout failed: {last_line(error)}") from error
+            raise GenerationError(f"verl's rollout failed: {cause_of(error)}") from error
         if output.stop_reason != "completed":  # aborted: never an empty completion
             raise GenerationError(f"verl's rollout {output.stop_reason} a request")
         ids = output.token_ids

@@ -41,9 +41,9 @@ class Faults:
         return on_each and runner == ["node0"] and len(shards) == 2
 
     def rank_killed(self) -> bool:
-        started = self._go_on()
-        rank_of(self._rig.nodes[1]).kill()
-        return self._ends(started)
+        started, node = self._go_on(), self._rig.nodes[1]
+        rank_of(node).kill()
+        return self._ends(started, f"WorkerDict on {node.address} died", "same command resumes")
 
     def node_killed(self) -> bool:
         started, node = self._go_on(), self._rig.nodes[1]

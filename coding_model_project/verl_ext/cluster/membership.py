@@ -19,7 +19,7 @@ from coding_model_project.verl_ext.cluster.node_checks import check_nodes
 from coding_model_project.verl_ext.cluster.nodes import (
     Node,
     alive_nodes,
-    last_line,
+    cause_of,
     own_node_id,
     pinned,
 )
@@ -125,6 +125,6 @@ def _answer(node: Node, answer: Any) -> Any:
         return ray.get(answer, timeout=_ANSWER_S)
     except (RayError, TimeoutError) as error:
         raise ClusterError(
-            f"node {node}: no process starts there ({last_line(error)}); see its Ray's logs "
+            f"node {node}: no process starts there ({cause_of(error)}); see its Ray's logs "
             "(/tmp/ray/session_latest/logs), or run `ray stop` there to go without it"
         ) from error

@@ -19,7 +19,7 @@ from coding_model_project.runs.shared_folder import (
 )
 from coding_model_project.verl_ext.cluster.nodes import (
     alive_nodes,
-    last_line,
+    cause_of,
     own_node_id,
     pinned,
 )
@@ -99,7 +99,7 @@ def _on_each(
             found[refs[ref]] = ray.get(ref)
         except RayError as error:
             found[refs[ref]] = Unanswered(
-                f"node {nodes[refs[ref]]} could not answer ({last_line(error)})"
+                f"node {nodes[refs[ref]]} could not answer ({cause_of(error)})"
             )
     return found
 

@@ -5,8 +5,12 @@ Importing this module does not import Ray: what starts Ray first sets its enviro
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
+
+_ACTORS_FIELD = re.compile(r"\t(class_name|ip): ")
+"""A line about the actor in the text of Ray's ActorDiedError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +68,20 @@ def first_line(error: BaseException) -> str:
     return _lines(error)[0].strip()
 
 
-def last_line(error: BaseException) -> str:
-    """Return the last line of an error, in which Ray gives the cause; its type if it has no text."""
-    return _lines(error)[-1].strip()
+def cause_of(error: BaseException) -> str:
+    """Return in one line why work in Ray failed: the last line of Ray's text, or the error's type.
+
+    Of a dead actor, the line names its class and its node, which Ray gives in lines before.
+    """
+    lines = _lines(error)
+    last = lines[-1].strip()
+    actor = dict(line.strip().split(": ", 1) for line in lines if _ACTORS_FIELD.match(line))
+    if len(actor) < 2:
+        return last
+    how, advice, _ = last.partition(" Some common causes include:")
+    hint = "; its node's `dmesg` shows whether memory ran out" if advice else ""
+    how = how.rpartition("Worker exit detail: ")[2].rstrip(".")
+    return f"{actor['class_name'].rpartition('.')[2]} on {actor['ip']} died ({how}{hint})"
 
 
 def _lines(error: BaseException) -> list[str]:

@@ -26,7 +26,7 @@ from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver, session
 from coding_model_project.verl_ext.cluster.capacity import check_capacity
 from coding_model_project.verl_ext.cluster.node_checks import full_disks
-from coding_model_project.verl_ext.cluster.nodes import Node, last_line, own_node_id, pinned
+from coding_model_project.verl_ext.cluster.nodes import Node, cause_of, own_node_id, pinned
 from coding_model_project.verl_ext.cpu_plugin import check_cpu_plugin
 
 LOOPS = Path(__file__).parents[1] / "loops" / "agent_loops.yaml"
@@ -132,7 +132,7 @@ def _explained(config: DictConfig, nodes: Sequence[Node]) -> Iterator[None]:
     Raises:
         ConfigError, TrainingError: as `train`.
     """
-    from ray.exceptions import RayError
+    from ray.exceptions import RayActorError, RayError
 
     from coding_model_project.verl_ext.cluster.membership import lost
 
@@ -147,6 +147,8 @@ def _explained(config: DictConfig, nodes: Sequence[Node]) -> Iterator[None]:
         if isinstance(cause, ConfigError):
             raise ConfigError(str(cause)) from error
         remarks = lost(nodes, config) or full_disk(run.path) or full_disks()
+        if not remarks and isinstance(error, RayActorError):
+            remarks = "; the same command resumes the run"
         raise TrainingError(_reason(fatal, error) + remarks) from error
 
 
@@ -214,7 +216,7 @@ def _run_trainer(config: DictConfig, environment: Mapping[str, Any] | None = Non
 
 
 def _reason(fatal: Path, error: Any) -> str:
-    """Return in one line why the run ended: the trainer's own reason, else the error's last line."""
+    """Return in one line why the run ended: the trainer's own reason, else the error's cause."""
     if fatal.exists():
         return fatal.read_text().strip()
-    return re.sub(r"^coding_model_project\.errors\.\w+: ", "", last_line(error))
+    return re.sub(r"^coding_model_project\.errors\.\w+: ", "", cause_of(error))

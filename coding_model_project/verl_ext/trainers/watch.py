@@ -13,6 +13,8 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
+from coding_model_project.verl_ext.cluster.nodes import cause_of
+
 _PING_EVERY_S = 10.0
 _PING_TIMEOUT_S = 5.0
 _END_TIMEOUT_S = 10.0
@@ -35,7 +37,7 @@ def watching(actors: Sequence[Any], fatal: Fatal) -> Iterator[None]:
                     continue  # busy, or out of reach for a moment: Ray reports a death later
                 except RayActorError as error:
                     if not stop.is_set():
-                        fatal(f"a worker died: {str(error).splitlines()[0]}")
+                        fatal(cause_of(error))
 
     thread = threading.Thread(target=ping, name="watch-workers", daemon=True)
     thread.start()

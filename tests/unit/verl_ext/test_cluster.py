@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from coding_model_project.errors import ClusterError, ConfigError, TrainingError
-from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, first_line, last_line
+from coding_model_project.verl_ext.cluster.nodes import Node, alive_nodes, cause_of, first_line
 
 pytestmark = pytest.mark.verl  # the package imports Ray
 
@@ -207,8 +210,8 @@ def test_judges_go_to_nodes_that_train_first_and_to_none_that_is_dead(monkeypatc
 
 def test_lines_of_an_error():
     error = RuntimeError("\n  The actor died.\n  see the logs\ncause\n")
-    assert (first_line(error), last_line(error)) == ("The actor died.", "cause")
-    assert first_line(TimeoutError()) == last_line(TimeoutError(" ")) == "TimeoutError"
+    assert (first_line(error), cause_of(error)) == ("The actor died.", "cause")
+    assert first_line(TimeoutError()) == cause_of(TimeoutError(" ")) == "TimeoutError"
 
 
 def test_a_node_that_cannot_be_reached_is_named_before_ray_misses_it(monkeypatch):
@@ -226,3 +229,38 @@ def test_a_node_that_cannot_be_reached_is_named_before_ray_misses_it(monkeypatch
         remark = membership.lost(nodes, config)
     assert "Ray has lost node1 (127.0.0.1)" in remark and "node0" not in remark
     assert "ray start --address=10.0.0.1:6379" in remark
+
+
+KILLED = """
+import os, ray
+from coding_model_project.verl_ext.cluster.nodes import cause_of
+
+def made():
+    class Worker:
+        def end(self):
+            os.kill(os.getpid(), 9)
+    return Worker
+
+@ray.remote(num_cpus=0)
+class Runner:
+    def run(self):
+        ray.get(ray.remote(num_cpus=0)(made()).remote().end.remote())
+
+ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+try:
+    ray.get(Runner.remote().run.remote())
+except ray.exceptions.RayActorError as error:
+    print("cause:", cause_of(error))
+"""
+
+
+def test_a_killed_worker_is_named_with_its_node_and_how_it_ended():
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], capture_output=True, text=True, check=True
+    )
+    (cause,) = [line for line in done.stdout.splitlines() if line.startswith("cause: ")]
+    assert re.fullmatch(
+        r"cause: Worker on \d+\.\d+\.\d+\.\d+ died \(Worker unexpectedly exits with a connection "
+        r"error code 2\. End of file; its node's `dmesg` shows whether memory ran out\)",
+        cause,
+    )

@@ -46,4 +46,4 @@ def test_a_dead_worker_ends_the_run(watched):
     from ray.exceptions import ActorDiedError
 
     (reason,) = watched(ActorDiedError())
-    assert reason.startswith("a worker died: ")
+    assert reason.startswith("The actor died")
