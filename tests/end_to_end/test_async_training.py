@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from coding_model_project.errors import TrainingError
@@ -73,13 +71,11 @@ def test_samples_are_within_the_bound_kept_from_broken_groups_and_resumed(world,
 
 
 def test_a_judge_that_is_gone_ends_the_run(world, tmp_path, in_ray):
-    began = time.monotonic()
     asked = ["+coding.sandbox.kwargs.every=1", "trainer.save_freq=-1"]
     with pytest.raises(TrainingError, match=r"could not be judged, more than") as caught:
         train("grpo", overrides(world, tmp_path, "colocate_async", *asked))
     assert "made to fail on every program" in str(caught.value) or "breaker" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 120
 
 
 @pytest.mark.soak
