@@ -17,7 +17,7 @@ from typing import Protocol
 import httpx
 
 from coding_model_project.errors import ConfigError
-from coding_model_project.http import Service, reason
+from coding_model_project.http import Service, reason, shown_url
 
 KEY = "coding.sandbox.urls"
 PREFIXES = ("http://", "https://", "dns+http://", "file:")
@@ -94,6 +94,7 @@ def source(entry: str) -> Source:
         ConfigError: the entry has no known form.
     """
     entry = str(entry).strip()
+    shown = shown_url(entry)
     if entry.startswith(_FILE):
         path = Path(entry.removeprefix(_FILE).removeprefix("//"))
         if not path.is_file():
@@ -103,12 +104,12 @@ def source(entry: str) -> Source:
         url = httpx.URL(server_url(entry.removeprefix(_DNS)))
         if url.scheme != "http":  # certificates are for names, not addresses
             raise ConfigError(
-                f"{KEY}: {entry!r}: only dns+http:// is supported; list https servers one by one"
+                f"{KEY}: {shown!r}: only dns+http:// is supported; list https servers one by one"
             )
         try:
             url.host.encode("idna")  # as getaddrinfo does
         except UnicodeError as error:
-            raise ConfigError(f"{KEY}: {entry!r}: {url.host!r} is no name of a host") from error
+            raise ConfigError(f"{KEY}: {shown!r}: {url.host!r} is no name of a host") from error
         return DnsName(url=url)
     return Listed(url=server_url(entry))
 
@@ -119,14 +120,15 @@ def server_url(url: str) -> str:
     Raises:
         ConfigError: it is not an HTTP address.
     """
+    shown = shown_url(str(url))
     base = str(url).strip().rstrip("/").removesuffix("/run_code")
     try:
         parsed = httpx.URL(base)
     except httpx.InvalidURL as error:
-        raise ConfigError(f"{KEY}: {url!r}: {error}") from error
+        raise ConfigError(f"{KEY}: {shown!r}: {error}") from error
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ConfigError(
-            f"{KEY}: {url!r} is not an address like http://host:8080, dns+http://name:8080 or "
+            f"{KEY}: {shown!r} is not an address like http://host:8080, dns+http://name:8080 or "
             "file:/path"
         )
     return base

@@ -80,7 +80,7 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         self.name = shown_url(self.url)
-        self.service = Service("sandbox server", self.name)
+        self.service = Service("sandbox server", self.url)
 
     def rests(self) -> bool:
         return time.monotonic() < self.rests_until

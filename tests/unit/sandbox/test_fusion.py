@@ -12,6 +12,7 @@ import pytest
 from coding_model_project.errors import ConfigError, DataError, SandboxError
 from coding_model_project.grading.judge import make_sandbox
 from coding_model_project.sandbox.fusion import (
+    FusionSandbox,
     packing,
     wire,
 )
@@ -311,6 +312,13 @@ async def test_a_password_in_a_url_is_used_and_never_printed(capsys):
     said = f"{refused.value}\n{capsys.readouterr().err}"
     assert "http://me:***@one:8080" in said
     assert "swordfish" not in said
+
+
+@pytest.mark.parametrize("url", ["dns+https://me:swordfish@one", "ftp://me:swordfish@one"])
+def test_a_password_in_a_url_that_is_refused_is_not_printed(url):
+    with pytest.raises(ConfigError, match=r"me:\*\*\*@one") as refused:
+        FusionSandbox([url])
+    assert "swordfish" not in str(refused.value)
 
 
 async def test_one_limiter_bounds_what_is_asked_at_once():

@@ -1,4 +1,4 @@
-"""What the driver on a SandboxFusion server is asked, what it answers, and its code."""
+"""Requests to the driver on a SandboxFusion server, its answers, and its code."""
 
 from __future__ import annotations
 
