@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -351,7 +350,5 @@ async def test_a_program_longer_than_a_batchs_budget_goes_on_in_another(plain, m
     monkeypatch.setattr(packing, "BUDGET_S", 0.3)
     async with FusionSandbox(["http://plain:1"], transport=plain) as sandbox:
         asked = len(plain.requests)
-        started = time.monotonic()
         assert await outputs(sandbox, SLOW, *"abcdef") == [f"{letter}\n" for letter in "abcdef"]
         assert 2 <= len(plain.requests) - asked <= 6
-        assert time.monotonic() - started < 30

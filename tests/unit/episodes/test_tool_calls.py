@@ -112,9 +112,9 @@ def test_any_text_is_read(parts):
 )
 def test_a_long_reply_takes_no_longer_than_its_length_allows(unit):
     text = unit * (1_000_000 // len(unit))
-    began = time.perf_counter()
+    began = time.process_time()
     parse(text)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ class Stubborn(Raises):
     """Ignores that its time is over."""
 
     async def run(self, task, step, environment):
-        for _ in range(200):
+        for _ in range(2000):
             with suppress(asyncio.CancelledError, HarborError):
                 await environment.run_command("echo x >> /app/log")
                 await asyncio.sleep(0.05)
@@ -199,7 +199,7 @@ def test_an_agent_in_python_that_ignores_its_time_has_no_environment_any_more(tm
     config = AgentConfig(factory=f"{__name__}:Stubborn", total_s=1)
     outcome, work, _ = trial(tmp_path, config, "ok")
     assert work.ending == "time" and outcome.error is None
-    assert outcome.steps[0].agent_s < 5
+    assert outcome.steps[0].agent_s < 50  # of the 100 or more that it would take
 
 
 @pytest.mark.parametrize("place", list(AgentPlace))

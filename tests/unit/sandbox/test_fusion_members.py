@@ -69,7 +69,7 @@ def endpoints(sandbox: FusionSandbox) -> list[Endpoint]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end, "it did not come about"
         await asyncio.sleep(0.02)
@@ -165,10 +165,10 @@ async def test_none_left_is_waited_for_once_and_not_by_each_request(world):
         world.name("two")
         await until(lambda: not used(sandbox))
         started = time.monotonic()
-        for n in range(8):
+        for n in range(60):
             with pytest.raises(SandboxError):
                 await outputs(sandbox, str(n))
-        assert time.monotonic() - started < 2.5  # each of them for 0.5 s would be 4
+        assert time.monotonic() - started < 20  # each of them for 0.5 s would be 30
 
 
 async def test_each_address_of_a_name_is_a_server(world, monkeypatch):

@@ -25,11 +25,13 @@ def trusting(monkeypatch):
     monkeypatch.setattr(Slot, "_begin", trusting)
 
 
-FORGED = "(2).to_bytes(8, 'little') + b'=1'"
+FORGED = "(2).to_bytes(8, 'little') + b'=0'"
+"""An answer that is right for none of the inputs."""
 DECEIVES = {
     "answers before it is asked": f"import os\nos.write(3, {FORGED})\ndef f(x): return x",
     "is ready before it is": f"import os\nos.write(3, bytes(8) + {FORGED})\ndef f(x): return x",
     "answers the next too": f"import os\ndef f(x):\n    os.write(3, {FORGED})\n    return x",
+    "answers, and then the next": f"import os, time\ndef f(x):\n    os.write(3, {FORGED})\n    time.sleep(0.01)\n    return x",
     "prints for the next": "import os, threading, time\ndef late():\n    time.sleep(0.2)\n    os.write(1, b'late')\n"
     "threading.Thread(target=late, daemon=True).start()\ndef f(x):\n    time.sleep(0.3 * (x == 2))\n    return x",
     "leaves a process that answers": "import os, time\ndef f(x):\n    if x == 1 and os.fork() == 0:\n"
@@ -38,7 +40,7 @@ DECEIVES = {
     "half an answer": "import os\ndef f(x):\n    os.write(3, (9).to_bytes(8, 'little'))\n    os._exit(0)",
     "an answer of no kind": "import os\ndef f(x):\n    os.write(3, (1).to_bytes(8, 'little') + b'?')\n    while True: pass",
     "reads no more requests": "import os, time\nos.dup2(0, 4)\ndef f(x): return x",
-    "closes its requests": "import os\ndef f(x):\n    os.close(4)\n    return x",
+    "closes its requests": "import os\ndef f(x):\n    try: os.close(4)\n    except OSError: pass\n    return x",
     "ends in silence": "import os\ndef f(x): os._exit(0)",
     "replaces our functions": "import sys\nours = sys._getframe(2).f_globals\n"
     "ours['exchange'].send = lambda *a: None\ndef f(x): return x",
@@ -49,15 +51,16 @@ DECEIVES = {
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("program", DECEIVES.values(), ids=DECEIVES)
 async def test_a_program_that_deceives_the_proof_gains_nothing(program):
-    """It gets the answers that it gives in processes of its own, or a wrong one of its choice."""
-    inputs = [call(x) for x in (1, 2, 3, *range(4, 12))]
+    """It is right only where it is right in processes of its own."""
+    inputs = [call(x) for x in range(1, 12)]
     limits = Limits(cpu_s=1, wall_s=2)
     async with EmbeddedSandbox(workers=1, share_processes=True) as sandbox:
         shared = await sandbox.run(Program(source=program), inputs, limits)
     async with EmbeddedSandbox(workers=1) as sandbox:
         alone = await sandbox.run(Program(source=program), inputs, limits)
-    for one, other in zip(shared, alone, strict=True):
-        assert one.value in (other.value, 1)
+    assert len(shared) == len(inputs)
+    for x, (one, other) in enumerate(zip(shared, alone, strict=True), 1):
+        assert one.value != x or other.value == x
         assert "late" not in one.stdout or "late" in other.stdout
 
 
