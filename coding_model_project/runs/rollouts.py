@@ -10,9 +10,11 @@ import gzip
 import queue
 import shutil
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,8 @@ class RolloutWriter:
 
     def __init__(self, folder: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
         self._path = folder / ROLLOUTS
+        if is_packed(folder):
+            self._path.unlink()
         end_last_line(self._path)
         self._rotate_bytes = rotate_bytes
         self._queue: queue.Queue[Iterable[Rollout] | None] = queue.Queue()
@@ -113,8 +117,7 @@ def end_last_line(path: Path) -> None:
 
 def _rotate(path: Path) -> None:
     """Compress rollouts.jsonl to rollouts.0001.jsonl.gz, or the next number."""
-    n_before = len(list(path.parent.glob("rollouts.*.jsonl.gz")))
-    target = packed_part(path.parent, n_before + 1)
+    target = packed_part(path.parent, len(_parts(path.parent)) + 1)
     partial = target.with_suffix(".partial")
     with path.open("rb") as plain, gzip.open(partial, "wb", compresslevel=6) as packed:
         shutil.copyfileobj(plain, packed)
@@ -125,6 +128,22 @@ def _rotate(path: Path) -> None:
 def packed_part(folder: Path, number: int) -> Path:
     """Return the path of a rotated file; numbers start at 1."""
     return folder / f"rollouts.{number:04d}.jsonl.gz"
+
+
+def is_packed(folder: Path) -> bool:
+    """Return whether rollouts.jsonl is also the last packed part; it is deleted once it is packed."""
+    plain, parts = folder / ROLLOUTS, _parts(folder)
+    if not parts or not plain.exists():
+        return False
+    try:
+        with gzip.open(parts[-1]) as packed, plain.open("rb") as lines:
+            return all(one == other for one, other in zip_longest(packed, lines))
+    except (EOFError, FileNotFoundError, gzip.BadGzipFile, zlib.error):
+        return False  # a damaged part, which its readers report, or the file has just been deleted
+
+
+def _parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("rollouts.*.jsonl.gz"))
 
 
 def read_all_rollouts(folder: Path) -> Iterator[Rollout]:
@@ -147,7 +166,8 @@ def read_rollouts(folder: Path) -> Iterator[Rollout]:
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in [*sorted(folder.glob("rollouts.*.jsonl.gz")), folder / ROLLOUTS]:
+    plain = [] if is_packed(folder) else [folder / ROLLOUTS]
+    for path in [*_parts(folder), *plain]:
         if path.exists():
             with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
                 for line in lines:

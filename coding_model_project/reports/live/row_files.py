@@ -15,7 +15,7 @@ import orjson
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.outputs import rollout_of
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, Generated, Key, Result
-from coding_model_project.runs.rollouts import ROLLOUTS, Rollout, packed_part
+from coding_model_project.runs.rollouts import ROLLOUTS, Rollout, is_packed, packed_part
 
 Place = tuple[int, ...]
 """Place of a sample's lines, in the format of its `Log`."""
@@ -92,8 +92,6 @@ class RolloutLog:
     folder: Path
     _part: int = 1
     _file: GrowingFile = field(init=False)
-    _rotated: int = 0
-    """Inode of the previous part, which briefly keeps its old name after compression."""
 
     def __post_init__(self) -> None:
         self._file = GrowingFile(self.folder / ROLLOUTS)
@@ -105,13 +103,10 @@ class RolloutLog:
                     yield from self._rows(self._file.lines_of(file))
             except (EOFError, gzip.BadGzipFile) as error:
                 raise DataError(f"{packed}: damaged ({error})") from error
-            self._part, self._rotated = self._part + 1, self._file.inode
+            self._part += 1
             self._file = GrowingFile(self._file.path)
-        with suppress(FileNotFoundError):
-            before = packed_part(self.folder, self._part - 1)
-            found = self._file.path.stat()
-            if found.st_ino == self._rotated and found.st_mtime <= before.stat().st_mtime:
-                return
+        if not self._file.end and is_packed(self.folder):
+            return
         try:
             yield from self._rows(self._file.new_lines())
         except WrittenAnewError:

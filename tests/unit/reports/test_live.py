@@ -171,6 +171,9 @@ def test_rotated_files_are_read_on(run):
     with gzip.open(run / "rollouts.0001.jsonl.gz", "wb") as packed:
         packed.write((run / "rollouts.jsonl").read_bytes())
     runs.refresh()  # as if it were looked at before the plain file is removed
+    everything = ["f", "e", "a", "b", "c", "d"]
+    assert names(runs.index.samples(Filters())) == everything
+    assert names(live(run).index.samples(Filters())) == everything
     (run / "rollouts.jsonl").unlink()
     append(run, {"step": 4, "sample": "g"})
     runs.refresh()

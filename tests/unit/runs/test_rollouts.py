@@ -89,6 +89,24 @@ def test_full_files_are_packed(tmp_path):
     assert [row.step for row in read_rollouts(tmp_path)] == [n // 4 for n in range(24)]
 
 
+def test_a_file_that_a_kill_left_beside_its_packed_part_counts_once(tmp_path):
+    write(tmp_path, [ROW, replace(ROW, step=2)])
+    plain = tmp_path / "rollouts.jsonl"
+    with gzip.open(tmp_path / "rollouts.0001.jsonl.gz", "wb") as packed:
+        packed.write(plain.read_bytes())
+    assert [row.step for row in read_rollouts(tmp_path)] == [1, 2]
+    write(tmp_path, [replace(ROW, step=3)])
+    assert len(plain.read_bytes().splitlines()) == 1
+    assert [row.step for row in read_rollouts(tmp_path)] == [1, 2, 3]
+
+
+def test_a_damaged_part_costs_no_row_of_the_next(tmp_path):
+    (tmp_path / "rollouts.0001.jsonl.gz").write_bytes(b"no archive")
+    write(tmp_path, [ROW])
+    write(tmp_path, [replace(ROW, step=2)])
+    assert len((tmp_path / "rollouts.jsonl").read_bytes().splitlines()) == 2
+
+
 def test_what_cannot_be_written_is_raised(tmp_path):
     writer = RolloutWriter(tmp_path / "not there")
     writer.write([ROW])
