@@ -35,6 +35,7 @@ from coding_model_project.launch.compose import (
     search_path,
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
+from coding_model_project.runs.checkpoint_owner import claim
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
 from coding_model_project.runs.checkpoints import step_of
 from coding_model_project.runs.console import output_copied_to, quiet_requests
@@ -152,7 +153,7 @@ def carry_out(
             return
         with _attempt(recipe, recorded, inputs, command) as log_dir:
             start_mirror()
-            _prepare_resume(config)
+            _prepare_resume(config, recorded, inputs)
             prepare_environment(config.trainer.device)
             log_into(Path(config.coding.run_dir))
             processes.start_sentinel()
@@ -172,24 +173,28 @@ def _finished(run: RunFolder) -> str:
     )
 
 
-def _prepare_resume(config: DictConfig) -> None:
+def _prepare_resume(config: DictConfig, recorded: DictConfig, inputs: Inputs) -> None:
     """Fetch checkpoints from the store, and leave only complete ones for verl to resume from.
 
+    Args:
+        recorded: the configuration as the run records it, with URLs of inputs.
+
     Raises:
-        ConfigError: the store cannot be used, or has checkpoints that the run does not resume from; its
-            own lower steps would be deleted there.
+        ConfigError: the store cannot be used, or has checkpoints of another run, or some that the run
+            does not resume from; its own lower steps would be deleted there.
         CheckpointError: the store does not answer.
     """
     trainer = config.trainer
     if (store := open_store(config, print)) is not None:
         store.check_writable()
-    if trainer.resume_mode != "auto":
-        if store is not None and (steps := store.readable_steps()):
+        if trainer.resume_mode != "auto" and (steps := store.readable_steps()):
             raise ConfigError(
                 f"coding.checkpoints.url={store.url}: has checkpoints up to global_step_{steps[0]}, "
                 f"which trainer.resume_mode={trainer.resume_mode} does not resume from; set another "
                 "URL, or trainer.resume_mode=auto"
             )
+        claim(store, recorded, inputs, force=config.coding.force)
+    if trainer.resume_mode != "auto":
         return
     keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")
     found = prepare_resume(Path(trainer.default_local_dir), store, print, keep)

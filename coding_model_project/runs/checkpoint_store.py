@@ -29,6 +29,8 @@ from coding_model_project.runs.checkpoints import (
 from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import is_transport_fault, shortly_explained
 
+_OWNER = "owner.json"
+
 
 def open_store(config: DictConfig, say: Say) -> CheckpointStore | None:
     """Open the store that `coding.checkpoints` names, if any.
@@ -66,7 +68,7 @@ class CheckpointStore:
     """Copies of a run's checkpoints under an fsspec URL: s3://, gs://, file://, ...
 
     `URL/global_step_N/` is complete once it has its manifest, which is written last and deleted first.
-    Only one run may write to a URL at a time.
+    `URL/owner.json` records the run; only one may write to a URL at a time.
     """
 
     def __init__(self, url: str, keep: int, say: Say) -> None:
@@ -101,6 +103,24 @@ class CheckpointStore:
         """
         with self._errors("they cannot be read"):
             return self.steps()
+
+    def read_owner(self) -> bytes | None:
+        """Return the record of the run that wrote the checkpoints (`checkpoint_owner`), if any.
+
+        Raises:
+            CheckpointError: the store failed, also after retries.
+        """
+        with self._errors(f"{_OWNER} cannot be read"):
+            return self._store.read(_OWNER)
+
+    def write_owner(self, content: bytes) -> None:
+        """Record the run that writes checkpoints.
+
+        Raises:
+            CheckpointError: the store failed, also after retries.
+        """
+        with self._errors(f"{_OWNER} cannot be written"):
+            self._store.write(_OWNER, content)
 
     def check_writable(self) -> None:
         """Write a small object and delete it, so that a misconfiguration fails before training.

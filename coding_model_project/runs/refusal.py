@@ -57,16 +57,14 @@ def has_made_something(run: RunFolder) -> bool:
     return _has_answers(run.path / _COMPLETIONS) or any(run.checkpoints.glob("global_step_*"))
 
 
-def settings_changed(run: RunFolder, config: DictConfig) -> list[str]:
-    """Return the keys that differ from a run's recorded configuration, with both values."""
-    if not run.config.exists():
-        return []
+def settings_changed(recorded: str, config: DictConfig) -> list[str]:
+    """Return the keys that differ from a recorded configuration (`comparable`), with both values."""
     before, after = (
         {
             key: _JOBS_CODE.sub("", value)
             for key, value in _flat(OmegaConf.to_container(read)).items()
         }
-        for read in map(OmegaConf.create, (run.config.read_text(), comparable(config)))
+        for read in map(OmegaConf.create, (recorded, comparable(config)))
     )
     return [
         line
@@ -112,7 +110,8 @@ def refuse_changes(
     """
     if not (has_made_something(run) and run.config.exists()) or (force and not bound):
         return
-    changed, what, new = settings_changed(run, config), "another configuration", "one"
+    changed = settings_changed(run.config.read_text(), config)
+    what, new = "another configuration", "one"
     if not changed:
         changed, what, new = _changed_inputs(run, inputs), "other data or another model", "ones"
     if changed:

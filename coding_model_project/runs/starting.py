@@ -204,8 +204,8 @@ def _starts_anew(
     """Return the changes since attempts without results; empty if the run resumes."""
     if not attempts or not run.run_json.exists() or has_made_something(run):
         return ""
-    changed = [*settings_changed(run, config), *changes(run.inputs(), inputs)]
-    return "; ".join(changed)
+    settings = settings_changed(run.config.read_text(), config) if run.config.exists() else []
+    return "; ".join([*settings, *changes(run.inputs(), inputs)])
 
 
 def _how(attempt: Attempt) -> str:

@@ -322,7 +322,9 @@ async def test_another_server_takes_over_from_a_hanging_one(server, monkeypatch)
 async def test_a_server_told_to_stop_answers_what_it_has_begun(server):
     async with FusionSandbox([server.url], retry_s=0.0) as sandbox:
         run = asyncio.create_task(outputs(sandbox, SLOW, *"abcde"))
-        await asyncio.sleep(0.3)
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            while "sandbox_running 0.0" in (await client.get("/metrics")).text:
+                await asyncio.sleep(0.05)
         assert await asyncio.to_thread(server.stop) == 0
         assert await run == [f"{letter}\n" for letter in "abcde"]
 

@@ -116,7 +116,8 @@ def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypa
             s3.content("grpo/run/metrics.jsonl")
             == (two / "outputs/grpo/metrics.jsonl").read_bytes()
         )
-        stored = [s3.content(key) for key in s3.objects("grpo/run")]
+        keys = [*s3.objects("grpo/run"), "grpo/checkpoints/owner.json"]
+        stored = [s3.content(key) for key in keys]
         assert not any(
             secret in one for one in stored for secret in (SECRET.encode(), b"hf-secret")
         )

@@ -7,15 +7,14 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from coding_model_project.errors import CodingModelError, ConfigError
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
-from coding_model_project.runs.mirror.masking import is_masked
 from coding_model_project.runs.mirror.mirror_index import INDEX, MirrorIndex
 from coding_model_project.runs.mirror.replica import Replica, everything
+from coding_model_project.runs.moved_config import made_ours
 from coding_model_project.runs.refusal import comparable
 from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import explained
@@ -63,7 +62,7 @@ def restore(url: str, config: DictConfig, folder: Path, say: Say) -> bool:
             _note_death(run.log_dir(last[0].number) / "attempt.json")
         if run.config.exists():
             recorded = run.config.read_text()
-            write_text(run.config, _made_ours(recorded, comparable(config), run.provenance()))
+            write_text(run.config, made_ours(recorded, comparable(config), run.provenance()))
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(partial.iterdir(), key=lambda path: path.name == "run.json"):
             if (left := folder / path.name).is_dir():  # left by a killed restoration
@@ -130,29 +129,3 @@ def _note_death(attempt: Path) -> None:
     fields = json.loads(attempt.read_text())
     ended = attempt.stat().st_mtime
     write_json(attempt, {**fields, "ended": ended, "exit_code": _KILLED, "error": _DIED})
-
-
-def _made_ours(recorded: str, present: str, origin: dict[str, Any]) -> str:
-    """Return a recorded configuration with this start's secrets and folders."""
-    before = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(recorded)))
-    now = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(present)))
-    places = [
-        (before["coding"].get(key), now["coding"].get(key)) for key in ("run_dir", "data_dir")
-    ]
-    places.append((origin.get("cwd"), str(Path.cwd())))
-    return OmegaConf.to_yaml(OmegaConf.create(_filled(before, now, places)))
-
-
-def _filled(before: Any, now: Any, places: Sequence[tuple[Any, Any]]) -> Any:
-    if isinstance(before, dict) and isinstance(now, dict):
-        return {key: _filled(value, now.get(key), places) for key, value in before.items()}
-    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        return [_filled(*pair, places) for pair in zip(before, now, strict=True)]
-    if isinstance(before, str) and now is not None:
-        moved = [f"{new}{before[len(old) :]}" for old, new in places if old and _is_in(before, old)]
-        return now if is_masked(before) or now in moved else before
-    return before
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")

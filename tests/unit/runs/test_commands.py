@@ -1,6 +1,7 @@
 """The output of the commands on runs, from folders alone."""
 
 import json
+import re
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_no_runs_says_where_it_looked(tmp_path, capsys):
 def test_show_says_where_a_run_comes_from_and_what_it_cost(run, capsys):
     assert main(["runs", "show", str(run.path)]) == 0
     shown = capsys.readouterr().out
-    assert "step 2 of 5, last write 0 s ago" in shown  # of metrics; its heartbeat is younger
+    assert re.search(r"step 2 of 5, last write \d+ s ago", shown)
     assert "attempt 1 interrupted" in shown
     assert "coding.seed" in shown
     assert '"judge_s": 3.0' in shown

@@ -154,7 +154,7 @@ async def test_none_left_is_an_outage_and_no_verdict(world):
     async with world.fusion(retry_s=0.5) as sandbox:
         world.server.always["two"] = lambda _: httpx.Response(503)
         world.name("two")
-        await asyncio.sleep(0.2)
+        await until(lambda: not used(sandbox))
         with pytest.raises(SandboxError, match="no sandbox server is left"):
             await outputs(sandbox, "a")
 
