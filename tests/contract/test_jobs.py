@@ -21,9 +21,9 @@ from coding_model_project.launch.jobs.job_log import JobLog
 from tests.contract import clusters
 from tests.unit.launch.jobs.conftest import git
 
-pytestmark = [pytest.mark.xdist_group("jobs"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("jobs"), pytest.mark.timeout(600)]
 _STAND_IN = Path(__file__).with_name("stand_in.py")
-_SOON_S = 60.0
+_SOON_S = 200.0
 
 
 @dataclass(frozen=True)
