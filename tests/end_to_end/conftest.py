@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +51,20 @@ class World:
             "trainer.test_freq=-1",
             "trainer.val_before_train=false",
         ]
+
+
+@pytest.fixture
+def popen() -> Iterator[Callable[..., subprocess.Popen[Any]]]:
+    """`subprocess.Popen`, whose processes end with the test: leftovers would slow all later tests."""
+    with ExitStack() as started:
+
+        def start(*command: Any, **options: Any) -> subprocess.Popen[Any]:
+            process = subprocess.Popen(*command, **options)
+            started.callback(process.wait)
+            started.callback(process.kill)
+            return process
+
+        yield start
 
 
 _ray = ExitStack()

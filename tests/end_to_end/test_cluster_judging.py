@@ -79,7 +79,7 @@ def toy(tmp_path_factory):
 
 
 @pytest.mark.alone  # two more Rays beside those of other tests
-def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_path):
+def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_path, popen):
     given = ("--problems", toy / "p.jsonl", "--completions", toy / "c.jsonl")
     command("grade", *given, "--out", tmp_path / "here.jsonl", cwd=tmp_path)
     here = json.loads(
@@ -111,7 +111,7 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
         assert there | {"seconds": 0} == here | {"seconds": 0}
 
         journal = tmp_path / "kept.jsonl"
-        judging = subprocess.Popen(
+        judging = popen(
             [
                 *(sys.executable, "-m", "coding_model_project", "grade"),
                 *("--problems", tmp_path / "sleepy.jsonl", "--completions", tmp_path / "s.jsonl"),
@@ -141,7 +141,7 @@ def test_two_nodes_judge_as_one_machine_and_one_dies_without_a_loss(toy, tmp_pat
 
 
 @pytest.mark.soak
-def test_a_killed_command_resumes_and_leaves_no_process(tmp_path):
+def test_a_killed_command_resumes_and_leaves_no_process(tmp_path, popen):
     write_problems(tmp_path / "p.jsonl", problems())
     write_completions(tmp_path / "c.jsonl", 3000)
     given = ("--problems", tmp_path / "p.jsonl", "--completions", tmp_path / "c.jsonl")
@@ -149,7 +149,7 @@ def test_a_killed_command_resumes_and_leaves_no_process(tmp_path):
     with ray_nodes([{0}, {1}]) as nodes:
         on_both = ("--cluster", "ray", "--journal", tmp_path / "kept.jsonl")
         words = ["grade", *given, "--out", tmp_path / "there.jsonl", *on_both]
-        judging = subprocess.Popen(
+        judging = popen(
             [sys.executable, "-m", "coding_model_project", *map(str, words)],
             cwd=tmp_path,
             env=nodes.environment,

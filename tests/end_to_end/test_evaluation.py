@@ -40,8 +40,8 @@ def command(world, folder, n, *more):
     ]
 
 
-def test_the_same_samples_killed_and_resumed_and_by_verls_rollout(world, tmp_path):
-    process = subprocess.Popen(command(world, tmp_path / "killed", 64))
+def test_the_same_samples_killed_and_resumed_and_by_verls_rollout(world, tmp_path, popen):
+    process = popen(command(world, tmp_path / "killed", 64))
     file = tmp_path / "killed" / "completions.jsonl"
     while not file.exists() or file.read_bytes().count(b"\n") < 40:
         assert process.poll() is None

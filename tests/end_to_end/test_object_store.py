@@ -26,12 +26,12 @@ CHECKPOINTS, MIRROR = "s3://bucket/grpo/checkpoints", "s3://bucket/grpo/run"
 N_STEPS = 12
 
 
-def start(machine: Path, overrides: list[str]) -> subprocess.Popen[bytes]:
+def start(popen, machine: Path, overrides: list[str]) -> subprocess.Popen[bytes]:
     """Start a run on a machine with nothing on it."""
     (machine / "home").mkdir(parents=True)
     environment = {**os.environ, "HOME": str(machine / "home"), "HF_TOKEN": "hf-secret-token"}
     with (machine / "log.txt").open("ab") as log:
-        return subprocess.Popen(
+        return popen(
             [sys.executable, "-m", "recipes.grpo", *overrides],
             stdout=log,
             stderr=log,
@@ -61,7 +61,7 @@ def manifests(s3: S3Server) -> list[int]:
     return [int(key.split("global_step_")[1].split("/")[0]) for key in found]
 
 
-def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypatch, capsys):
+def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypatch, capsys, popen):
     monkeypatch.delenv("CODING_DATA_CACHE", raising=False)
     with s3_server() as s3:
         overrides = [
@@ -86,7 +86,7 @@ def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypa
             "trainer.total_epochs=1000",
         ]
         one, two = tmp_path / "one", tmp_path / "two"
-        first = start(one, overrides)
+        first = start(popen, one, overrides)
         wait(one, first, lambda: 2 in manifests(s3))
         first.kill()  # the machine is lost, with its disk, in the middle of another upload
         first.wait()
@@ -95,7 +95,7 @@ def test_everything_on_s3_and_an_empty_machine_goes_on(world, tmp_path, monkeypa
         assert saved >= before[-1] - 2
         shutil.rmtree(one)
 
-        second = start(two, overrides)
+        second = start(popen, two, overrides)
         wait(two, second, lambda: any(step > saved for step in steps(two)))
         with s3.outage():
             there = max(steps(two))

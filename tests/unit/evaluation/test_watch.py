@@ -192,7 +192,7 @@ def test_a_watch_that_is_stopped_goes_on_where_it_was(place, how):
     wait_for(lambda: helper.exists() and helper.read_text().endswith("\n"))
     started = [*psutil.Process(process.pid).children(), psutil.Process(int(helper.read_text()))]
     process.send_signal(how)
-    process.wait(30)
+    process.wait(120)
     assert process.returncode == (-9 if how == signal.SIGKILL else 130)
     wait_for(lambda: all(map(ended, started)))
     (held,) = (place / "watch").glob("*.model")

@@ -35,7 +35,7 @@ class Remote(MemoryFileSystem):
         cls.writes += 1
         cls.reached.set()
         if cls.gate is not None:
-            cls.gate.wait(10)
+            cls.gate.wait(60)
         if cls.fails_from is not None and cls.writes >= cls.fails_from:
             if cls.passes:
                 cls.fails_from = None

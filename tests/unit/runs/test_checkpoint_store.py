@@ -198,7 +198,7 @@ def test_the_newest_goes_first(tmp_path, store, said, remote):
     remote.gate = threading.Event()
     uploader = BackgroundUploader(store, said)
     uploader.submit(save(tmp_path, 1))
-    assert remote.reached.wait(10)
+    assert remote.reached.wait(60)
     order = []
     upload = store.upload
     store.upload = lambda folder: (order.append(folder.name), upload(folder))
@@ -261,7 +261,7 @@ def test_one_that_verl_deletes_meanwhile_is_skipped(tmp_path, store, said, remot
     uploader = BackgroundUploader(store, said)
     old = save(tmp_path, 1)
     uploader.submit(old)
-    assert remote.reached.wait(10)
+    assert remote.reached.wait(60)
     shutil.rmtree(old if left == "nothing" else old / "actor")
     uploader.submit(save(tmp_path, 2))
     remote.gate.set()

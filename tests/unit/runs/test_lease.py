@@ -128,7 +128,7 @@ def test_one_that_comes_back_finds_its_run_taken_over_and_ends(tmp_path, short_l
         os.kill(child(process), signal.SIGSTOP)
         assert start(tmp_path).number == 2
         os.kill(child(process), signal.SIGCONT)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert out.startswith(f"{tmp_path}/logs/attempt_1: a later attempt has taken this run over")
     assert ": ending" in err
@@ -150,7 +150,7 @@ def test_a_full_disk_does_not_stop_the_heart(tmp_path):
                 file.truncate(0)
     """
     with attempt_on("node-b", code, tmp_path) as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert out == "True\n", err
 
 

@@ -70,7 +70,7 @@ def test_it_is_the_process_that_was_asked_for(script):
     with forkserver.running(["xmlrpc.client"]) as python:
         processes = [started(python, script, 0, "an argument") for _ in range(3)]
         seen = [said(process) for process in processes]
-        assert [process.communicate(timeout=20)[1] for process in processes] == ["told\n"] * 3
+        assert [process.communicate(timeout=60)[1] for process in processes] == ["told\n"] * 3
     about = {
         "main": "__main__",
         "arguments": ["0", "an argument"],
@@ -95,17 +95,17 @@ def test_the_client_ends_with_it(script):
     with forkserver.running([]) as python:
         process = started(python, script, 100)
         os.kill(int(str(said(process)["pid"])), signal.SIGKILL)
-        process.communicate(timeout=5)
+        process.communicate(timeout=60)
 
 
 def test_without_a_server_it_is_a_plain_python(script):
     with forkserver.running(["no_such_module"]) as python:
         early = started(python, script, 0)
         assert said(early)["imported"] is False
-        early.communicate(timeout=5)
+        early.communicate(timeout=60)
     late = started(python, script, 0)
     assert said(late)["imported"] is False
-    late.communicate(timeout=5)
+    late.communicate(timeout=60)
 
 
 def test_the_server_ends_with_its_parent():

@@ -30,7 +30,7 @@ def watched(monkeypatch):
         monkeypatch.setattr(ray, "get", get)
         ping = SimpleNamespace(remote=lambda: None)
         with watch.watching([SimpleNamespace(__ray_ready__=ping)], ended.append):
-            assert done.wait(10)
+            assert done.wait(60)
         return ended
 
     return run

@@ -72,7 +72,7 @@ def watches(root: Path) -> list[list[str]]:
 
 @pytest.mark.slow
 def test_the_last_gpus_evaluate_and_what_is_left_is_evaluated_before_the_end(stand_ins):
-    assert start(stand_ins, 2, "--gpus", "2", "--arguments=--n 4").wait(30) == 0
+    assert start(stand_ins, 2, "--gpus", "2", "--arguments=--n 4").wait(120) == 0
     run = stand_ins / "run"
     assert (run / "devices").read_text() == "4"
     first, last = watches(stand_ins)
@@ -88,7 +88,7 @@ def test_a_stop_reaches_the_training_and_both_end(stand_ins):
     wait_for(lambda: (stand_ins / "run" / "devices").exists())
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 130
+    assert process.wait(120) == 130
     assert len(watches(stand_ins)) <= 1  # the next attempt evaluates what is left
 
 
@@ -98,7 +98,7 @@ def test_a_stop_after_the_last_step_starts_no_more_evaluations(stand_ins, monkey
     process = start(stand_ins, 2, "--gpus", "1")
     wait_for(lambda: (stand_ins / "run" / "interrupted").exists())
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 130
+    assert process.wait(120) == 130
     assert len(watches(stand_ins)) == 1
 
 
