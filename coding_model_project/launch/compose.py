@@ -200,6 +200,9 @@ def recorded_config(path: Path, run_dir: str) -> DictConfig:
     after = str(Path(run_dir).expanduser().absolute())
     config = DictConfig(OmegaConf.create(text.replace(before, after)))
     config.coding.force = False
+    for key in ("coding.checkpoints.url", "coding.mirror.url"):  # the recorded run's own
+        if OmegaConf.select(config, key) is not None:
+            OmegaConf.update(config, key, None)
     return config
 
 

@@ -193,7 +193,8 @@ def _prepare_resume(config: DictConfig, recorded: DictConfig, inputs: Inputs) ->
                 f"which trainer.resume_mode={trainer.resume_mode} does not resume from; set another "
                 "URL, or trainer.resume_mode=auto"
             )
-        claim(store, recorded, inputs, force=config.coding.force)
+        folder = Path(trainer.default_local_dir)
+        claim(store, recorded, inputs, folder, force=config.coding.force)
     if trainer.resume_mode != "auto":
         return
     keep = trainer.get("max_actor_ckpt_to_keep") or trainer.get("max_ckpt_to_keep")

@@ -16,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import OverrideParseException
+from omegaconf import OmegaConf
 
 from coding_model_project.errors import INTERRUPTED, ConfigError, TrainingError
 from coding_model_project.isolation.child import start_child
@@ -43,14 +44,25 @@ def check_members(name: str, given: Sequence[str], overrides: Sequence[str]) -> 
         overrides: overrides that this package adds to every member.
 
     Raises:
-        ConfigError: a key is wrong; the message names it.
+        ConfigError: a key is wrong, or several members would write to one URL; the message names the key.
     """
+    urls: set[tuple[str, str]] = set()
     for batch in BasicSweeper.split_arguments(_parsed(given), None):
         for member in batch:
             keys = [one for one in member if not one.startswith("hydra")]
             config = compose_recipe(name, [*keys, *overrides])
             checks.check_values(config)
             refuse_unusable("coding.run_dir", config.coding.run_dir)
+            for key in ("coding.checkpoints.url", "coding.mirror.url"):
+                url = OmegaConf.select(config, key)
+                if url is None:
+                    continue
+                if (key, url) in urls:
+                    raise ConfigError(
+                        f"{key}={url}: several members of the sweep would write there; give each its "
+                        f"own by a value that is swept, such as '{key}={url}/${{coding.seed}}'"
+                    )
+                urls.add((key, url))
 
 
 def _parsed(given: Sequence[str]) -> list[Override]:

@@ -29,7 +29,7 @@ from coding_model_project.runs.checkpoints import (
 from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import is_transport_fault, shortly_explained
 
-_OWNER = "owner.json"
+OWNER = "owner.json"
 
 
 def open_store(config: DictConfig, say: Say) -> CheckpointStore | None:
@@ -110,17 +110,20 @@ class CheckpointStore:
         Raises:
             CheckpointError: the store failed, also after retries.
         """
-        with self._errors(f"{_OWNER} cannot be read"):
-            return self._store.read(_OWNER)
+        with self._errors(f"{OWNER} cannot be read"):
+            return self._store.read(OWNER)
 
-    def write_owner(self, content: bytes) -> None:
-        """Record the run that writes checkpoints.
+    def take(self, owner: bytes, checkpoints: Path) -> None:
+        """Record the run that uploads from a folder; another one that does so ends its uploads.
 
         Raises:
+            ConfigError: writing failed for a reason that the user can correct.
             CheckpointError: the store failed, also after retries.
         """
-        with self._errors(f"{_OWNER} cannot be written"):
-            self._store.write(_OWNER, content)
+        with self._permissions(f"{OWNER} cannot be written"):
+            self._store.write(OWNER, owner)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        (checkpoints / OWNER).write_bytes(owner)
 
     def check_writable(self) -> None:
         """Write a small object and delete it, so that a misconfiguration fails before training.
@@ -129,13 +132,8 @@ class CheckpointStore:
             ConfigError: writing failed for a reason that the user can correct.
             CheckpointError: the store failed, also after retries.
         """
-        try:
-            with self._errors("they cannot be written"):
-                self._store.check_writable()
-        except CheckpointError as error:
-            if error.__cause__ is None or is_transport_fault(error.__cause__):
-                raise
-            raise ConfigError(str(error)) from error
+        with self._permissions("they cannot be written"):
+            self._store.check_writable()
 
     def copy(self, step: int, checkpoints: Path, wanted: Callable[[str], bool]) -> Path | None:
         """Copy some files of a complete checkpoint and its manifest.
@@ -156,8 +154,10 @@ class CheckpointStore:
         """Upload a checkpoint, then delete the oldest ones; a failed deletion is only printed.
 
         Raises:
-            CheckpointError: the store failed, also after retries, or a local file is gone.
+            CheckpointError: the store failed, also after retries, a local file is gone, or another start
+                has taken the URL.
         """
+        self._check_owner(folder.parent)
         with self._errors(f"{folder.name} could not be uploaded"):
             manifest = read_manifest(folder)
             if self._manifest(manifest.step) != manifest:
@@ -242,6 +242,25 @@ class CheckpointStore:
     def _remove(self, step: int) -> None:
         self._store.remove(f"{_name(step)}/{MANIFEST}")
         self._store.remove_below(_name(step))
+
+    def _check_owner(self, checkpoints: Path) -> None:
+        own = checkpoints / OWNER
+        if own.exists() and (found := self.read_owner()) and found != own.read_bytes():
+            raise CheckpointError(
+                f"checkpoints at {self.url}: another run has taken this URL ({OWNER} there): set another "
+                "coding.checkpoints.url"
+            )
+
+    @contextmanager
+    def _permissions(self, what: str) -> Iterator[None]:
+        """Turn an error that is not the store's outage into ConfigError."""
+        try:
+            with self._errors(what):
+                yield
+        except CheckpointError as error:
+            if error.__cause__ is None or is_transport_fault(error.__cause__):
+                raise
+            raise ConfigError(str(error)) from error
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:

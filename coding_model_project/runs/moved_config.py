@@ -25,6 +25,7 @@ def made_ours(recorded: str, present: str, origin: Mapping[str, Any]) -> str:
         (before["coding"].get(key), now["coding"].get(key)) for key in ("run_dir", "data_dir")
     ]
     places.append((origin.get("cwd"), str(Path.cwd())))
+    places = [(old and old.rstrip("/"), new and new.rstrip("/")) for old, new in places]
     return OmegaConf.to_yaml(OmegaConf.create(_filled(before, now, places)))
 
 
@@ -33,8 +34,12 @@ def _filled(before: Any, now: Any, places: Sequence[tuple[Any, Any]]) -> Any:
         return {key: _filled(value, now.get(key), places) for key, value in before.items()}
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         return [_filled(*pair, places) for pair in zip(before, now, strict=True)]
-    if isinstance(before, str) and now is not None:
-        moved = [f"{new}{before[len(old) :]}" for old, new in places if old and _is_in(before, old)]
+    if isinstance(before, str):
+        moved = [
+            f"{new}{before[len(old) :]}"
+            for old, new in places
+            if old is not None and _is_in(before, old)
+        ]
         return now if is_masked(before) or now in moved else before
     return before
 

@@ -12,7 +12,7 @@ import shutil
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -20,8 +20,12 @@ from typing import Any
 
 import orjson
 
+from coding_model_project.errors import DataError
+
 ROTATE_BYTES = 64 * 2**20
 ROLLOUTS = "rollouts.jsonl"
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+"""Errors of reading a damaged packed part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,7 @@ class RolloutWriter:
     def __init__(self, folder: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
         self._path = folder / ROLLOUTS
         if is_packed(folder):
-            self._path.unlink()
+            self._path.unlink(missing_ok=True)
         end_last_line(self._path)
         self._rotate_bytes = rotate_bytes
         self._queue: queue.Queue[Iterable[Rollout] | None] = queue.Queue()
@@ -117,7 +121,7 @@ def end_last_line(path: Path) -> None:
 
 def _rotate(path: Path) -> None:
     """Compress rollouts.jsonl to rollouts.0001.jsonl.gz, or the next number."""
-    target = packed_part(path.parent, len(_parts(path.parent)) + 1)
+    target = packed_part(path.parent, max(_parts(path.parent), default=0) + 1)
     partial = target.with_suffix(".partial")
     with path.open("rb") as plain, gzip.open(partial, "wb", compresslevel=6) as packed:
         shutil.copyfileobj(plain, packed)
@@ -136,18 +140,24 @@ def is_packed(folder: Path) -> bool:
     if not parts or not plain.exists():
         return False
     try:
-        with gzip.open(parts[-1]) as packed, plain.open("rb") as lines:
+        with gzip.open(parts[max(parts)]) as packed, plain.open("rb") as lines:
             return all(one == other for one, other in zip_longest(packed, lines))
-    except (EOFError, FileNotFoundError, gzip.BadGzipFile, zlib.error):
-        return False  # a damaged part, which its readers report, or the file has just been deleted
+    except (FileNotFoundError, *DAMAGED):
+        return False  # the file has just been deleted, or readers report the damaged part
 
 
-def _parts(folder: Path) -> list[Path]:
-    return sorted(folder.glob("rollouts.*.jsonl.gz"))
+def _parts(folder: Path) -> dict[int, Path]:
+    """Return the packed parts by their number, in order."""
+    found = {int(path.name.split(".")[1]): path for path in folder.glob("rollouts.*.jsonl.gz")}
+    return dict(sorted(found.items()))
 
 
 def read_all_rollouts(folder: Path) -> Iterator[Rollout]:
-    """Read all rollouts, including both versions of repeated steps."""
+    """Read all rollouts, including both versions of repeated steps.
+
+    Raises:
+        DataError: a packed part is damaged.
+    """
     return (Rollout(**row) for row in _rows(folder))
 
 
@@ -155,21 +165,48 @@ def read_rollouts(folder: Path) -> Iterator[Rollout]:
     """Read a run's rollouts in order; of a repeated step, those of the last attempt.
 
     A line truncated by a kill is skipped. The files are read twice, one row in memory at a time.
+
+    Raises:
+        DataError: a packed part is damaged.
     """
     last: dict[tuple[str, int], int] = {}
     for row in _rows(folder):
         key = row["split"], row["step"]
         last[key] = max(row["attempt"], last.get(key, 0))
     for row in _rows(folder):
-        if row["attempt"] == last[row["split"], row["step"]]:
+        if row["attempt"] == last.get((row["split"], row["step"]), row["attempt"]):
             yield Rollout(**row)
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    plain = [] if is_packed(folder) else [folder / ROLLOUTS]
-    for path in [*_parts(folder), *plain]:
-        if path.exists():
-            with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-                for line in lines:
-                    with suppress(orjson.JSONDecodeError):  # truncated by a kill
-                        yield orjson.loads(line)
+    """Read all parts, then the plain file, which a running run may pack at any time.
+
+    Raises:
+        DataError: a packed part is damaged.
+    """
+    last = 0
+    while True:
+        for number, path in _parts(folder).items():
+            if number > last:
+                with gzip.open(path) as lines:
+                    yield from _parsed(lines, path)
+                last = number
+        with ExitStack() as opened:
+            lines = None
+            with suppress(FileNotFoundError):
+                lines = opened.enter_context((folder / ROLLOUTS).open("rb"))
+            leftover = is_packed(folder)
+            if max(_parts(folder), default=0) > last:
+                continue  # it was packed before it was opened, or while
+            if lines is not None and not leftover:
+                yield from _parsed(lines, folder / ROLLOUTS)
+            return
+
+
+def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        for line in lines:
+            with suppress(orjson.JSONDecodeError):  # truncated by a kill
+                yield orjson.loads(line)
+    except DAMAGED as error:
+        raise DataError(f"{path}: damaged ({error})") from error

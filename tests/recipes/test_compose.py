@@ -10,7 +10,7 @@ from coding_model_project.configs.typed import coding_of, evaluation_settings
 from coding_model_project.errors import ConfigError
 from coding_model_project.evaluation.protocols import GREEDY
 from coding_model_project.launch.checks.checks import check_values
-from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.compose import compose_recipe, recorded_config
 
 pytestmark = pytest.mark.slow
 
@@ -259,3 +259,12 @@ def test_verl_validates(hardware, recipe, preset, cpu_platform):
         use_critic=need_critic(config),
     )
     assert isinstance(omega_conf_to_dataclass(config.algorithm), AlgoConfig)
+
+
+def test_a_run_that_is_repeated_keeps_apart_from_the_recorded_runs_urls(tmp_path):
+    config = compose_recipe("grpo", ["hardware=cpu", f"coding.run_dir={tmp_path}/one"])
+    config.coding.checkpoints.url, config.coding.mirror.url = "s3://b/checkpoints", "s3://b/run"
+    (tmp_path / "config.yaml").write_text(OmegaConf.to_yaml(config, resolve=True))
+    repeated = recorded_config(tmp_path / "config.yaml", f"{tmp_path}/two")
+    assert repeated.coding.checkpoints.url is None and repeated.coding.mirror.url is None
+    assert repeated.trainer.default_local_dir == f"{tmp_path}/two/checkpoints"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ import orjson
 from coding_model_project.errors import DataError
 from coding_model_project.evaluation.outputs import rollout_of
 from coding_model_project.evaluation.results import COMPLETIONS, RESULTS, Generated, Key, Result
-from coding_model_project.runs.rollouts import ROLLOUTS, Rollout, is_packed, packed_part
+from coding_model_project.runs.rollouts import DAMAGED, ROLLOUTS, Rollout, is_packed, packed_part
 
 Place = tuple[int, ...]
 """Place of a sample's lines, in the format of its `Log`."""
@@ -58,13 +58,20 @@ class GrowingFile:
     """Number of bytes read."""
     inode: int = 0
 
-    def new_lines(self) -> Iterator[tuple[int, int, Any]]:
+    def new_lines(
+        self, unless: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[int, int, Any]]:
         """Read new lines (offset, bytes, value); none if the file is missing.
+
+        Args:
+            unless: called once the file is open; if true, nothing is read.
 
         Raises:
             WrittenAnewError: the file was replaced or truncated.
         """
         with suppress(FileNotFoundError), self.path.open("rb") as file:
+            if unless():
+                return
             found = os.fstat(file.fileno())
             if self.end and (found.st_ino != self.inode or found.st_size < self.end):
                 raise WrittenAnewError
@@ -101,17 +108,14 @@ class RolloutLog:
             try:
                 with gzip.open(packed) as file:
                     yield from self._rows(self._file.lines_of(file))
-            except (EOFError, gzip.BadGzipFile) as error:
+            except DAMAGED as error:
                 raise DataError(f"{packed}: damaged ({error})") from error
             self._part += 1
             self._file = GrowingFile(self._file.path)
         if not self._file.end and is_packed(self.folder):
             return
-        try:
-            yield from self._rows(self._file.new_lines())
-        except WrittenAnewError:
-            if not packed.exists():  # else it was just rotated, and the next call continues there
-                raise
+        # If it is rotated just now, the next call continues in the packed part.
+        yield from self._rows(self._file.new_lines(unless=packed.exists))
 
     def _rows(self, lines: Iterator[tuple[int, int, Any]]) -> Iterator[tuple[Place, Rollout]]:
         for start, size, row in lines:

@@ -6,6 +6,7 @@ The same length keeps a file's size and offsets identical in the copy.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,8 @@ _SETTING = re.compile(
 _USER_INFO = re.compile(r"\w+://[^/\s@'\"]+@")
 _SHORTEST = 6
 """Minimum length of a secret in characters; masking shorter values would hit other text."""
+_LONG = 16
+"""Minimum length, in characters, of a part of a secret with spaces or lines that is masked on its own."""
 _NO_SECRETS = ("CODING_RUN_TOKEN", "PWD", "OLDPWD")
 MASK = "X"
 """A character that YAML and JSON always parse as text."""
@@ -38,7 +41,7 @@ def secrets_of(config: Any, environment: Mapping[str, str]) -> tuple[bytes, ...]
     found = {value for name, value in named if _is_secret(name, value)}
     found |= {password for _, value in named for password in _passwords(value)}
     found |= {form for text in found for form in _escaped(text)}
-    return tuple(sorted((text.encode() for text in found), key=len, reverse=True))
+    return tuple(sorted(map(os.fsencode, found), key=len, reverse=True))
 
 
 def masked(content: bytes, secrets: tuple[bytes, ...]) -> bytes:
@@ -73,10 +76,11 @@ def _is_file(value: str) -> bool:
 
 
 def _escaped(secret: str) -> Iterator[str]:
-    """Yield the forms of a secret inside quoted strings of JSON and YAML."""
+    """Yield the forms of a secret in JSON and YAML, which may break it at spaces and line ends."""
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
     yield secret.replace("'", "''")
+    yield from (part for part in secret.split() if len(part) >= _LONG)
 
 
 def _passwords(value: str) -> Iterator[str]:

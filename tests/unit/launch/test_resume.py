@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
+
+import fsspec
 import pytest
 from omegaconf import OmegaConf
 
-from coding_model_project.errors import ConfigError
+from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.launch import run as launch_run
 from coding_model_project.runs.checkpoint_store import CheckpointStore
 from coding_model_project.runs.checkpoints import checkpoints_in, write_manifest
@@ -16,13 +20,13 @@ def url(tmp_path):
     return f"memory://{tmp_path.name}/checkpoints"
 
 
-def configured(url, folder, *, lr=0.1, mode="auto", force=False, key="secret-abc-1"):
+def configured(url, folder, *, lr=0.1, mode="auto", force=False, key="secret-abc-1", every=2):
     return OmegaConf.create(
         {
             "trainer": {"resume_mode": mode, "default_local_dir": str(folder / "checkpoints")},
             "optim": {"lr": lr},
             "coding": {
-                "checkpoints": {"url": url, "keep": 2},
+                "checkpoints": {"url": url, "keep": every},
                 "run_dir": str(folder),
                 "force": force,
                 "sandbox": {"api_key": key},
@@ -37,12 +41,15 @@ def start(url, folder, inputs=None, **changed):
     return [path.name for path in checkpoints_in(folder / "checkpoints")]
 
 
-def upload(url, tmp_path, step):
-    made = tmp_path / f"global_step_{step}"
+def upload(url, checkpoints, step, succeeds=True):
+    made = checkpoints / f"global_step_{step}"
     made.mkdir()
     (made / "weights").write_bytes(b"w")
     write_manifest(made)
-    CheckpointStore(url, 2, print).upload(made)
+    with (
+        nullcontext() if succeeds else pytest.raises(CheckpointError, match="another run has taken")
+    ):
+        CheckpointStore(url, 2, print).upload(made)
 
 
 @pytest.mark.parametrize("mode", ["disable", "resume_path"])
@@ -88,3 +95,59 @@ def test_a_url_without_checkpoints_is_anybodys(tmp_path, url):
 def test_checkpoints_of_a_version_that_recorded_no_run_are_resumed_from(tmp_path, url):
     upload(url, tmp_path, 7)
     assert start(url, tmp_path / "one") == ["global_step_7"]
+
+
+def test_of_two_runs_that_started_before_any_checkpoint_only_the_later_one_uploads(tmp_path, url):
+    start(url, tmp_path / "one")
+    start(url, tmp_path / "two", lr=0.2)
+    for name in ("one", "two"):
+        upload(url, tmp_path / name / "checkpoints", 7 if name == "one" else 3, name == "two")
+    assert CheckpointStore(url, 2, print).steps() == [3]
+    assert start(url, tmp_path / "two", lr=0.2) == ["global_step_3"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"{}", b"[]", b"null", b'{"config": "a: ["}', b'{"config": "a: 1"}', b"\xff"],
+)
+def test_a_damaged_record_is_named_with_the_way_out(tmp_path, url, content):
+    start(url, tmp_path / "one")
+    upload(url, tmp_path, 7)
+    fsspec.filesystem("memory").pipe_file(f"{url}/owner.json", content)
+    with pytest.raises(
+        ConfigError, match=r"owner\.json there is not the record .*: delete it, or set"
+    ):
+        start(url, tmp_path / "one")
+    assert start(url, tmp_path / "one", force=True) == ["global_step_7"]
+
+
+def test_what_cannot_make_it_another_run_is_free(tmp_path, url):
+    start(f"{url}/", tmp_path / "one", mode="resume_path")
+    upload(url, tmp_path, 7)
+    assert start(url, tmp_path / "two", every=5) == ["global_step_7"]
+
+
+def test_a_models_revision_may_be_unknown_and_a_file_may_not(tmp_path, url):
+    start(url, tmp_path / "one", {"model.path revision": "abc", "data x.parquet": "1"})
+    upload(url, tmp_path, 7)
+    assert start(url, tmp_path / "two", {"data x.parquet": "1"}) == ["global_step_7"]
+    with pytest.raises(ConfigError, match=r"model\.path x\.bin: absent → 3"):
+        start(url, tmp_path / "two", {"data x.parquet": "1", "model.path x.bin": "3"})
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n"
+WORDS = "a passphrase of many words " * 6
+
+
+def test_no_secret_is_recorded_however_it_is_written(tmp_path, url, monkeypatch):
+    monkeypatch.setenv("DEPLOY_PRIVATE_KEY", PEM)
+    monkeypatch.setenv("HF_TOKEN", "token-in-a-url")
+    monkeypatch.setenv("WORDS_SECRET", WORDS)
+    monkeypatch.setenv("ODD_SECRET", os.fsdecode(b"\xff\xfe-not-utf8"))
+    named = {"data.train_files a.parquet?token=token-in-a-url": "9 bytes"}
+    for key in (PEM, WORDS):
+        start(url, tmp_path / "one", named, key=key)
+        found = CheckpointStore(url, 2, print).read_owner()
+        assert found
+        for secret in (b"MIIEvQIBADAN", b"many words", b"token-in-a-url", b"not-utf8"):
+            assert secret not in found, secret

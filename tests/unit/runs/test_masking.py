@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from omegaconf import OmegaConf
@@ -22,6 +23,22 @@ def test_a_secret_of_any_characters_is_masked_in_json_and_yaml(secret):
         assert b"XXXXXX" in content
         for part in (secret[:4], secret[-4:]):
             assert part.encode() not in content
+
+
+def test_a_key_of_several_lines_is_masked_line_by_line():
+    line = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
+    secret = f"-----BEGIN PRIVATE KEY-----\n{line}\n{line[::-1]}\n-----END PRIVATE KEY-----\n"
+    secrets = secrets_of({}, {"DEPLOY_PRIVATE_KEY": secret})
+    for node in ({"key": secret}, {"a": {"b": {"key": f"{secret} and more"}}}):
+        content = masked(OmegaConf.to_yaml(OmegaConf.create(node)).encode(), secrets)
+        assert line.encode() not in content and line[::-1].encode() not in content
+
+
+def test_a_secret_that_is_no_utf_8_is_masked():
+    secret = os.fsdecode(b"\xff\xfe-not-utf8")
+    assert masked(b"a \xff\xfe-not-utf8 b", secrets_of({}, {"ODD_KEY": secret})) == (
+        b"a XXXXXXXXXXX b"
+    )
 
 
 def test_the_path_of_a_file_is_no_secret(tmp_path):

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from coding_model_project.errors import DataError
 from coding_model_project.grading.brief import brief
 from coding_model_project.runs.metrics_log import read_metrics, series, total
 from coding_model_project.runs.rollouts import (
     Rollout,
     RolloutWriter,
     end_last_line,
+    read_all_rollouts,
     read_rollouts,
 )
 from coding_model_project.runs.step_traces import Span, write_trace
@@ -98,6 +100,44 @@ def test_a_file_that_a_kill_left_beside_its_packed_part_counts_once(tmp_path):
     write(tmp_path, [replace(ROW, step=3)])
     assert len(plain.read_bytes().splitlines()) == 1
     assert [row.step for row in read_rollouts(tmp_path)] == [1, 2, 3]
+
+
+def test_a_reader_misses_no_row_of_a_run_that_packs_its_file_meanwhile(tmp_path):
+    """It has read some of the first part when the plain file is packed and a new one is begun."""
+    rows = [replace(ROW, step=step) for step in range(1, 7)]
+    write(tmp_path, rows[:2], rotate_bytes=1)
+    write(tmp_path, rows[2:4])
+    reading = read_all_rollouts(tmp_path)
+    read = [next(reading)]
+    write(tmp_path, rows[4:5], rotate_bytes=1)
+    write(tmp_path, rows[5:])
+    assert read + list(reading) == rows
+
+
+def test_a_step_written_while_rollouts_are_read_is_no_error(tmp_path):
+    write(tmp_path, [replace(ROW, step=step) for step in (1, 2)])
+    reading = read_rollouts(tmp_path)
+    first = next(reading)
+    write(tmp_path, [replace(ROW, step=3)])
+    assert [row.step for row in (first, *reading)] in ([1, 2], [1, 2, 3])
+
+
+def test_a_new_part_takes_no_name_of_another(tmp_path):
+    for step in (1, 2):
+        write(tmp_path, [replace(ROW, step=step)], rotate_bytes=1)
+    (tmp_path / "rollouts.0001.jsonl.gz").unlink()
+    write(tmp_path, [replace(ROW, step=3)], rotate_bytes=1)
+    assert [row.step for row in read_rollouts(tmp_path)] == [2, 3]
+
+
+def test_a_damaged_part_is_named(tmp_path):
+    write(tmp_path, [ROW] * 50, rotate_bytes=1)
+    part = tmp_path / "rollouts.0001.jsonl.gz"
+    content = part.read_bytes()
+    for damaged in (b"no archive", content[:-12], content[:20] + b"\0" * 20 + content[40:]):
+        part.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"rollouts\.0001\.jsonl\.gz: damaged"):
+            list(read_rollouts(tmp_path))
 
 
 def test_a_damaged_part_costs_no_row_of_the_next(tmp_path):
