@@ -48,11 +48,12 @@ def check_members(name: str, given: Sequence[str], overrides: Sequence[str]) -> 
     """
     urls: set[tuple[str, str]] = set()
     for batch in BasicSweeper.split_arguments(_parsed(given), None):
-        for member in batch:
+        for number, member in enumerate(batch):
             keys = [one for one in member if not one.startswith("hydra")]
             config = compose_recipe(name, [*keys, *overrides])
             checks.check_values(config)
             refuse_unusable("coding.run_dir", config.coding.run_dir)
+            config.coding.run_dir += f"/{number}"  # `run_member` gives each its own
             for key in ("coding.checkpoints.url", "coding.mirror.url"):
                 url = OmegaConf.select(config, key)
                 if url is None:

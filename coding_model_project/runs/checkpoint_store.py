@@ -90,6 +90,8 @@ class CheckpointStore:
         self._keep = keep
         self._say = say
         self._damaged: dict[int, Manifest] = {}
+        self._owner: bytes | None = None
+        """This start's record; empty if it has none, None until it was read."""
 
     def steps(self) -> list[int]:
         """Return the steps of complete checkpoints, newest first."""
@@ -160,10 +162,14 @@ class CheckpointStore:
         self._check_owner(folder.parent)
         with self._errors(f"{folder.name} could not be uploaded"):
             manifest = read_manifest(folder)
-            if self._manifest(manifest.step) != manifest:
+            is_there = self._manifest(manifest.step) == manifest
+            if not is_there:
                 self._remove(manifest.step)
                 for path, record in manifest.files.items():
                     self._store.put(folder / path, f"{folder.name}/{path}", record.bytes)
+        self._check_owner(folder.parent)  # again, since the files may have taken minutes
+        with self._errors(f"{folder.name} could not be uploaded"):
+            if not is_there:
                 size = len(manifest.text())
                 self._store.put(folder / MANIFEST, f"{folder.name}/{MANIFEST}", size)
         try:
@@ -244,11 +250,15 @@ class CheckpointStore:
         self._store.remove_below(_name(step))
 
     def _check_owner(self, checkpoints: Path) -> None:
-        own = checkpoints / OWNER
-        if own.exists() and (found := self.read_owner()) and found != own.read_bytes():
+        with self._errors(f"{OWNER} cannot be read"):
+            if self._owner is None:  # read once: a start that takes the run over replaces it
+                own = checkpoints / OWNER
+                self._owner = own.read_bytes() if own.exists() else b""
+            found = self._store.read(OWNER)
+        if self._owner and found and found != self._owner:
             raise CheckpointError(
-                f"checkpoints at {self.url}: another run has taken this URL ({OWNER} there): set another "
-                "coding.checkpoints.url"
+                f"checkpoints at {self.url}: another start has taken this URL ({OWNER} there): end one "
+                "of them, or set another coding.checkpoints.url"
             )
 
     @contextmanager

@@ -27,12 +27,11 @@ _SAMPLES = (
 )
 """Files in a run's folder that contain an attempt's samples."""
 
-_WHERE = (
-    "coding.evaluation.cluster",
-    "coding.evaluation.ray_address",
-    "ray_kwargs.ray_init.address",
+_WHERE = re.compile(
+    r"coding\.evaluation\.(cluster|ray_address)|ray_kwargs\.ray_init\.address"
+    r"|coding\.(checkpoints|mirror)(\..*)?"
 )
-"""Keys that choose the machines, which may change when a run resumes."""
+"""Keys that choose machines and the places of copies, which may change when a run resumes."""
 
 _JOBS_CODE = re.compile(r"[^\s',\[]*/working_dir_files/_ray_pkg_[0-9a-f]+/")
 """The folder of a Ray job's code, to which its relative paths refer; changed code gets another folder."""
@@ -69,7 +68,7 @@ def settings_changed(recorded: str, config: DictConfig) -> list[str]:
     return [
         line
         for line in differences(before, after)
-        if line.partition(": ")[0] not in _WHERE
+        if not _WHERE.fullmatch(line.partition(": ")[0])
         and not line.endswith(": absent → None")  # a key that is newer than the run
     ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import queue
+import re
 import shutil
 import threading
 import zlib
@@ -24,6 +25,7 @@ from coding_model_project.errors import DataError
 
 ROTATE_BYTES = 64 * 2**20
 ROLLOUTS = "rollouts.jsonl"
+_PART = re.compile(r"rollouts\.(\d+)\.jsonl\.gz")
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 """Errors of reading a damaged packed part."""
 
@@ -136,20 +138,25 @@ def packed_part(folder: Path, number: int) -> Path:
 
 def is_packed(folder: Path) -> bool:
     """Return whether rollouts.jsonl is also the last packed part; it is deleted once it is packed."""
-    plain, parts = folder / ROLLOUTS, _parts(folder)
-    if not parts or not plain.exists():
+    with suppress(FileNotFoundError), (folder / ROLLOUTS).open("rb") as lines:
+        return _is_last_part(folder, lines)
+    return False
+
+
+def _is_last_part(folder: Path, lines: Iterable[bytes]) -> bool:
+    if not (parts := _parts(folder)):
         return False
     try:
-        with gzip.open(parts[max(parts)]) as packed, plain.open("rb") as lines:
+        with gzip.open(parts[max(parts)]) as packed:
             return all(one == other for one, other in zip_longest(packed, lines))
-    except (FileNotFoundError, *DAMAGED):
-        return False  # the file has just been deleted, or readers report the damaged part
+    except DAMAGED:  # its readers report it
+        return False
 
 
 def _parts(folder: Path) -> dict[int, Path]:
     """Return the packed parts by their number, in order."""
-    found = {int(path.name.split(".")[1]): path for path in folder.glob("rollouts.*.jsonl.gz")}
-    return dict(sorted(found.items()))
+    found = ((_PART.fullmatch(path.name), path) for path in folder.glob("rollouts.*.jsonl.gz"))
+    return dict(sorted((int(match[1]), path) for match, path in found if match))
 
 
 def read_all_rollouts(folder: Path) -> Iterator[Rollout]:
@@ -192,10 +199,11 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
                     yield from _parsed(lines, path)
                 last = number
         with ExitStack() as opened:
-            lines = None
+            lines, leftover = None, False
             with suppress(FileNotFoundError):
                 lines = opened.enter_context((folder / ROLLOUTS).open("rb"))
-            leftover = is_packed(folder)
+                leftover = _is_last_part(folder, lines)
+                lines.seek(0)
             if max(_parts(folder), default=0) > last:
                 continue  # it was packed before it was opened, or while
             if lines is not None and not leftover:

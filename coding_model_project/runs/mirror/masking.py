@@ -24,7 +24,7 @@ _USER_INFO = re.compile(r"\w+://[^/\s@'\"]+@")
 _SHORTEST = 6
 """Minimum length of a secret in characters; masking shorter values would hit other text."""
 _LONG = 16
-"""Minimum length, in characters, of a part of a secret with spaces or lines that is masked on its own."""
+"""Minimum length, in characters, of a line of a secret that is masked on its own."""
 _NO_SECRETS = ("CODING_RUN_TOKEN", "PWD", "OLDPWD")
 MASK = "X"
 """A character that YAML and JSON always parse as text."""
@@ -76,11 +76,11 @@ def _is_file(value: str) -> bool:
 
 
 def _escaped(secret: str) -> Iterator[str]:
-    """Yield the forms of a secret in JSON and YAML, which may break it at spaces and line ends."""
+    """Yield the forms of a secret in JSON and YAML, which break it at line ends."""
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
     yield secret.replace("'", "''")
-    yield from (part for part in secret.split() if len(part) >= _LONG)
+    yield from (line for line in secret.splitlines() if len(line) >= _LONG)
 
 
 def _passwords(value: str) -> Iterator[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
 from contextlib import nullcontext
+from pathlib import Path
 
 import fsspec
 import pytest
@@ -11,8 +14,9 @@ from omegaconf import OmegaConf
 
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.launch import run as launch_run
-from coding_model_project.runs.checkpoint_store import CheckpointStore
+from coding_model_project.runs.checkpoint_store import BackgroundUploader, CheckpointStore
 from coding_model_project.runs.checkpoints import checkpoints_in, write_manifest
+from coding_model_project.storage.object_store import ObjectStore
 
 
 @pytest.fixture
@@ -41,15 +45,22 @@ def start(url, folder, inputs=None, **changed):
     return [path.name for path in checkpoints_in(folder / "checkpoints")]
 
 
-def upload(url, checkpoints, step, succeeds=True):
-    made = checkpoints / f"global_step_{step}"
-    made.mkdir()
-    (made / "weights").write_bytes(b"w")
-    write_manifest(made)
+def made(checkpoints, step):
+    folder = checkpoints / f"global_step_{step}"
+    folder.mkdir()
+    (folder / "weights").write_bytes(b"w")
+    write_manifest(folder)
+    return folder
+
+
+def upload(url, checkpoints, step, succeeds=True, store=None):
+    folder = made(checkpoints, step)
     with (
-        nullcontext() if succeeds else pytest.raises(CheckpointError, match="another run has taken")
+        nullcontext()
+        if succeeds
+        else pytest.raises(CheckpointError, match="another start has taken")
     ):
-        CheckpointStore(url, 2, print).upload(made)
+        (store or CheckpointStore(url, 2, print)).upload(folder)
 
 
 @pytest.mark.parametrize("mode", ["disable", "resume_path"])
@@ -104,6 +115,52 @@ def test_of_two_runs_that_started_before_any_checkpoint_only_the_later_one_uploa
         upload(url, tmp_path / name / "checkpoints", 7 if name == "one" else 3, name == "two")
     assert CheckpointStore(url, 2, print).steps() == [3]
     assert start(url, tmp_path / "two", lr=0.2) == ["global_step_3"]
+
+
+def test_a_start_that_loses_the_url_amid_an_upload_deletes_nothing(tmp_path, url, monkeypatch):
+    start(url, tmp_path / "one", every=1)
+    put, one = ObjectStore.put, tmp_path / "one" / "checkpoints"
+
+    def put_slowly(store, *given):
+        put(store, *given)
+        monkeypatch.setattr(ObjectStore, "put", put)
+        start(url, tmp_path / "two", lr=0.2)
+        upload(url, tmp_path / "two" / "checkpoints", 3)
+
+    monkeypatch.setattr(ObjectStore, "put", put_slowly)
+    upload(url, one, 7, succeeds=False)
+    assert CheckpointStore(url, 1, print).steps() == [3]
+
+
+def test_an_attempt_that_was_taken_over_in_the_same_folder_uploads_no_more(tmp_path, url):
+    checkpoints = tmp_path / "one" / "checkpoints"
+    start(url, tmp_path / "one")
+    store = CheckpointStore(url, 2, print)
+    upload(url, checkpoints, 7, store=store)
+    start(url, tmp_path / "one")
+    upload(url, checkpoints, 8, succeeds=False, store=store)
+    upload(url, checkpoints, 9)
+    assert CheckpointStore(url, 2, print).steps() == [9, 7]
+
+
+def test_a_record_that_cannot_be_read_for_once_delays_an_upload(tmp_path, url, monkeypatch):
+    checkpoints = tmp_path / "one" / "checkpoints"
+    start(url, tmp_path / "one")
+    read = Path.read_bytes
+
+    def stale(path):
+        monkeypatch.setattr(Path, "read_bytes", read)
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    first, second = (made(checkpoints, step) for step in (7, 8))
+    monkeypatch.setattr(Path, "read_bytes", stale)
+    failed = threading.Event()
+    uploader = BackgroundUploader(CheckpointStore(url, 2, print), lambda line: failed.set())
+    uploader.submit(first)
+    assert failed.wait(60)
+    uploader.submit(second)
+    uploader.close(60)
+    assert CheckpointStore(url, 2, print).steps() == [8, 7]
 
 
 @pytest.mark.parametrize(

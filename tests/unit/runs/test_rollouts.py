@@ -8,6 +8,7 @@ import pytest
 
 from coding_model_project.errors import DataError
 from coding_model_project.grading.brief import brief
+from coding_model_project.runs import rollouts
 from coding_model_project.runs.metrics_log import read_metrics, series, total
 from coding_model_project.runs.rollouts import (
     Rollout,
@@ -112,6 +113,28 @@ def test_a_reader_misses_no_row_of_a_run_that_packs_its_file_meanwhile(tmp_path)
     write(tmp_path, rows[4:5], rotate_bytes=1)
     write(tmp_path, rows[5:])
     assert read + list(reading) == rows
+
+
+def test_a_leftover_that_a_restart_deletes_meanwhile_is_not_read_twice(tmp_path, monkeypatch):
+    write(tmp_path, [ROW, replace(ROW, step=2)])
+    plain, compare = tmp_path / "rollouts.jsonl", rollouts._is_last_part
+    with gzip.open(tmp_path / "rollouts.0001.jsonl.gz", "wb") as packed:
+        packed.write(plain.read_bytes())
+
+    def deleted(folder, lines):
+        plain.unlink()
+        return compare(folder, lines)
+
+    monkeypatch.setattr(rollouts, "_is_last_part", deleted)
+    assert [row.step for row in read_all_rollouts(tmp_path)] == [1, 2]
+
+
+def test_a_users_own_file_is_no_part(tmp_path):
+    write(tmp_path, [ROW], rotate_bytes=1)
+    for name in ("rollouts.old.jsonl.gz", "rollouts.0001.copy.jsonl.gz"):
+        (tmp_path / name).write_bytes(b"mine")
+    write(tmp_path, [replace(ROW, step=2)], rotate_bytes=1)
+    assert [row.step for row in read_rollouts(tmp_path)] == [1, 2]
 
 
 def test_a_step_written_while_rollouts_are_read_is_no_error(tmp_path):
