@@ -16,6 +16,7 @@ import pytest
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
+from coding_model_project.runs.checkpoints import checkpoints_in
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
 from tests.processes import command_line
@@ -62,6 +63,21 @@ def test_sft_trains_validates_and_exports(world, tmp_path, cpu_platform):
     assert losses[1] < losses[0]
     assert all(row["val/loss"] > 0 for row in rows if "val/loss" in row)
     assert (tmp_path / "checkpoints/global_step_2/huggingface/config.json").exists()
+
+
+def test_a_training_that_resumes_from_its_last_checkpoint_trains_no_further(
+    world, tmp_path, cpu_platform
+):
+    """As after a kill between the last checkpoint and the end; here on an empty machine."""
+    shared = ["trainer.total_training_steps=3", "trainer.total_epochs=9", "trainer.test_freq=-1"]
+    shared += ["trainer.save_freq=-1", f"coding.checkpoints.url=file://{tmp_path}/store"]
+    found = []
+    for name in ("one", "two"):
+        train("sft", [*world.overrides(tmp_path / name, "sft"), *shared])
+        (folder,) = checkpoints_in(tmp_path / name / "checkpoints")
+        found.append((folder.name, (folder / "huggingface/model.safetensors").read_bytes()))
+    assert found[0] == found[1]
+    assert found[0][0] == "global_step_3"
 
 
 def test_lora_resumed_at_an_epochs_end_trains_on_and_exports_plain_weights(

@@ -111,7 +111,8 @@ def run_rank(config: DictConfig, make_trainer: MakeTrainer) -> None:
     saved = SavedCheckpoints(config, print) if distributed.get_rank() == 0 else None
     if saved is not None:
         wrap_save(trainer.ckpt_handler, saved.saved)
-    trainer.fit()
+    if trainer.resume_global_step < trainer.total_training_steps:  # else verl would train one more
+        trainer.fit()
     if saved is not None:
         saved.finish()
     destroy_global_process_group()
