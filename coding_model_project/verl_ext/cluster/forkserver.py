@@ -50,6 +50,8 @@ SLOW_IMPORTS = (
 SPAWNER = "CODING_MODEL_PROJECT_SPAWNER"
 """Environment variable with the executable by which `multiprocessing` starts processes."""
 
+_RAYS_WORKER = "default_worker.py"
+"""Script of Ray that runs a worker, which imports Ray first."""
 _MOST_DESCRIPTORS = 250
 """Most file descriptors in a message; Linux accepts 253."""
 _REAP_EVERY_S = 1.0
@@ -154,8 +156,23 @@ def _become(connection: socket.socket) -> NoReturn:
         sys.exit()
     sys.argv[:] = arguments
     sys.path[0] = str(Path(sys.argv[0]).parent)
+    if Path(sys.argv[0]).name == _RAYS_WORKER:
+        _let_ray_name_it()
     runpy.run_path(sys.argv[0], run_name="__main__")
     sys.exit()
+
+
+def _let_ray_name_it() -> None:
+    """Have Ray name this process with the package `setproctitle`, so that `ps` and `top` show its actor.
+
+    Ray's own copy looks for the command line's memory beside the environment, which was replaced, and
+    then does nothing.
+    """
+    with contextlib.suppress(ImportError):
+        import setproctitle
+
+        rays: Any = importlib.import_module("ray._raylet")
+        rays.setproctitle = setproctitle.setproctitle
 
 
 def _take(

@@ -91,6 +91,17 @@ def test_it_can_have_a_name_of_its_own():
         assert said(started(python, "-c", named + told)) == "VLLM::Mine"
 
 
+def test_a_worker_of_rays_has_the_name_that_ray_gives_it(tmp_path):
+    """`ps` and `top` show it, and soak tests strike by it."""
+    worker = tmp_path / "default_worker.py"
+    named = "import json, ray; ray._raylet.setproctitle('ray::Mine')\n"
+    worker.write_text(
+        f"{named}print(json.dumps(open('/proc/self/cmdline').read().strip(chr(0) + ' ')))"
+    )
+    with forkserver.running(()) as python:
+        assert said(started(python, str(worker))) == "ray::Mine"
+
+
 def test_the_client_ends_with_it(script):
     with forkserver.running([]) as python:
         process = started(python, script, 100)
