@@ -48,25 +48,25 @@ def claim(
             or it cannot be written.
         CheckpointError: the store does not answer.
     """
+    record = _record(config, inputs)
     content = store.read_owner() if not force and store.readable_steps() else None
-    if content is not None and (changed := _changes(content, config, inputs, store.url)):
+    if content is not None and (changed := _changes(content, config, record["inputs"], store.url)):
         raise ConfigError(
             f"coding.checkpoints.url={store.url}: has checkpoints of another run ({listed(changed)}): "
             "set another URL, or coding.force=true to resume from them"
         )
-    store.take(_record(config, inputs), checkpoints)
+    store.take(json.dumps(record, indent=2).encode(), checkpoints)
 
 
-def _record(config: DictConfig, inputs: Inputs) -> bytes:
+def _record(config: DictConfig, inputs: Inputs) -> dict[str, Any]:
     plain = OmegaConf.to_container(OmegaConf.create(comparable(config)))
     secrets = secrets_of(plain, os.environ)
-    record = {
+    return {
         "id": uuid.uuid4().hex,
         "config": OmegaConf.to_yaml(OmegaConf.create(_masked(plain, secrets))),
         "inputs": {_masked(name, secrets): text for name, text in inputs.items()},
         "cwd": _masked(str(Path.cwd()), secrets),
     }
-    return json.dumps(record, indent=2).encode()
 
 
 def _masked(node: Any, secrets: tuple[bytes, ...]) -> Any:
@@ -78,8 +78,11 @@ def _masked(node: Any, secrets: tuple[bytes, ...]) -> Any:
     return os.fsdecode(masked(os.fsencode(node), secrets)) if isinstance(node, str) else node
 
 
-def _changes(content: bytes, config: DictConfig, inputs: Inputs, url: str) -> list[str]:
+def _changes(content: bytes, config: DictConfig, now: Inputs, url: str) -> list[str]:
     """Return the settings, else the inputs, in which this run differs from the recorded one.
+
+    Args:
+        now: this run's inputs, with secrets masked.
 
     Raises:
         ConfigError: the record is damaged.
@@ -93,7 +96,6 @@ def _changes(content: bytes, config: DictConfig, inputs: Inputs, url: str) -> li
             if not _FREE.fullmatch(line.partition(": ")[0])
         ]
         before = dict(owner["inputs"])
-        now = dict(json.loads(_record(config, inputs))["inputs"])
     except (
         ValueError,
         KeyError,

@@ -30,6 +30,7 @@ from coding_model_project.storage.object_store import ObjectStore
 from coding_model_project.storage.store_errors import is_transport_fault, shortly_explained
 
 OWNER = "owner.json"
+"""Record of the run whose checkpoints are at a URL, and its copy beside the local ones."""
 
 
 def open_store(config: DictConfig, say: Say) -> CheckpointStore | None:
@@ -122,10 +123,10 @@ class CheckpointStore:
             ConfigError: writing failed for a reason that the user can correct.
             CheckpointError: the store failed, also after retries.
         """
-        with self._permissions(f"{OWNER} cannot be written"):
+        with self._correctable(f"{OWNER} cannot be written"):
             self._store.write(OWNER, owner)
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        (checkpoints / OWNER).write_bytes(owner)
+            checkpoints.mkdir(parents=True, exist_ok=True)
+            (checkpoints / OWNER).write_bytes(owner)
 
     def check_writable(self) -> None:
         """Write a small object and delete it, so that a misconfiguration fails before training.
@@ -134,7 +135,7 @@ class CheckpointStore:
             ConfigError: writing failed for a reason that the user can correct.
             CheckpointError: the store failed, also after retries.
         """
-        with self._permissions("they cannot be written"):
+        with self._correctable("they cannot be written"):
             self._store.check_writable()
 
     def copy(self, step: int, checkpoints: Path, wanted: Callable[[str], bool]) -> Path | None:
@@ -167,7 +168,7 @@ class CheckpointStore:
                 self._remove(manifest.step)
                 for path, record in manifest.files.items():
                     self._store.put(folder / path, f"{folder.name}/{path}", record.bytes)
-        self._check_owner(folder.parent)  # again, since the files may have taken minutes
+        self._check_owner(folder.parent)  # again: the files may have taken minutes
         with self._errors(f"{folder.name} could not be uploaded"):
             if not is_there:
                 size = len(manifest.text())
@@ -250,11 +251,11 @@ class CheckpointStore:
         self._store.remove_below(_name(step))
 
     def _check_owner(self, checkpoints: Path) -> None:
-        with self._errors(f"{OWNER} cannot be read"):
-            if self._owner is None:  # read once: a start that takes the run over replaces it
-                own = checkpoints / OWNER
+        if self._owner is None:  # read once: a start that takes the run over replaces it
+            own = checkpoints / OWNER
+            with self._errors(f"{OWNER} cannot be read"):
                 self._owner = own.read_bytes() if own.exists() else b""
-            found = self._store.read(OWNER)
+        found = self.read_owner()
         if self._owner and found and found != self._owner:
             raise CheckpointError(
                 f"checkpoints at {self.url}: another start has taken this URL ({OWNER} there): end one "
@@ -262,7 +263,7 @@ class CheckpointStore:
             )
 
     @contextmanager
-    def _permissions(self, what: str) -> Iterator[None]:
+    def _correctable(self, what: str) -> Iterator[None]:
         """Turn an error that is not the store's outage into ConfigError."""
         try:
             with self._errors(what):
