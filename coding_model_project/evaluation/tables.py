@@ -43,10 +43,23 @@ def metrics_table(metrics: Mapping[str, Any], ks: Sequence[int]) -> str:
         if loose := found.get("loose"):
             rates = (rate_text(loose["pass@k"].get(str(k))) for k in shown)
             table.add_row(f"{name}, loosely", *rates, rate_text(loose["pass_ratio"]))
+        for title, rate in instruction_rates(found):
+            table.add_row(f"{name}, {title}", rate_text(rate))
         for part, of_part in _parts(found):
             table.add_row(f"{name}, {part}", *(rate_text(of_part.get(str(k))) for k in shown))
     errors = [f"{name}: {_errors(found['errors'])}" for name, found in metrics.items()]
     return "\n".join([table_text(table), *errors])
+
+
+def instruction_rates(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, float]]]:
+    """Yield the titles of a data set's rates over instructions, with the rates."""
+    titles = {
+        "strict": "each instruction",
+        "loose": "each instruction loosely",
+        "strict_mean": "mean of prompts and instructions",
+    }
+    for name, rate in found.get("instructions", {}).items():
+        yield titles[name], rate
 
 
 def _parts(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -43,6 +43,20 @@ def rate_interval(rates: Sequence[float] | NDArray[np.float64]) -> tuple[float, 
     return score_interval(float(np.mean(rates)), variance, n)
 
 
+def ratio_values(parts: Sequence[float], totals: Sequence[float]) -> NDArray[np.float64]:
+    """Return a value per problem whose mean is Σ parts / Σ totals, and whose scatter is that ratio's.
+
+    The linearised ratio estimator (Cochran 1977, 2.11), for rates over units that problems have
+    different numbers of, such as instructions.
+
+    Args:
+        parts, totals: counts per problem.
+    """
+    part, total = np.asarray(parts, dtype=np.float64), np.asarray(totals, dtype=np.float64)
+    ratio = part.sum() / total.sum()
+    return ratio + (part - ratio * total) / total.mean()
+
+
 def side_interval(rates_SP: NDArray[np.float64]) -> tuple[float, float]:
     """Return the 95% interval of a mean rate over seeds and problems; with one seed `rate_interval`.
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coding_model_project.evaluation.results import Metrics, Result
 from coding_model_project.evaluation.statistics.budget import curves
-from coding_model_project.evaluation.statistics.pass_at_k import pass_at_k, rate_interval
+from coding_model_project.evaluation.statistics.pass_at_k import (
+    pass_at_k,
+    rate_interval,
+    ratio_values,
+)
 from coding_model_project.types import ERROR_GROUPS, ErrorType
 
 
@@ -25,6 +33,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         are excluded from rates; pass@k: unbiased rates by k (`_rate`), with intervals over problems;
         base: pass@k by the benchmark's own tests (`Problem.base_tests`), absent if no problem has any;
         loose: pass@k and pass_ratio by the loose instruction rules, absent if no problem has any;
+        instructions: rates over all instructions, as `_instructions` describes, absent without any;
         pass_ratio: rate of the mean share of hidden tests passed, null if judging stopped early;
         accepted and errors: shares of graded samples, which sum to 1; truncated, truncated_share;
         truncated_in_reasoning: truncated samples without the beginning of an answer;
@@ -53,6 +62,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         "pass@k": pass_rates(groups, ks),
         **_base(groups, ks),
         **_loose(groups, ks),
+        **_instructions(groups),
         "pass_ratio": _pass_ratio(groups),
         "accepted": sum(bool(result.passed) for result in graded) / total,
         "errors": {str(group): errors[str(group)] / total for group in ERROR_GROUPS},
@@ -156,6 +166,31 @@ def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, A
     return {"loose": {"pass@k": pass_rates(loosely, ks), "pass_ratio": _pass_ratio(loosely)}}
 
 
+def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
+    """Return rates over instructions, as IFEval's authors define them; empty if there are none.
+
+    strict, loose: followed instructions over all instructions (inst_level_strict_acc and
+    inst_level_loose_acc), where `pass_ratio` is a mean of problems' shares; strict_mean: the mean of
+    `strict` and pass@1 (prompt_level_strict_acc), which some model cards call IFEval.
+    """
+    judged = [group for group in groups if all("loose_passed" in one.verdict for one in group)]
+    if not judged:
+        return {}
+
+    def followed(count: str) -> NDArray[np.float64]:
+        parts = [fmean(one.verdict[count] for one in group) for group in judged]
+        return ratio_values(parts, [fmean(one.verdict["n_tests"] for one in g) for g in judged])
+
+    strict = followed("passed")
+    prompts = np.array([fmean(bool(one.passed) for one in group) for group in judged])
+    rates = {
+        "strict": strict,
+        "loose": followed("followed_loosely"),
+        "strict_mean": (strict + prompts) / 2,
+    }
+    return {"instructions": {name: _rate(values) for name, values in rates.items()}}
+
+
 def _pass_ratio(groups: Sequence[Sequence[Result]]) -> dict[str, float] | None:
     """Return the mean share of hidden tests passed, or None if judging stopped early (biased)."""
     if not groups or any(result.pass_fraction is None for group in groups for result in group):
@@ -163,10 +198,10 @@ def _pass_ratio(groups: Sequence[Sequence[Result]]) -> dict[str, float] | None:
     return _rate([sum(r.pass_fraction or 0.0 for r in group) / len(group) for group in groups])
 
 
-def _rate(per_problem: Sequence[float]) -> dict[str, float]:
+def _rate(per_problem: Sequence[float] | NDArray[np.float64]) -> dict[str, float]:
     """Return the mean of per-problem rates with its 95% interval and the number of problems."""
     low, high = rate_interval(per_problem)
-    value = sum(per_problem) / len(per_problem)
+    value = float(sum(per_problem)) / len(per_problem)
     return {"value": value, "low": low, "high": high, "problems": len(per_problem)}
 
 

@@ -93,7 +93,10 @@ def test_instructions_have_their_loose_accuracy_beside_the_strict_one():
     results = [
         result(
             f"p{n}", 0, passed,
-            verdict={"n_tests": 2, "loose_passed": loosely == 2, "followed_loosely": loosely},
+            verdict={
+                "n_tests": 2, "passed": 2 * passed,
+                "loose_passed": loosely == 2, "followed_loosely": loosely,
+            },
         )
         for n, (passed, loosely) in enumerate([(True, 2), (False, 2), (False, 1), (False, 0)])
     ]  # fmt: skip
@@ -102,11 +105,55 @@ def test_instructions_have_their_loose_accuracy_beside_the_strict_one():
     assert found["loose"]["pass@k"]["1"]["value"] == 0.5
     assert found["loose"]["pass_ratio"]["value"] == 5 / 8
     (line,) = (
-        one for one in metrics_table({"rules": found}, (1,)).splitlines() if "loosely" in one
+        one for one in metrics_table({"rules": found}, (1,)).splitlines() if "rules, loosely" in one
     )
     assert "50.0%" in line
     assert "62.5%" in line
     assert "loose" not in dataset_metrics([result("p", 0, True)], ks=(1,))
+
+
+def test_instructions_have_the_publishers_accuracy_over_all_of_them():
+    counts = [(1, 1, 1), (3, 1, 2), (2, 0, 2), (4, 4, 4)]  # instructions, followed, loosely
+    results = [
+        result(
+            f"p{n}", 0, followed == of, pass_fraction=followed / of,
+            verdict={
+                "n_tests": of, "passed": followed,
+                "loose_passed": loosely == of, "followed_loosely": loosely,
+            },
+        )
+        for n, (of, followed, loosely) in enumerate(counts)
+    ]  # fmt: skip
+    metrics = dataset_metrics(results, ks=(1,))
+    found = metrics["instructions"]
+    assert found["strict"]["value"] == pytest.approx(6 / 10)
+    assert found["loose"]["value"] == pytest.approx(9 / 10)
+    assert metrics["pass_ratio"]["value"] == pytest.approx((1 + 1 / 3 + 0 + 1) / 4)
+    assert found["strict_mean"]["value"] == pytest.approx((6 / 10 + 2 / 4) / 2)
+    lines = metrics_table({"rules": metrics}, (1,)).splitlines()
+    shown = {one.split("  ")[0]: one for one in lines}
+    assert "60.0% (" in shown["rules, each instruction"]
+    assert "90.0% (" in shown["rules, each instruction loosely"]
+    assert "55.0% (" in shown["rules, mean of prompts and instructions"]
+    assert "instructions" not in dataset_metrics([result("p", 0, True)], ks=(1,))
+
+
+def test_the_interval_of_instructions_counts_problems():
+    def metrics(n_problems, n_each):
+        results = [
+            result(
+                f"p{n}", 0, n % 2 == 0,
+                verdict={
+                    "n_tests": n_each, "passed": n_each * (n % 2 == 0),
+                    "loose_passed": n % 2 == 0, "followed_loosely": n_each * (n % 2 == 0),
+                },
+            )
+            for n in range(n_problems)
+        ]  # fmt: skip
+        return dataset_metrics(results, ks=(1,))
+
+    few, many = metrics(100, 1), metrics(100, 5)
+    assert many["instructions"]["strict"] == pytest.approx(few["pass@k"]["1"])
 
 
 def test_a_benchmark_with_further_tests_has_the_score_of_its_own_beside():
