@@ -27,7 +27,7 @@ from coding_model_project.verl_ext.trainers.batch_fields import (
     trained_keys,
 )
 from coding_model_project.verl_ext.trainers.guards import Guards, no_program
-from coding_model_project.verl_ext.trainers.lengths import sort_by_length
+from coding_model_project.verl_ext.trainers.arrangement import arrange
 from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.outages import Belongs, Outages
 from coding_model_project.verl_ext.trainers.step_metrics import (
@@ -158,7 +158,7 @@ class CodingTrainer(ValidatingTrainer):
         lost = missing - self._not_isolated(missing, self._belongs_to(batch))
         self._outages.stop(lost / expected, "this step's")
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
-        sort_by_length(batch, self.config)
+        arrange(batch, self.config)
         return batch
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
