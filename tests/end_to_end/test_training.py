@@ -16,6 +16,7 @@ import pytest
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
+from coding_model_project.launch.sizing import bucket
 from coding_model_project.runs.checkpoints import checkpoints_in
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
@@ -248,7 +249,8 @@ def test_a_dead_reward_worker_ends_the_run(world, tmp_path, in_ray):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray):
+def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray, monkeypatch):
+    monkeypatch.setattr(bucket, "needed_mb", lambda _: 0)  # otherwise refused before Ray starts
     started = time.monotonic()
     with pytest.raises(TrainingError, match=r"update_weights_bucket_megabytes|weight sync"):
         train(

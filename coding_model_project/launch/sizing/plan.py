@@ -60,7 +60,7 @@ def plan_of(config: DictConfig) -> Plan:
     """
     policy = "actor_rollout_ref" in config
     model = "actor_rollout_ref.model" if policy else "model"
-    engine = f"{_ACTOR}.fsdp_config" if policy else "engine"
+    engine = _engine(config)
     path = OmegaConf.select(config, f"{model}.path")
     shape = of_model(str(path))
     if shape is None:
@@ -82,7 +82,7 @@ def plan_of(config: DictConfig) -> Plan:
         ranks=ranks,
         ranks_per_node=config.trainer.n_gpus_per_node,
         shards=ranks if size <= 0 else min(size, ranks),
-        number_bytes=_BYTES.get(get(f"{engine}.model_dtype", "fp32"), 4),
+        number_bytes=number_bytes(config),
         lora_rank=get(f"{model}.lora_rank", 0),
         update_tokens=tokens,
         update_key=key,
@@ -96,6 +96,16 @@ def plan_of(config: DictConfig) -> Plan:
         contents=tuple(get(f"{checkpoint}.save_contents", ())),
         kept=get("trainer.max_actor_ckpt_to_keep") or get("trainer.max_ckpt_to_keep") or 1,
     )
+
+
+def number_bytes(config: DictConfig) -> int:
+    """Return the bytes per trained weight."""
+    return _BYTES.get(str(OmegaConf.select(config, f"{_engine(config)}.model_dtype")), 4)
+
+
+def _engine(config: DictConfig) -> str:
+    """Return verl's section of the training engine."""
+    return f"{_ACTOR}.fsdp_config" if "actor_rollout_ref" in config else "engine"
 
 
 def _tokens(config: DictConfig, get: Any) -> tuple[int, int, str]:
