@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -41,6 +42,10 @@ class CPUWorkerExtension(vLLMColocateWorkerExtension):
         receiver.receive_weights(
             lambda bucket, is_last: weights.extend((name, w.clone()) for name, w in bucket)
         )
+        self.load(weights)
+
+    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Replace the model's weights by those of a Hugging Face model of the same shape."""
         heads = _tied_heads(self.model_runner.get_model())
         self.model_runner.reload_weights(weights_iterator=iter(weights))
         for head, embedding in heads:

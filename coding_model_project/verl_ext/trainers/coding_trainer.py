@@ -18,6 +18,7 @@ from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import Ungradable
+from coding_model_project.verl_ext.trainers import mismatch
 from coding_model_project.verl_ext.trainers.arrangement import arrange
 from coding_model_project.verl_ext.trainers.batch_fields import (
     clear_advantages,
@@ -167,6 +168,10 @@ class CodingTrainer(ValidatingTrainer):
             "actor/entropy" not in metrics
         ):  # bypass mode: verl computes no log-probabilities for its own
             metrics["actor/entropy"] = sampled_entropy(batch)
+        found = mismatch.measure(batch, self.actor_rollout_wg, self.config)
+        if found is not None:
+            metrics[mismatch.METRIC] = found
+            mismatch.check(found, mismatch.limit(self.config), self.global_steps)
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
