@@ -56,6 +56,7 @@ soak: setup
 	@$(BIN)/pytest -q -m soak
 	@$(BIN)/python -m tests.soak.base_install
 	@$(BIN)/python -m tests.soak.leaks
+	@$(BIN)/python -m tests.soak.intervals
 	@$(BIN)/python -m tests.soak.verdicts
 	@$(BIN)/python -m tests.soak.fast_path
 	@$(BIN)/python -m tests.soak.humaneval_x

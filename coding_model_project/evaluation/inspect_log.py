@@ -269,7 +269,7 @@ def _results(measured: Metrics) -> dict[str, Any]:
             "name": name,
             "value": rate["value"],
             "metadata": {
-                "interval": "95%, problems resampled",
+                "interval": "95%, over problems",
                 "low": rate["low"],
                 "high": rate["high"],
             },

@@ -109,7 +109,7 @@ def _how(seeds: Sequence[Seed], k: str) -> dict[str, Any]:
         uncertainty = {"seeds": [evaluation.seed]}
         if one["low"] is not None:
             bounds = [round(100 * one["low"], 2), round(100 * one["high"], 2)]
-            uncertainty["interval"] = "95% bootstrap over problems"
+            uncertainty["interval"] = "95% score interval over problems"
             uncertainty["low"], uncertainty["high"] = bounds
     return {
         **uncertainty,

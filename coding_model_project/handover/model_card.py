@@ -139,7 +139,7 @@ def _evaluations(shown: Sequence[Measured]) -> Iterator[str]:
         yield "No evaluation was given for this card.\n"
         return
     yield (
-        "The model's programs were run on hidden tests. Intervals are 95%, from resampled problems. "
+        "The model's programs were run on hidden tests. Intervals are 95%, over problems. "
         "Numbers with different protocol hashes cannot be compared.\n"
     )
     rows: list[Sequence[object]] = []

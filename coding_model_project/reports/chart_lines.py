@@ -1,7 +1,8 @@
 """Lines of charts, from recorded rollouts or else from logged metrics.
 
-Intervals of rates and means are 95% percentile bootstraps over problems, because samples of a problem
-are not independent; the line is then the mean of the problems' means.
+Intervals are 95% and over problems, because samples of a problem are not independent; the line is then
+the mean of the problems' means. Accepted shares have the interval of an evaluation's rates, rewards a
+percentile bootstrap.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from coding_model_project.evaluation.statistics.intervals import bootstrap_interval
+from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
 from coding_model_project.reports.page_data import Line, Stack
 from coding_model_project.reports.tally import ACCEPTED, RunTally, StepTally
 from coding_model_project.runs.metrics_log import series
@@ -23,7 +25,7 @@ from coding_model_project.types import ERROR_GROUPS
 Metrics = Mapping[int, dict[str, float]]
 
 N_RESAMPLES = 2_000
-"""Bootstrap resamples for a chart's band; results use `intervals.N_RESAMPLES`."""
+"""Bootstrap resamples for a chart's band; comparisons use `intervals.N_RESAMPLES`."""
 
 VERDICTS = (ACCEPTED, *(str(group) for group in ERROR_GROUPS))
 _SPLITS = ("train", "validation")
@@ -107,7 +109,7 @@ def _clustered(
     for number, step in steps.items():
         means = per_problem(step)
         values[number] = float(np.mean(means))
-        bounds[number] = _interval(tuple(means))
+        bounds[number] = _interval(tuple(means), per_problem is StepTally.accepted_rates)
     if not values:
         return []
     numbers = sorted(values)
@@ -140,11 +142,13 @@ def _by_source(
 
 
 @lru_cache(maxsize=2_000)  # the live view redraws its runs repeatedly
-def _interval(values: tuple[float, ...]) -> tuple[float | None, float | None]:
-    """Return the bootstrap interval, or no interval for a single problem."""
+def _interval(
+    values: tuple[float, ...], are_rates: bool
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the interval of a mean, or no interval for a single problem."""
     if len(values) < 2 or not np.isfinite(values).all():
         return None, None
-    return bootstrap_interval(values, n=N_RESAMPLES)
+    return rate_interval(values) if are_rates else bootstrap_interval(values, n=N_RESAMPLES)
 
 
 def _logged(metrics: Metrics, names: Mapping[str, str]) -> list[Line]:

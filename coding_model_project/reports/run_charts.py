@@ -33,7 +33,7 @@ class RunCharts:
     """Chart of one problem's history: a trace per run and split, filled in by the page."""
 
 
-_MEAN = "Mean over problems of the {}; 95% bootstrap interval, problems resampled."
+_MEAN = "Mean over problems of the {}; 95% interval over problems."
 _ARMS = Kind(
     title="Accepted, by arm", percent=True, band="seeds",
     note="Mean of an arm's seeds at the steps that all have; the band spans the least to the greatest "
@@ -54,7 +54,7 @@ _LINES = {
     ),
     "evaluations": Kind(
         title="Checkpoints, evaluated", percent=True, band="95% interval",
-        note="pass@1 of checkpoints that `watch` evaluated, with 95% intervals; problems resampled.",
+        note="pass@1 of checkpoints that `watch` evaluated, with 95% intervals over problems.",
     ),
     "measures": Kind(
         title="Checkpoints, by other tools", band="95% interval", from_zero=False,
@@ -115,7 +115,7 @@ _STACKS = {
 }  # fmt: skip
 _MONTHS = Kind(
     title="Accepted, by month of publication", percent=True,
-    note="pass@1 of the problems of each month; 95% bootstrap interval, problems resampled. From the "
+    note="pass@1 of the problems of each month; 95% interval over problems. From the "
     "cut-off on the model cannot have seen them in training.",
 )  # fmt: skip
 _HISTORY = Kind(title="Accepted share by step", note="", percent=True)

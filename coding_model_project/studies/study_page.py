@@ -164,8 +164,8 @@ def _result(study: Study, every: Sequence[Member], comparison: Comparison | None
             ],
         )
     yield (
-        "Intervals are over seeds and problems (hierarchical bootstrap), differences paired by "
-        "problem; p is the larger one of the permutation test over problems and, with several seeds, "
+        "Intervals are over seeds and problems (of differences, paired by problem: hierarchical "
+        "bootstrap); p is the larger one of the permutation test over problems and, with several seeds, "
         "Welch's t-test over seeds; Holm's correction is over all differences of the study. A difference "
         "smaller than what it would show is mostly missed; changed are problems that most samples of one "
         "arm solve and of the other do not."

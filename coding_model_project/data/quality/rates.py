@@ -10,6 +10,19 @@ _Z = 1.959963984540054
 """The two-sided 95% quantile of the normal distribution."""
 
 
+def wilson(share: float, total: float) -> tuple[float, float]:
+    """Return Wilson's 95% score interval, which unlike the normal one stays right at 0 and 1.
+
+    Args:
+        total: the number of observations, which may be an effective one.
+    """
+    centre = (share + _Z**2 / (2 * total)) / (1 + _Z**2 / total)
+    spread = math.sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2))
+    half = _Z / (1 + _Z**2 / total) * spread
+    low = 0.0 if share == 0 else max(0.0, centre - half)
+    return low, 1.0 if share == 1 else min(1.0, centre + half)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """A share as two counts, with Wilson's 95% interval (0 to 1 for a total of 0)."""
@@ -23,14 +36,8 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's score interval, which unlike the normal one stays right at shares of 0 and 1."""
-        if not self.total:
-            return 0.0, 1.0
-        n, p = self.total, self.hits / self.total
-        centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-        half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
-        low = 0.0 if self.hits == 0 else max(0.0, centre - half)
-        return low, 1.0 if self.hits == n else min(1.0, centre + half)
+        """Wilson's score interval."""
+        return wilson(self.hits / self.total, self.total) if self.total else (0.0, 1.0)
 
     @staticmethod
     def of(flags: Iterable[bool]) -> Rate:

@@ -1,7 +1,7 @@
 """Pass rate by budget: samples are drawn until one is accepted or the budget is spent.
 
 For a budget b per problem, the probability that the cost of the samples up to and including the first
-accepted one is at most b. It is averaged over random orders of the samples. Intervals resample
+accepted one is at most b. It is averaged over random orders of the samples. Intervals are over
 problems. A cache hit costs what judging the program originally cost. A sample with repairs costs as
 much as all its attempts.
 """
@@ -20,7 +20,6 @@ from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
 N_ORDERS = 200
 """Random orders per problem."""
 N_POINTS = 12
-_N_RESAMPLES = 2_000
 
 
 def curves(groups: Sequence[Sequence[Result]]) -> dict[str, list[dict[str, Any]]]:
@@ -81,7 +80,7 @@ def _budgets(min_cost: float, max_cost: float) -> list[float]:
 def _point(spent: Sequence[NDArray[np.float64]], budget: float, name: str) -> dict[str, Any]:
     # Sums in different orders may differ in their last digits.
     rates = [float((costs <= budget * (1 + 1e-9)).mean()) for costs in spent]
-    low, high = rate_interval(rates, n=_N_RESAMPLES)
+    low, high = rate_interval(rates)
     return {
         "budget": round(budget) if name == "tokens" else round(budget, 4),
         "pass_rate": sum(rates) / len(rates),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coding_model_project.data.quality.rates import wilson
+
 N_RESAMPLES = 10_000
 _CHUNK = 1_000
 """Resamples drawn at once, to bound memory for data sets of thousands of problems."""
@@ -50,6 +52,28 @@ def bootstrap_interval(
     tail = (1.0 - level) / 2
     low, high = np.quantile(means, [tail, 1.0 - tail])
     return float(low), float(high)
+
+
+def score_interval(mean: float, variance: float, n_problems: int) -> tuple[float, float]:
+    """Return a 95% interval for the mean of rates in [0, 1]: Wilson's, for an effective sample size.
+
+    A percentile bootstrap covers too little near 0 and 1. Wilson's interval is right there, but takes
+    independent yes-or-no observations. The effective size is the number of these that would give the
+    mean the same variance (Korn and Graubard 1998): the number of problems over the design effect.
+    Few passes estimate that effect badly, so one problem of effect 1, the largest possible without
+    seeds, is added to the estimate. The limits have a continuity correction that fades from half an
+    observation on the side of the nearer end to none on the other. The interval of 0 of n, or n of
+    n, is therefore Wilson's. `tests.soak.intervals` simulates the coverage.
+
+    Args:
+        variance: estimated variance of the mean.
+    """
+    scatter = n_problems**2 * variance
+    design_effect = (scatter + 1) / (n_problems * mean * (1 - mean) + 1)
+    size = n_problems / design_effect
+    low, _ = wilson(max(0.0, mean - (1 - mean) / (2 * size)), size)
+    _, high = wilson(min(1.0, mean + mean / (2 * size)), size)
+    return low, high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coding_model_project.data.quality.rates import Rate
 from coding_model_project.evaluation.statistics.intervals import (
-    N_RESAMPLES,
-    bootstrap_interval,
     hierarchical_interval,
+    score_interval,
 )
 from coding_model_project.grading.base import Outcome
 from coding_model_project.types import ERROR_GROUPS, Verdict
@@ -38,26 +36,24 @@ def rates(groups: Sequence[Sequence[Verdict]], k: int = 1) -> list[float]:
     return [pass_at_k(len(group), sum(v.passed for v in group), k) for group in groups]
 
 
-def rate_interval(rates: Sequence[float], *, n: int = N_RESAMPLES) -> tuple[float, float]:
-    """Return the 95% bootstrap interval of the mean of per-problem rates in [0, 1].
-
-    If all rates are 0 or all are 1, resampling has no spread; then it is Wilson's interval.
-    """
-    if set(rates) in ({0.0}, {1.0}):
-        return Rate(hits=round(sum(rates)), total=len(rates)).interval
-    return bootstrap_interval(rates, n=n)
+def rate_interval(rates: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95% interval of the mean of per-problem rates in [0, 1] (`score_interval`)."""
+    n = len(rates)
+    variance = float(np.var(rates, ddof=1)) / n if n > 1 else 0.0
+    return score_interval(float(np.mean(rates)), variance, n)
 
 
 def side_interval(rates_SP: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 95% interval of a mean rate over seeds and problems, by the rule of `rate_interval`.
+    """Return the 95% interval of a mean rate over seeds and problems; with one seed `rate_interval`.
 
     Args:
         rates_SP: rates in [0, 1], a row per seed and a column per problem.
     """
-    if np.all(rates_SP == 0.0) or np.all(rates_SP == 1.0):
-        return rate_interval(rates_SP[0].tolist())
-    found = hierarchical_interval(np.zeros((1, rates_SP.shape[1])), rates_SP)
-    return found.low, found.high
+    n_seeds, n_problems = rates_SP.shape
+    if n_seeds == 1:
+        return rate_interval(rates_SP[0])
+    error = hierarchical_interval(np.zeros((1, n_problems)), rates_SP).error
+    return score_interval(float(rates_SP.mean()), error**2, n_problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

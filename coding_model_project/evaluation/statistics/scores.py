@@ -22,8 +22,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
     Returns:
         problems, samples, graded, ungradable, refused: counts (refused: prompts too long for the
         model, included in ungradable); problems_ungradable: problems without a graded sample, which
-        are excluded from rates; pass@k: unbiased rates by k (`_rate`), with intervals that resample
-        problems;
+        are excluded from rates; pass@k: unbiased rates by k (`_rate`), with intervals over problems;
         base: pass@k by the benchmark's own tests (`Problem.base_tests`), absent if no problem has any;
         loose: pass@k and pass_ratio by the loose instruction rules, absent if no problem has any;
         pass_ratio: rate of the mean share of hidden tests passed, null if judging stopped early;

@@ -32,7 +32,7 @@ class Score:
     pass_at_1: float
     low: float
     high: float
-    """95% bootstrap interval over problems."""
+    """95% interval over problems."""
     problems: int
     ungradable: int
     """Samples without a verdict, which are excluded from rates."""

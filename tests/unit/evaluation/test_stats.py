@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from coding_model_project.evaluation.statistics.intervals import bootstrap_interval, paired_test
+from coding_model_project.evaluation.statistics.pass_at_k import rate_interval, side_interval
 
 
 def test_the_interval_holds_the_mean_and_narrows_with_problems():
@@ -28,6 +29,34 @@ def test_the_same_seed_gives_the_same_numbers():
     rates = [0.0, 0.5, 1.0, 0.25]
     assert bootstrap_interval(rates) == bootstrap_interval(rates)
     assert bootstrap_interval([0.5, 0.5]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.02, 0.3, 0.99])
+@pytest.mark.parametrize("n", [40, 200])
+def test_a_rate_s_interval_covers_near_the_ends_too(rate, n):
+    rng = np.random.default_rng(4)
+    chances = rng.beta(rate, 1 - rate, size=(400, n))
+    bounds = [rate_interval(rates) for rates in rng.binomial(4, chances) / 4]
+    assert sum(low <= rate <= high for low, high in bounds) >= 0.93 * 400
+
+
+def test_a_rate_s_interval_narrows_with_samples_that_differ_within_problems():
+    together, apart = [0.0] * 50 + [1.0] * 50, [0.25, 0.75] * 50
+    low, high = rate_interval(together)
+    assert (low, high) == pytest.approx((0.40, 0.60), abs=0.005)
+    assert rate_interval(apart)[1] - rate_interval(apart)[0] < 0.6 * (high - low)
+    assert rate_interval([0.5])[0] < 0.1 and rate_interval([0.5])[1] > 0.9
+    assert rate_interval([0.0] * 20) == pytest.approx((0.0, 0.161), abs=0.001)  # Wilson's
+    assert rate_interval([1.0] * 20) == pytest.approx((0.839, 1.0), abs=0.001)
+
+
+def test_a_side_of_seeds_that_differ_has_a_wider_interval():
+    rng = np.random.default_rng(5)
+    equal = (rng.random((3, 200)) < 0.4).astype(float)
+    differing = (rng.random((3, 200)) < [[0.3], [0.4], [0.5]]).astype(float)
+    widths = [high - low for low, high in map(side_interval, (equal, differing))]
+    assert widths[0] < widths[1]
+    assert side_interval(equal[:1]) == rate_interval(equal[0])
 
 
 def test_the_p_value_is_that_of_all_sign_flips():

@@ -7,6 +7,7 @@ import pytest
 
 import coding_model_project.cli as cli
 from coding_model_project.errors import ConfigError
+from coding_model_project.evaluation.statistics.pass_at_k import rate_interval
 from coding_model_project.reports import write_report
 from coding_model_project.reports.chart_lines import chart_lines, chart_stacks
 from coding_model_project.reports.header import run_names
@@ -54,10 +55,9 @@ def test_rates_are_means_over_problems():
     lines = chart_lines(tally_of(*rows), {})
     [accepted], [reward] = lines["accepted"], lines["reward"]
     assert (accepted.steps, accepted.values) == ([1], [pytest.approx((0.75 + 0.0) / 2)])
-    assert (accepted.low, accepted.high) == (
-        [0.0],
-        [0.75],
-    )  # two problems: either may be drawn twice
+    low, high = rate_interval([0.75, 0.0])
+    assert (accepted.low, accepted.high) == ([low], [high])
+    assert (reward.low, reward.high) == ([0.0], [1.0])  # either problem may be drawn twice
     assert reward.values == [pytest.approx((1.0 + 0.0) / 2)]
 
 
@@ -70,7 +70,7 @@ def test_sources_of_a_mixed_run_have_lines_of_their_own():
     shown = {line.label: (line.steps, line.values) for line in mixed["accepted_by_source"]}
     assert shown == {"code": ([2], [0.0]), "sums": ([1], [0.5])}
     assert [line.values for line in mixed["reward_by_source"]] == [[0.25], [0.5]]
-    assert mixed["accepted_by_source"][1].low == [0.0]
+    assert mixed["accepted_by_source"][1].low == [rate_interval([1.0, 0.0])[0]]
 
 
 def test_no_interval_from_one_problem():
@@ -82,7 +82,7 @@ def test_steps_whose_samples_were_not_recorded_come_from_the_metrics():
     logged = {1: {"judge/accepted": 0.9}, 2: {"judge/accepted": 0.4}}
     [line] = chart_lines(tally_of({"problem": "p/1"}, {"problem": "p/2"}), logged)["accepted"]
     assert (line.steps, line.values) == ([1, 2], [1.0, 0.4])
-    assert (line.low, line.high) == ([1.0, None], [1.0, None])
+    assert (line.low, line.high) == ([rate_interval([1.0, 1.0])[0], None], [1.0, None])
 
 
 def test_lengths_parts_and_public_failures():
