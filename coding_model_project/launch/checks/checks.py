@@ -24,6 +24,7 @@ from coding_model_project.launch.checks import (
 from coding_model_project.launch.checks.hub_checks import check_hub_model
 from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
+from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.launch.sizing.machine import free_memory_gb
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
@@ -117,7 +118,7 @@ def check(
                 raise ConfigError(f"{key}: no file {path}{way or _set_it(key)}")
             if key == "data.train_files":
                 refuse_test_only(path)
-    check_memory(config.coding.min_memory_gb)
+    check_memory(needed_gb(config, longest=0))
 
 
 def _is_embedded(config: DictConfig, path: str) -> bool:
@@ -211,12 +212,12 @@ def check_model(key: str, path: str | None) -> None:
     check_hub_model(key, path)
 
 
-def check_memory(needed_gb: float) -> None:
+def check_memory(least_gb: float) -> None:
     available_gb = free_memory_gb()
-    if available_gb < needed_gb:
+    if available_gb < least_gb:
         raise ConfigError(
-            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free, but this profile needs "
-            f"{needed_gb:g}; free some, or lower the batch and set coding.min_memory_gb"
+            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free, but this run needs "
+            f"{least_gb:g}; free some, or lower the micro-batch and set coding.min_memory_gb"
         )
 
 
