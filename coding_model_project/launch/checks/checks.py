@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from coding_model_project.launch.checks import (
     async_checks,
     bash_checks,
     harbor_checks,
+    length_checks,
     problem_checks,
     repair_checks,
 )
@@ -26,6 +28,7 @@ from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
 from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.launch.sizing.machine import free_memory_gb
+from coding_model_project.types import Problem
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 """Top-level keys that verl 0.9 accepts but ignores in favour of `reward.*`."""
@@ -140,6 +143,7 @@ def check_sft(config: DictConfig) -> None:
     """
     check_values(config)
     check_rows(config, "data.train_files", "data.val_files")
+    check_lengths(config)
 
 
 def check_grpo(config: DictConfig) -> None:
@@ -155,6 +159,17 @@ def check_grpo(config: DictConfig) -> None:
     harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")
     problem_checks.check(config, problems, files(config, "data.train_files"))
+    check_lengths(config, problems)
+
+
+def check_lengths(config: DictConfig, problems: Sequence[Problem] = ()) -> None:
+    """Check that the samples fit into the configured lengths, and micro-batches of them into memory.
+
+    Raises:
+        ConfigError: they do not; the message names the key and the fix.
+    """
+    paths = [path for key in ("data.train_files", "data.val_files") for path in files(config, key)]
+    check_memory(needed_gb(config, length_checks.check(config, paths, problems)))
 
 
 def check_rows(config: DictConfig, *keys: str) -> None:
