@@ -29,7 +29,8 @@ _SAMPLES = (
 
 _WHERE = re.compile(
     r"coding\.evaluation\.(cluster|ray_address)|ray_kwargs\.ray_init\.address"
-    r"|coding\.(checkpoints|mirror)(\..*)?|.*\.update_weights_bucket_megabytes"
+    r"|coding\.(checkpoints|mirror)(\..*)?"
+    r"|coding\.min_memory_gb|.*\.update_weights_bucket_megabytes"
 )
 """Keys of machines, memory and the places of copies, which may change when a run resumes."""
 

@@ -183,7 +183,7 @@ RANGES = (
         holds=lambda value: _number(value) and value >= 0,
         keys=(
             "algorithm.kl_ctrl.kl_coef",
-            "coding.min_memory_gb",
+            "coding.min_memory_gb?",
             "coding.sandbox.retry_s",
             "optim.lr",
             "optim.weight_decay?",

@@ -59,11 +59,10 @@ def plan_of(config: DictConfig) -> Plan:
         ConfigError: the model's shape is unknown here.
     """
     policy = "actor_rollout_ref" in config
-    model = "actor_rollout_ref.model" if policy else "model"
-    engine = _engine(config)
-    path = OmegaConf.select(config, f"{model}.path")
-    shape = of_model(str(path))
+    model, engine = _model(config), _engine(config)
+    shape = shape_of(config)
     if shape is None:
+        path = OmegaConf.select(config, f"{model}.path")
         raise ConfigError(
             f"{model}.path={path}: no config.json of a dense Llama, Qwen2 or Qwen3 model here: give a "
             "folder, or download the model first"
@@ -98,9 +97,20 @@ def plan_of(config: DictConfig) -> Plan:
     )
 
 
+def shape_of(config: DictConfig) -> Shape | None:
+    """Return the starting model's shape; None if it is unknown here."""
+    path = OmegaConf.select(config, f"{_model(config)}.path")
+    return of_model(str(path)) if path else None
+
+
 def number_bytes(config: DictConfig) -> int:
     """Return the bytes per trained weight."""
     return _BYTES.get(str(OmegaConf.select(config, f"{_engine(config)}.model_dtype")), 4)
+
+
+def _model(config: DictConfig) -> str:
+    """Return verl's section of the starting model."""
+    return "actor_rollout_ref.model" if "actor_rollout_ref" in config else "model"
 
 
 def _engine(config: DictConfig) -> str:
