@@ -75,8 +75,9 @@ cluster: setup
 bench: setup
 	@$(BIN)/python -m coding_model_project sandbox bench
 
+# GRPO's step beside TRL's; MODEL=FOLDER for an instruction-tuned model instead of the tiny one.
 bench-training: setup
-	@$(BIN)/python -m tests.bench.training
+	@$(BIN)/python -m tests.bench.training $(if $(MODEL),--model $(MODEL) --steps 3)
 
 # The documentation site, in outputs/site.
 docs: setup

@@ -76,7 +76,6 @@ def doctor(
         answer = {"counts": counts, "findings": [asdict(f) for f in findings]}
         if sizes is not None:
             answer |= {"gpu_gb": {name: _by_name(parts) for name, parts in sizes.gpu.items()}}
-            answer |= {"host_gb": _by_name(sizes.host)}
         print(json.dumps(answer))
     else:
         if sizes is not None:
@@ -108,7 +107,7 @@ def _by_name(parts: list[Part]) -> dict[str, float]:
 
 
 def _show_sizes(sizes: Report) -> None:
-    """Print the memory of each GPU by phase, and of a node, as tables."""
+    """Print the memory of each GPU by phase, as a table."""
     from rich.console import Console
     from rich.table import Table
 
@@ -120,9 +119,6 @@ def _show_sizes(sizes: Report) -> None:
             table.add_row(name, *("" if size is None else f"{size:.1f}" for size in columns))
         table.add_row("total", *(f"{sum(p.gb for p in parts):.1f}" for parts in sizes.gpu.values()))
         console.print(table)
-    if sizes.host:
-        parts = ", ".join(f"{part.name} {part.gb:.0f}" for part in sizes.host if part.gb >= 0.5)
-        console.print(f"GB on each node: {parts}", soft_wrap=True)
 
 
 def _show(findings: list[Finding]) -> None:

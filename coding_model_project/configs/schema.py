@@ -130,8 +130,11 @@ class CodingConfig:
         "Timeout of a weight sync to the rollout; a slower sync ends the run.",
         unit="s",
     )
-    min_memory_gb: float = key(
-        0.0, "Minimum free memory to start; 0 disables the check.", unit="GiB"
+    min_memory_gb: float | None = key(
+        None,
+        "Minimum free memory to start; 0 disables the check. null estimates it from the model on CPUs, "
+        "and disables the check elsewhere.",
+        unit="GiB",
     )
 
 

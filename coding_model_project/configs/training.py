@@ -32,7 +32,7 @@ class TrainingSampler(StrEnum):
 
 @dataclass
 class GuardsConfig:
-    """Bounds on a step's metrics, none by default. A run that stays outside a bound ends."""
+    """Bounds on a step's metrics. A run that stays outside a bound ends."""
 
     max_grad_norm: float | None = key(
         None, "Upper bound of `actor/grad_norm`, which is measured before clipping.", unit="1"
@@ -47,8 +47,9 @@ class GuardsConfig:
     )
     max_mismatch: float | None = key(
         None,
-        "Upper bound of `rollout_corr/k3_kl`, the divergence between the log-probabilities of training "
-        "and rollout. Needs `actor_rollout_ref.rollout.calculate_log_probs=true`.",
+        "Upper bound of `rollout/mismatch`, the mean difference of a token's log-probability between "
+        "rollout and trainer; one step above it ends the run. null: 0.01 in single precision, 0.1 in 16 "
+        "bits, 0.3 with a quantised rollout; ten times that in asynchronous modes.",
         unit="nats",
     )
     patience: int = key(

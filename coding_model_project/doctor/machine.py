@@ -24,8 +24,8 @@ from coding_model_project.runs import accelerators
 from coding_model_project.sandbox.embedded.languages.toolchains import summary
 from coding_model_project.sandbox.embedded.tiers import strongest, why_not
 
-MEMORY_GB = {"cpu": 9, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
-"""Free GiB that GRPO's hardware profiles need, as their coding.min_memory_gb (a test compares)."""
+MEMORY_GB = {"cpu": 6, "gpu_1x": 48, "gpu_8x": 200, "gpu_multi": 200}
+"""Free GiB that GRPO needs with each hardware profile and its model (a test compares)."""
 
 CPUS = {"gpu_1x": 6, "gpu_8x": 33}
 """CPUs that GRPO reserves for a run, by profile (a test compares)."""

@@ -40,8 +40,6 @@ class Report:
     findings: list[Finding]
     gpu: dict[str, list[Part]] = field(default_factory=dict)
     """Memory per GPU, by phase of a step."""
-    host: list[Part] = field(default_factory=list)
-    """Memory per node."""
 
 
 def report(
@@ -71,12 +69,11 @@ def report(
         made = rollout.generation(config, plan, card)
         phases |= {"log-probs": training.log_probs(plan, tokens), "generation": made.parts}
         findings += [_log_probs(plan, tokens, card), _generation(config, plan, made, card)]
-    memory = host.host_memory(config, plan, machine.cpus)
-    findings += [_host(memory, machine), _free(config, machine), _disk(plan, folder)]
+    findings += [_free(config, machine), _disk(plan, folder)]
     if not plan.flash:
         remedy = "the estimate is for PyTorch's sdpa; with flash-attn an update needs less"
         findings.append(warning("attention", "flash-attn is not installed here", remedy))
-    return Report(findings=findings, gpu=phases, host=memory)
+    return Report(findings=findings, gpu=phases)
 
 
 def _values(config: DictConfig) -> Iterator[Finding]:
@@ -217,18 +214,13 @@ def _offload(plan: Plan) -> str:
     return f"raise {ROLLOUT}.tensor_model_parallel_size, or use more GPUs"
 
 
-def _host(parts: list[Part], machine: Machine) -> Finding:
-    remedy = "use a node with more memory, or fewer trainer.n_gpus_per_node on it"
-    return _against("host memory", total(parts), machine.memory_gb, " on a node", remedy)
-
-
 def _free(config: DictConfig, machine: Machine) -> Finding:
-    needed, has = config.coding.min_memory_gb, machine.memory_gb
+    needed, has = host.needed_gb(config), machine.memory_gb
     found = f"coding.min_memory_gb={needed:g}, and {has:.0f} GB are free"
     if has >= needed:
-        return ok("least memory", found)
+        return ok("memory", found)
     return problem(
-        "least memory", found, f"free some, or set coding.min_memory_gb={int(has)} at your own risk"
+        "memory", found, f"free some, or set coding.min_memory_gb={int(has)} at your own risk"
     )
 
 

@@ -35,6 +35,7 @@ from coding_model_project.launch.compose import (
     search_path,
 )
 from coding_model_project.launch.device import default_hardware, log_into, prepare_environment
+from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.runs.checkpoint_owner import claim
 from coding_model_project.runs.checkpoint_store import open_store, prepare_resume
 from coding_model_project.runs.checkpoints import step_of
@@ -131,7 +132,7 @@ def carry_out(
         UngradableError: the infrastructure failed.
         KeyboardInterrupt: the run received a stop signal.
     """
-    checks.check_memory(config.coding.min_memory_gb)
+    checks.check_memory(needed_gb(config, longest=0))
     make_absolute(config)
     if line := choose_attention(config, recipe.model_key.removesuffix(".path")):
         print(line)

@@ -60,6 +60,7 @@ def chart_lines(
         "infra": _logged(
             metrics, {"train": "judge/infra_rate", "validation": "val-aux/judge/infra_rate"}
         ),
+        "mismatch": _logged(metrics, {"": "rollout/mismatch"}),
         "staleness": _staleness(metrics),
         "evicted": _evicted(metrics),
     }

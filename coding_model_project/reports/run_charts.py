@@ -84,6 +84,11 @@ _LINES = {
         title="Could not be judged", percent=True,
         note="Share of samples lost to infrastructure failures, which are not scored.",
     ),
+    "mismatch": Kind(
+        title="Rollout mismatch", unit="nats",
+        note="Mean difference of a token's log-probability between rollout and trainer; both hold the "
+        "same policy if it is near 0.",
+    ),
     "staleness": Kind(
         title="Staleness",
         note="Weight versions between generation and training, by a sample's oldest token.",
@@ -93,7 +98,9 @@ _LINES = {
         note="Groups of samples that were replaced: too old (coding.max_staleness), or none judged.",
     ),
 }  # fmt: skip
-_IN_SOME_RUNS = frozenset({"accepted_by_source", "reward_by_source", "staleness", "evicted"})
+_IN_SOME_RUNS = frozenset(
+    {"accepted_by_source", "reward_by_source", "mismatch", "staleness", "evicted"}
+)
 """Charts that not every run has, and that are not reported as missing."""
 _STACKS = {
     "errors": Kind(

@@ -25,7 +25,7 @@ from coding_model_project.runs.mirror.masking import masked, secrets_of
 from coding_model_project.runs.moved_config import made_ours
 from coding_model_project.runs.refusal import comparable, listed, settings_changed
 
-_FREE = re.compile(r"coding\.min_memory_gb|trainer\.resume_(mode|from_path)|.*attn_implementation")
+_FREE = re.compile(r"trainer\.resume_(mode|from_path)|.*attn_implementation")
 """Keys that differ between starts and machines of the same run."""
 _REVISION = " revision"
 """End of the input's name for a model of the hub, which is absent until it has been downloaded."""

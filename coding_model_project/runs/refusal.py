@@ -30,8 +30,9 @@ _SAMPLES = (
 _WHERE = re.compile(
     r"coding\.evaluation\.(cluster|ray_address)|ray_kwargs\.ray_init\.address"
     r"|coding\.(checkpoints|mirror)(\..*)?"
+    r"|coding\.min_memory_gb|.*\.update_weights_bucket_megabytes"
 )
-"""Keys that choose machines and the places of copies, which may change when a run resumes."""
+"""Keys of machines, memory and the places of copies, which may change when a run resumes."""
 
 _JOBS_CODE = re.compile(r"[^\s',\[]*/working_dir_files/_ray_pkg_[0-9a-f]+/")
 """The folder of a Ray job's code, to which its relative paths refer; changed code gets another folder."""

@@ -44,7 +44,7 @@ def run(config: DictConfig, *, command: Sequence[str], say: Callable[[str], None
     if coding.evaluation.base_url is None:
         local = with_local_inputs(config, _MODEL_KEY)
         checks.check_model(_MODEL_KEY, local.coding.evaluation.model)
-    checks.check_memory(coding.min_memory_gb)
+    checks.check_memory(coding.min_memory_gb or 0)
     prepare_environment("cpu" if count_gpus() == 0 else "cuda")
     processes.start_sentinel()
     # Treated as Ctrl-C, which asyncio turns into an orderly shutdown.

@@ -16,6 +16,7 @@ import pytest
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
+from coding_model_project.launch.sizing import bucket
 from coding_model_project.runs.checkpoints import checkpoints_in
 from coding_model_project.runs.rollouts import read_all_rollouts
 from coding_model_project.runs.ungradable import read_ungradable
@@ -148,21 +149,22 @@ def test_what_cannot_be_judged_is_left_out_and_a_dead_engine_ends_the_run(world,
 def test_stable_replaces_and_masks_within_limits_and_a_guard_ends_the_run(world, tmp_path, in_ray):
     """A random model's groups agree, all wrong, and most responses run into the limit."""
     with pytest.raises(
-        TrainingError, match=r"coding\.training\.guards\.max_mismatch=-1 for 2 steps"
+        TrainingError, match=r"coding\.training\.guards\.max_entropy=-1 for 2 steps"
     ):
         train(
             "grpo",
             [
                 *world.overrides(tmp_path),
                 "experiment=stable",
-                "coding.training.guards={max_mismatch:-1,patience:2}",
+                "coding.training.guards={max_entropy:-1,patience:2}",
                 "data.max_response_length=96",  # of 300 tokens one ends a response
                 "trainer.save_freq=-1",
             ],
         )
     steps = metrics(tmp_path)
-    assert [step["guard/max_mismatch"] for step in steps] == [1, 2]
+    assert [step["guard/max_entropy"] for step in steps] == [1, 2]
     for step in steps:
+        assert step["rollout/mismatch"] < 1e-4
         assert step["training/filter_lifted"] == 1
         assert step["training/resampled_prompts"] >= 3 * 4
         assert 0.9 < step["rollout_corr/rollout_is_mean"] < 1.1
@@ -248,7 +250,8 @@ def test_a_dead_reward_worker_ends_the_run(world, tmp_path, in_ray):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray):
+def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray, monkeypatch):
+    monkeypatch.setattr(bucket, "needed_mb", lambda _: 0)  # otherwise refused before Ray starts
     started = time.monotonic()
     with pytest.raises(TrainingError, match=r"update_weights_bucket_megabytes|weight sync"):
         train(
@@ -260,6 +263,16 @@ def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray):
             ],
         )
     print(f"ended after {time.monotonic() - started:.0f} s")
+
+
+def test_a_run_does_not_train_on_another_policys_samples(world, tmp_path, in_ray):
+    """The rollout gets other weights than the trainer's, without an error."""
+    broken = "actor_rollout_ref.model.external_lib=tests.broken_sync"
+    with pytest.raises(TrainingError, match=r"step 1: rollout/mismatch is 0\.[1-9]") as caught:
+        train("grpo", [*world.overrides(tmp_path), broken])
+    assert "coding.training.guards.max_mismatch=0.01" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not metrics(tmp_path)
 
 
 def test_a_plugin_that_does_not_load_says_why(monkeypatch):

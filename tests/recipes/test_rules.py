@@ -1,6 +1,7 @@
 """Values that no training works with are refused by name, whatever the recipe; the tables are verl's."""
 
 import functools
+import json
 
 import pytest
 from omegaconf import OmegaConf
@@ -9,6 +10,7 @@ from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks import relations, rules
 from coding_model_project.launch.checks.checks import check_values
 from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.launch.sizing import bucket
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 RECIPES = ["baseline", "sft", "dpo", "grpo", "repair", "harbor", "pipeline"]
@@ -106,6 +108,48 @@ def test_a_known_model_bounds_the_context(tmp_path):
     said = refusal("grpo", **{"actor_rollout_ref.model.path": str(tmp_path)})
     assert "data.max_prompt_length=96 + data.max_response_length=96: the model" in said
     assert "stay within 64" in said
+
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "vocab_size": 49152,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": 8192,
+}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_bucket_of_a_weight_sync_holds_the_largest_tensor(tmp_path, known):
+    """108 MiB in single precision, by the shape, or by the weights' headers for other model types."""
+    kind = "llama" if known else "other"
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"model_type": kind}))
+    tensor = {"dtype": "BF16", "shape": [49152, 576], "data_offsets": [0, 0]}
+    header = json.dumps({"__metadata__": {}, "norm": tensor | {"shape": [576]}, "embed": tensor})
+    weights = len(header).to_bytes(8, "little") + header.encode()
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    path = {"actor_rollout_ref.model.path": str(tmp_path)}
+    said = refusal("grpo", **path, **{bucket.BUCKET: 64})
+    assert f"{bucket.BUCKET}=64" in said
+    assert "set it to 108 or more" in said
+
+    config = composed("grpo").copy()
+    bucket.fill(config)
+    assert OmegaConf.select(config, bucket.BUCKET) == 64  # the tiny model needs less
+    config = compose_recipe("grpo", ["hardware=cpu", f"actor_rollout_ref.model.path={tmp_path}"])
+    check_values(config)
+    bucket.fill(config)
+    assert OmegaConf.select(config, bucket.BUCKET) == 108
+
+
+def test_a_weight_sync_between_gpus_needs_no_such_bucket(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    path = f"actor_rollout_ref.model.path={tmp_path}"
+    check_values(compose_recipe("grpo", ["hardware=gpu_1x", path, f"{bucket.BUCKET}=64"]))
 
 
 def test_a_logger_whose_package_is_missing(monkeypatch):

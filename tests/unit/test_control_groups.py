@@ -79,5 +79,5 @@ def test_a_slurm_job_has_the_least_of_the_limits_above_its_step(root):
 
 def test_a_run_is_refused_by_the_limit_too(monkeypatch):
     monkeypatch.setattr(control_groups, "free_memory", lambda: 4.0 * GIB)
-    with pytest.raises(ConfigError, match=r"4\.0 GB of memory are free, but this profile needs 48"):
+    with pytest.raises(ConfigError, match=r"4\.0 GB of memory are free, but this run needs 48"):
         checks.check_memory(48)

@@ -19,6 +19,7 @@ from coding_model_project.isolation.confine import Tier
 from coding_model_project.launch.checks.machine_checks import cpu_need
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.sizing import machine as sizing
+from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.runs.accelerators import Gpu
 
 ROOT = Path(__file__).parents[2]
@@ -74,8 +75,8 @@ def test_pinned_versions_are_those_of_the_requirements():
 def test_needs_are_those_of_the_hardware_profiles():
     folder = ROOT / "recipes" / "grpo" / "config" / "hardware"
     profiles = {path.stem: yaml.safe_load(path.read_text()) for path in folder.glob("*.yaml")}
-    needs = {name: profile["coding"]["min_memory_gb"] for name, profile in profiles.items()}
-    assert needs == machine.MEMORY_GB
+    for name, needed in machine.MEMORY_GB.items():
+        assert needed_gb(compose_recipe("grpo", [f"hardware={name}"])) == needed
     store = profiles["cpu"]["ray_kwargs"]["ray_init"]["object_store_memory"]
     assert store == machine.OBJECT_STORE_MB * 1_000_000
 
@@ -153,7 +154,7 @@ def test_memory_counts_the_containers_limit(cpu, monkeypatch):
     monkeypatch.setattr(control_groups, "free_memory", lambda: 4.0 * GB)
     finding = only(machine.memory())
     assert finding.status is Status.problem
-    assert finding.finding.startswith("4.0 GB free; hardware=cpu needs 9")
+    assert finding.finding.startswith("4.0 GB free; hardware=cpu needs 6")
 
 
 @pytest.mark.parametrize(("free_gb", "status"), [(64, "ok"), (5, "warning"), (1, "problem")])

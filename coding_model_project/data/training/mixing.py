@@ -8,6 +8,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from coding_model_project.data.training.rows import source, source_of
 from coding_model_project.errors import ConfigError
@@ -187,10 +188,16 @@ def token_counter(tokenizer: str, style: PromptStyle) -> CountTokens:
     return lambda problem: count(solve_messages(problem, style=style))
 
 
-def conversation_counter(tokenizer: str) -> Callable[[Sequence[Mapping[str, str]]], int]:
+def conversation_counter(
+    tokenizer: str, key: str = "--tokenizer", **template: Any
+) -> Callable[[Sequence[Mapping[str, str]]], int]:
     """Return a function that counts a conversation's tokens, including the chat template.
 
     A conversation that does not end in an answer includes the generation prompt.
+
+    Args:
+        key: the key or option of the tokenizer, for messages.
+        template: arguments of transformers' `apply_chat_template`.
 
     Raises:
         ConfigError: the tokenizer cannot be loaded.
@@ -201,13 +208,14 @@ def conversation_counter(tokenizer: str) -> Callable[[Sequence[Mapping[str, str]
         loaded = AutoTokenizer.from_pretrained(tokenizer)
     except (OSError, ValueError) as error:
         line = str(error).splitlines()[0]
-        raise ConfigError(f"--tokenizer={tokenizer}: cannot be loaded: {line}") from error
+        raise ConfigError(f"{key}={tokenizer}: cannot be loaded: {line}") from error
 
     def count(messages: Sequence[Mapping[str, str]]) -> int:
         text = loaded.apply_chat_template(
             [dict(message) for message in messages],
             add_generation_prompt=messages[-1]["role"] != "assistant",
             tokenize=False,
+            **template,
         )
         return len(loaded(text, add_special_tokens=False, verbose=False)["input_ids"])
 

@@ -62,7 +62,7 @@ def check_template(config: DictConfig) -> None:
     if not has_bash(config) or config.coding.bash.calls != Calls.tools:
         return
     model = config.actor_rollout_ref.model
-    template = model.get("custom_chat_template") or _template(Path(str(model.path)))
+    template = model.get("custom_chat_template") or chat_template(Path(str(model.path)))
     if template is not None and "tools" not in template:
         raise ConfigError(
             f"coding.bash.calls=tools: the chat template of {model.path} takes no tools; use a model "
@@ -70,7 +70,7 @@ def check_template(config: DictConfig) -> None:
         )
 
 
-def _template(folder: Path) -> str | None:
+def chat_template(folder: Path) -> str | None:
     """Return the chat template in a model's folder; None if there is none."""
     if (file := folder / "chat_template.jinja").is_file():
         return file.read_text()

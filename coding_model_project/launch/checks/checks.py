@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,16 @@ from coding_model_project.launch.checks import (
     async_checks,
     bash_checks,
     harbor_checks,
+    length_checks,
     problem_checks,
     repair_checks,
 )
 from coding_model_project.launch.checks.hub_checks import check_hub_model
 from coding_model_project.launch.checks.relations import is_embedded_model
 from coding_model_project.launch.checks.rules import check_rules
+from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.launch.sizing.machine import free_memory_gb
+from coding_model_project.types import Problem
 
 LEGACY_KEYS = ("custom_reward_function", "reward_model", "sandbox_fusion")
 """Top-level keys that verl 0.9 accepts but ignores in favour of `reward.*`."""
@@ -117,7 +121,7 @@ def check(
                 raise ConfigError(f"{key}: no file {path}{way or _set_it(key)}")
             if key == "data.train_files":
                 refuse_test_only(path)
-    check_memory(config.coding.min_memory_gb)
+    check_memory(needed_gb(config, longest=0))
 
 
 def _is_embedded(config: DictConfig, path: str) -> bool:
@@ -139,6 +143,7 @@ def check_sft(config: DictConfig) -> None:
     """
     check_values(config)
     check_rows(config, "data.train_files", "data.val_files")
+    check_lengths(config)
 
 
 def check_grpo(config: DictConfig) -> None:
@@ -154,6 +159,17 @@ def check_grpo(config: DictConfig) -> None:
     harbor_checks.check_problems(config, problems)
     check_rows(config, "data.train_files")
     problem_checks.check(config, problems, files(config, "data.train_files"))
+    check_lengths(config, problems)
+
+
+def check_lengths(config: DictConfig, problems: Sequence[Problem] = ()) -> None:
+    """Check that the samples fit into the configured lengths, and micro-batches of them into memory.
+
+    Raises:
+        ConfigError: they do not; the message names the key and the fix.
+    """
+    paths = [path for key in ("data.train_files", "data.val_files") for path in files(config, key)]
+    check_memory(needed_gb(config, length_checks.check(config, paths, problems)))
 
 
 def check_rows(config: DictConfig, *keys: str) -> None:
@@ -211,12 +227,12 @@ def check_model(key: str, path: str | None) -> None:
     check_hub_model(key, path)
 
 
-def check_memory(needed_gb: float) -> None:
+def check_memory(least_gb: float) -> None:
     available_gb = free_memory_gb()
-    if available_gb < needed_gb:
+    if available_gb < least_gb:
         raise ConfigError(
-            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free, but this profile needs "
-            f"{needed_gb:g}; free some, or lower the batch and set coding.min_memory_gb"
+            f"coding.min_memory_gb: {available_gb:.1f} GB of memory are free, but this run needs "
+            f"{least_gb:g}; free some, or lower the micro-batch and set coding.min_memory_gb"
         )
 
 

@@ -11,7 +11,12 @@ from omegaconf import DictConfig
 
 from coding_model_project.errors import ConfigError
 from coding_model_project.launch.checks.advice import MAKE_PAIRS
-from coding_model_project.launch.checks.checks import check_rows, check_values, files
+from coding_model_project.launch.checks.checks import (
+    check_lengths,
+    check_rows,
+    check_values,
+    files,
+)
 from coding_model_project.runs.inputs import fingerprint
 
 COLUMNS = {"prompt", "chosen", "rejected"}
@@ -34,6 +39,7 @@ def check_dpo(config: DictConfig) -> None:
             _check_pairs(key, path)
     check_rows(config, "data.train_files")
     _check_validation(config)
+    check_lengths(config)
     if source := config.trainer.resume_from_path:
         _check_checkpoint(Path(source) / "huggingface", Path(config.model.path))
 

@@ -7,7 +7,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from coding_model_project.launch.checks.machine_checks import ulysses
-from coding_model_project.launch.sizing.shapes import Shape, of_model
+from coding_model_project.launch.sizing.plan import shape_of
+from coding_model_project.launch.sizing.shapes import Shape
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -15,7 +16,7 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 def heads_over_tensor_parallel(config: DictConfig) -> str | None:
     """Check that vLLM can split the heads evenly, and split or replicate the key heads."""
-    size, shape = _get(config, f"{_ROLLOUT}.tensor_model_parallel_size"), _shape(config)
+    size, shape = _get(config, f"{_ROLLOUT}.tensor_model_parallel_size"), shape_of(config)
     if size is None or shape is None:
         return None
     heads, kv_heads = shape.heads, shape.kv_heads
@@ -32,7 +33,7 @@ def heads_over_ulysses(config: DictConfig) -> str | None:
     key, size = ulysses(config)
     if size == 1:
         return None
-    ranks, shape = _ranks(config), _shape(config)
+    ranks, shape = _ranks(config), shape_of(config)
     if ranks % size:
         return f"{key}={size}: it must divide the {ranks} GPUs of the training: set it to a divisor"
     if shape is None:
@@ -81,11 +82,6 @@ def _get(config: DictConfig, key: str) -> Any:
 def _ranks(config: DictConfig) -> int:
     trainer = _get(config, "trainer")
     return trainer.nnodes * trainer.n_gpus_per_node if trainer else 0
-
-
-def _shape(config: DictConfig) -> Shape | None:
-    path = _get(config, "actor_rollout_ref.model.path") or _get(config, "model.path")
-    return of_model(str(path)) if path else None
 
 
 def _fitting(shape: Shape, size: int) -> int:

@@ -15,6 +15,7 @@ from coding_model_project.configs.schema import DPOLoss
 from coding_model_project.configs.training import TrainingSampler
 from coding_model_project.launch.checks.divisibility import DIVISIBILITY
 from coding_model_project.launch.checks.machine_checks import ulysses
+from coding_model_project.launch.sizing import bucket
 from coding_model_project.launch.sizing.shapes import cached_config
 from coding_model_project.synthetic.tiny_model import TinyModelConfig
 
@@ -192,6 +193,16 @@ def micro_batches_that_do_not_divide(config: DictConfig) -> str | None:
     )
 
 
+def too_small_a_bucket(config: DictConfig) -> str | None:
+    size = _get(config, bucket.BUCKET)
+    if size is None or size >= (needed := bucket.needed_mb(config)):
+        return None
+    return (
+        f"{bucket.BUCKET}={size}: the largest tensor of {config.actor_rollout_ref.model.path} must fit: "
+        f"set it to {needed} or more, or to null"
+    )
+
+
 def logger_without_its_package(config: DictConfig) -> str | None:
     value = _get(config, "trainer.logger")
     for name in value if OmegaConf.is_list(value) else [value]:
@@ -216,6 +227,7 @@ RELATIONS: tuple[Callable[[DictConfig], str | None], ...] = (
     nothing_to_validate_on,
     devices_that_do_not_divide,
     micro_batches_that_do_not_divide,
+    too_small_a_bucket,
     *DIVISIBILITY,
     logger_without_its_package,
 )

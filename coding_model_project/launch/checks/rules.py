@@ -119,6 +119,7 @@ RANGES = (
             f"{_REF}.log_prob_max_token_len_per_gpu",
             f"{_REF}.log_prob_micro_batch_size_per_gpu?",
             f"{_ROLLOUT}.agent.num_workers",
+            f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes?",
             f"{_ROLLOUT}.data_parallel_size",
             f"{_ROLLOUT}.log_prob_max_token_len_per_gpu",
             f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu?",
@@ -182,7 +183,7 @@ RANGES = (
         holds=lambda value: _number(value) and value >= 0,
         keys=(
             "algorithm.kl_ctrl.kl_coef",
-            "coding.min_memory_gb",
+            "coding.min_memory_gb?",
             "coding.sandbox.retry_s",
             "optim.lr",
             "optim.weight_decay?",

@@ -59,11 +59,10 @@ def plan_of(config: DictConfig) -> Plan:
         ConfigError: the model's shape is unknown here.
     """
     policy = "actor_rollout_ref" in config
-    model = "actor_rollout_ref.model" if policy else "model"
-    engine = f"{_ACTOR}.fsdp_config" if policy else "engine"
-    path = OmegaConf.select(config, f"{model}.path")
-    shape = of_model(str(path))
+    model, engine = _model(config), _engine(config)
+    shape = shape_of(config)
     if shape is None:
+        path = OmegaConf.select(config, f"{model}.path")
         raise ConfigError(
             f"{model}.path={path}: no config.json of a dense Llama, Qwen2 or Qwen3 model here: give a "
             "folder, or download the model first"
@@ -82,7 +81,7 @@ def plan_of(config: DictConfig) -> Plan:
         ranks=ranks,
         ranks_per_node=config.trainer.n_gpus_per_node,
         shards=ranks if size <= 0 else min(size, ranks),
-        number_bytes=_BYTES.get(get(f"{engine}.model_dtype", "fp32"), 4),
+        number_bytes=number_bytes(config),
         lora_rank=get(f"{model}.lora_rank", 0),
         update_tokens=tokens,
         update_key=key,
@@ -96,6 +95,27 @@ def plan_of(config: DictConfig) -> Plan:
         contents=tuple(get(f"{checkpoint}.save_contents", ())),
         kept=get("trainer.max_actor_ckpt_to_keep") or get("trainer.max_ckpt_to_keep") or 1,
     )
+
+
+def shape_of(config: DictConfig) -> Shape | None:
+    """Return the starting model's shape; None if it is unknown here."""
+    path = OmegaConf.select(config, f"{_model(config)}.path")
+    return of_model(str(path)) if path else None
+
+
+def number_bytes(config: DictConfig) -> int:
+    """Return the bytes per trained weight."""
+    return _BYTES.get(str(OmegaConf.select(config, f"{_engine(config)}.model_dtype")), 4)
+
+
+def _model(config: DictConfig) -> str:
+    """Return verl's section of the starting model."""
+    return "actor_rollout_ref.model" if "actor_rollout_ref" in config else "model"
+
+
+def _engine(config: DictConfig) -> str:
+    """Return verl's section of the training engine."""
+    return f"{_ACTOR}.fsdp_config" if "actor_rollout_ref" in config else "engine"
 
 
 def _tokens(config: DictConfig, get: Any) -> tuple[int, int, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ class Shape:
     @property
     def parameters(self) -> int:
         return self.layers * self.layer + self.outside
+
+    @property
+    def largest(self) -> int:
+        """Parameters of the largest tensor: the embedding, or a projection of the MLP."""
+        return self.hidden * max(self.vocabulary, self.intermediate)
 
     @property
     def kv_bytes(self) -> int:
@@ -153,18 +159,41 @@ PUBLISHED = {
 
 def of_model(path: str) -> Shape | None:
     """Return the shape of a model: a folder, one of the profiles' names, or one in the hub's cache."""
-    file = Path(path).expanduser() / "config.json"
-    if not file.is_file():
-        if path in PUBLISHED:
-            return of_config(PUBLISHED[path])
-        cached = cached_config(path)
-        if cached is None:
-            return None
-        file = cached
+    file = config_file(path)
+    if file is None:
+        return of_config(PUBLISHED[path]) if path in PUBLISHED else None
     try:
         return of_config(json.loads(file.read_text()))
     except (OSError, ValueError, KeyError):
         return None  # transformers reports the fault
+
+
+def largest_tensor(path: str) -> int | None:
+    """Return the parameters of a model's largest tensor; None if neither shape nor weights are here.
+
+    The shape comes first: it is the same before and after the weights are downloaded.
+    """
+    if shape := of_model(path):
+        return shape.largest
+    file = config_file(path)
+    try:
+        return max(_tensors(file.parent), default=None) if file else None
+    except (OSError, ValueError, KeyError):
+        return None  # transformers reports the fault
+
+
+def _tensors(folder: Path) -> Iterator[int]:
+    """Yield the parameters of each tensor of a model, from the headers of its safetensors files."""
+    for path in folder.glob("*.safetensors"):
+        with path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        yield from (math.prod(header[name]["shape"]) for name in header if name != "__metadata__")
+
+
+def config_file(path: str) -> Path | None:
+    """Return the config.json of a folder, or of a downloaded model of the hub; None if there is none."""
+    file = Path(path).expanduser() / "config.json"
+    return file if file.is_file() else cached_config(path)
 
 
 def cached_config(name: str) -> Path | None:

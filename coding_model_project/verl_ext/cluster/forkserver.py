@@ -44,6 +44,7 @@ SLOW_IMPORTS = (
     "transformers.models.qwen2.modeling_qwen2",
     "vllm.engine.arg_utils",
     "vllm.entrypoints.openai.chat_completion.protocol",
+    "coding_model_project.verl_ext.cluster.vllm_queue",
 )
 """Modules that the server imports. None imports Ray, which reads a worker's environment at import."""
 

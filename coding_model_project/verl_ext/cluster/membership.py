@@ -14,6 +14,7 @@ from ray.exceptions import RayError
 from coding_model_project.errors import ClusterError, ConfigError
 from coding_model_project.isolation import processes
 from coding_model_project.launch.joining import joined_ray
+from coding_model_project.launch.sizing.host import needed_gb
 from coding_model_project.launch.sizing.machine import free_memory_gb
 from coding_model_project.verl_ext.cluster.node_checks import check_nodes
 from coding_model_project.verl_ext.cluster.nodes import (
@@ -107,7 +108,7 @@ def _check_number(config: DictConfig, nodes: Sequence[Node]) -> None:
 
 
 def _check_memory(config: DictConfig, node: Node, available_gb: float) -> None:
-    needed = config.coding.min_memory_gb
+    needed = needed_gb(config, longest=0)
     if available_gb < needed:
         raise ConfigError(
             f"node {node}: coding.min_memory_gb={needed:g}: {available_gb:.1f} GB of memory are free "

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+from vllm.model_executor.layers.vocab_parallel_embedding import (
+    ParallelLMHead,
+    VocabParallelEmbedding,
+)
 
 
 class CPUWorkerExtension(vLLMColocateWorkerExtension):
@@ -37,4 +42,28 @@ class CPUWorkerExtension(vLLMColocateWorkerExtension):
         receiver.receive_weights(
             lambda bucket, is_last: weights.extend((name, w.clone()) for name, w in bucket)
         )
+        self.load(weights)
+
+    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Replace the model's weights by those of a Hugging Face model of the same shape."""
+        heads = _tied_heads(self.model_runner.get_model())
         self.model_runner.reload_weights(weights_iterator=iter(weights))
+        for head, embedding in heads:
+            head.weight = embedding.weight
+            head.quant_method.process_weights_after_loading(head)
+
+
+def _tied_heads(model: torch.nn.Module) -> list[tuple[Any, Any]]:
+    """Return each output head that shares the weight of an input embedding, with that embedding.
+
+    `reload_weights` only reloads the modules that the checkpoint names. A tied head has no name of its
+    own, so its copy in oneDNN's layout would keep the previous weights.
+    """
+    parts = [one for one in model.modules() if isinstance(one, VocabParallelEmbedding)]
+    heads = [one for one in parts if isinstance(one, ParallelLMHead)]
+    return [
+        (head, embedding)
+        for head in heads
+        for embedding in parts
+        if embedding not in heads and head.weight.data_ptr() == embedding.weight.data_ptr()
+    ]

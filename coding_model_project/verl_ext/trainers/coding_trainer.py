@@ -18,6 +18,8 @@ from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.runs.folder import FATAL, RunFolder
 from coding_model_project.runs.stopping import stop_requested
 from coding_model_project.runs.ungradable import Ungradable
+from coding_model_project.verl_ext.trainers import mismatch
+from coding_model_project.verl_ext.trainers.arrangement import arrange
 from coding_model_project.verl_ext.trainers.batch_fields import (
     clear_advantages,
     infos_of,
@@ -27,7 +29,6 @@ from coding_model_project.verl_ext.trainers.batch_fields import (
     trained_keys,
 )
 from coding_model_project.verl_ext.trainers.guards import Guards, no_program
-from coding_model_project.verl_ext.trainers.lengths import sort_by_length
 from coding_model_project.verl_ext.trainers.online_sampler import OnlineSampler, with_sampler
 from coding_model_project.verl_ext.trainers.outages import Belongs, Outages
 from coding_model_project.verl_ext.trainers.step_metrics import (
@@ -158,7 +159,7 @@ class CodingTrainer(ValidatingTrainer):
         lost = missing - self._not_isolated(missing, self._belongs_to(batch))
         self._outages.stop(lost / expected, "this step's")
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
-        sort_by_length(batch, self.config)
+        arrange(batch, self.config)
         return batch
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -167,6 +168,10 @@ class CodingTrainer(ValidatingTrainer):
             "actor/entropy" not in metrics
         ):  # bypass mode: verl computes no log-probabilities for its own
             metrics["actor/entropy"] = sampled_entropy(batch)
+        found = mismatch.measure(batch, self.actor_rollout_wg, self.config)
+        if found is not None:
+            metrics[mismatch.METRIC] = found
+            mismatch.check(found, mismatch.limit(self.config), self.global_steps)
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

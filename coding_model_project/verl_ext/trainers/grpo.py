@@ -22,6 +22,7 @@ from coding_model_project.launch.checks.machine_checks import check_cpus
 from coding_model_project.launch.checks.repair_checks import has_episodes
 from coding_model_project.launch.device import log_into
 from coding_model_project.launch.joining import check_head, joined_ray
+from coding_model_project.launch.sizing import bucket
 from coding_model_project.runs.folder import FATAL, RunFolder, full_disk
 from coding_model_project.verl_ext.cluster import forkserver, session
 from coding_model_project.verl_ext.cluster.capacity import check_capacity
@@ -90,6 +91,7 @@ def _train(config: DictConfig, python: str | None) -> None:
             never imports verl: Ray starts while the server imports it, and a first worker does the rest.
     """
     _choose_loop(config)
+    bucket.fill(config)
     ours = not _in_session()
     if python is None:
         _check_by_verl(config)

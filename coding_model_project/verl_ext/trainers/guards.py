@@ -14,7 +14,6 @@ _GUARDED = {
     "max_grad_norm": "actor/grad_norm",
     "min_entropy": "actor/entropy",
     "max_entropy": "actor/entropy",
-    "max_mismatch": "rollout_corr/k3_kl",
 }
 """Metrics by their key in `coding.training.guards`."""
 

@@ -9,7 +9,7 @@ import pytest
 from coding_model_project.errors import TrainingError
 from coding_model_project.verl_ext.trainers.guards import Guards, no_program
 
-NONE = dict.fromkeys(("max_grad_norm", "min_entropy", "max_entropy", "max_mismatch"))
+NONE = dict.fromkeys(("max_grad_norm", "min_entropy", "max_entropy"))
 
 
 def guards(**bounds) -> Guards:
@@ -48,7 +48,6 @@ def test_a_bound_that_is_passed_twice_in_a_row_ends_the_run():
     [
         ("min_entropy", "actor/entropy", 0.5, 0.1),
         ("max_entropy", "actor/entropy", 0.1, 0.5),
-        ("max_mismatch", "rollout_corr/k3_kl", 0.1, 0.5),
         ("max_grad_norm", "actor/grad_norm", 0.1, math.nan),
     ],
 )

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coding_model_project.verl_ext.trainers.lengths import order_by_length
+from coding_model_project.verl_ext.trainers.arrangement import order_within
 
 
 def test_each_sample_stays_in_its_mini_batch() -> None:
-    assert order_by_length([5, 1, 3, 9, 2, 7], within=3) == [1, 2, 0, 4, 5, 3]
+    assert order_within([5, 1, 3, 9, 2, 7], within=3) == [1, 2, 0, 4, 5, 3]
 
 
 @given(lengths=st.lists(st.integers(1, 99)), within=st.integers(1, 40))
 def test_nothing_is_lost_and_neighbours_are_of_like_length(lengths: list[int], within: int) -> None:
-    order = order_by_length(lengths, within)
+    order = order_within(lengths, within)
     assert sorted(order) == list(range(len(lengths)))
     assert [place // within for place in order] == [
         place // within for place in range(len(lengths))

@@ -1,0 +1,124 @@
+"""Sync small models of many architectures to vLLM, and compare its log-probabilities with transformers'.
+
+    python -m tests.end_to_end.synced_models FOLDER
+
+vLLM starts with dummy weights, as in a training, and gets two versions of real ones. Prints a JSON line
+per model: how far apart log-probabilities are before and, at most, after a sync.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from coding_model_project.launch.device import prepare_environment
+
+VOCABULARY = 320
+SHAPE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 128,
+    "intermediate_size": 192,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.2,  # else all tokens are as likely, and wrong weights would not show
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+WINDOW = {"sliding_window": 16}
+KINDS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen2": {},
+    "qwen3": {},
+    "mistral": WINDOW,
+    "gemma3_text": {**WINDOW, "layer_types": ["sliding_attention", "full_attention"]},
+    "phi3": {},
+    "smollm3": {},
+}
+PROMPT = [1, *(7 * i % VOCABULARY for i in range(1, 40))]
+
+
+def shapes() -> Iterator[tuple[str, bool]]:
+    """Yield each architecture, with a tied and an untied output head."""
+    for kind in KINDS:
+        for tied in (True, False):
+            yield kind, tied
+
+
+def compare(folder: Path, kind: str, tied: bool) -> dict[str, Any]:
+    """Return the largest differences of log-probabilities, in nats."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from vllm import LLM
+
+    began = time.monotonic()
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **SHAPE, **KINDS[kind], tie_word_embeddings=tied)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(folder)
+    engine = LLM(
+        model=str(folder),
+        skip_tokenizer_init=True,
+        load_format="dummy",
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=64,
+        kv_cache_memory_bytes=2**24,
+        logprobs_mode="raw_logprobs",
+        worker_extension_cls="coding_model_project.verl_ext.cpu.vllm_worker.CPUWorkerExtension",
+    )
+    differences = [_difference(engine, model)]
+    for _ in range(2):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.3 * parameter.std().nan_to_num() * torch.randn_like(parameter))
+        weights = [(name, one.clone()) for name, one in model.state_dict().items()]
+        engine.collective_rpc("load", args=(weights,))
+        differences.append(_difference(engine, model))
+    del engine
+    gc.collect()
+    return {
+        "model": kind,
+        "tied": tied,
+        "before": round(differences[0], 3),
+        "after": max(differences[1:]),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def _difference(engine: Any, model: Any) -> float:
+    import torch
+    from vllm import SamplingParams
+
+    asked = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
+    (answer,) = engine.generate({"prompt_token_ids": PROMPT}, asked, use_tqdm=False)
+    theirs = [
+        row[token].logprob
+        for row, token in zip(answer.prompt_logprobs[1:], PROMPT[1:], strict=True)
+    ]
+    ids = torch.tensor([PROMPT])
+    with torch.no_grad():
+        ours = model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+    return float((ours - torch.tensor(theirs)).abs().max())
+
+
+def main(root: Path) -> None:
+    prepare_environment("cpu")
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # engine and worker in this process
+    os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
+    for kind, tied in shapes():
+        found = compare(root / f"{kind}_{'tied' if tied else 'untied'}", kind, tied)
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,114 @@
+"""Rows that are too long for the configured lengths are refused before anything heavy starts."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coding_model_project.errors import ConfigError
+from coding_model_project.launch.checks import length_checks
+from coding_model_project.launch.compose import compose_recipe
+from coding_model_project.types import Problem, Stdin, Test
+
+MODEL_LEN = "actor_rollout_ref.rollout.max_model_len"
+
+
+def talk(*words):
+    """A conversation whose messages have so many words."""
+    roles = ("user", "assistant")
+    return [{"role": role, "content": "x " * n} for role, n in zip(roles, words, strict=False)]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A model with a chat template, whose tokens are words, and three per message."""
+    template = {"chat_template": "{% for message in messages %}…{% endfor %}"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(template))
+    words = lambda messages: sum(len(one["content"].split()) + 3 for one in messages)  # noqa: E731
+    monkeypatch.setattr(length_checks, "_counter", lambda *_: words)
+
+    def make(recipe, rows, *overrides):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+        key = "actor_rollout_ref.model.path" if recipe == "grpo" else "model.path"
+        given = ["hardware=cpu", f"{key}={tmp_path}", *overrides]
+        return compose_recipe(recipe, given), [str(tmp_path / "rows.parquet")]
+
+    return make
+
+
+def refusal(config, paths):
+    with pytest.raises(ConfigError) as caught:
+        length_checks.check(config, paths)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_prompts_that_are_too_long_name_both_keys_to_set(world):
+    rows = [{"prompt": talk(n)} for n in (50, 100, 140)]
+    said = refusal(*world("grpo", rows))
+    assert said.startswith("data.max_prompt_length=96: 2 of 3 prompts have more tokens")
+    assert "(the longest 143)" in said
+    assert said.endswith(f"set data.max_prompt_length=160 {MODEL_LEN}=256")
+    assert refusal(*world("grpo", rows, f"{MODEL_LEN}=512")).endswith("_length=160")
+    longer = world("grpo", rows, "data.max_prompt_length=160", f"{MODEL_LEN}=256")
+    assert length_checks.check(*longer) == 143 + 96
+
+
+def test_the_longest_rows_of_a_large_set_are_counted(world, monkeypatch):
+    monkeypatch.setattr(length_checks, "_MOST", 4)
+    rows = [{"prompt": talk(n)} for n in (50, 100, 60, 70, 140, 80)]
+    assert "2 of the 4 longest prompts" in refusal(*world("grpo", rows))
+
+
+def test_conversations_of_sft(world):
+    rows = [{"messages": talk(100, 50)}, {"messages": talk(150, 80)}]
+    said = refusal(*world("sft", rows))
+    assert said.startswith("data.max_length=192: 1 of 2 conversations have more tokens")
+    assert said.endswith("(the longest 236): set data.max_length=256")
+    assert length_checks.check(*world("sft", rows, "data.max_length=512")) == 236
+    assert length_checks.check(*world("sft", rows, "data.truncation=right")) is None
+
+
+def test_long_pairs_are_set_aside_unless_all_are_too_long_or_they_are_an_error(world):
+    rows = [{"prompt": talk(50), "chosen": "x " * n, "rejected": "x"} for n in (20, 200)]
+    assert length_checks.check(*world("dpo", rows)) == 2 * 192
+    assert "1 of 4 conversations" in refusal(*world("dpo", rows, "coding.dpo.too_long=error"))
+    assert "4 of 4 conversations" in refusal(*world("dpo", rows, "data.max_length=40"))
+
+
+def test_references_longer_than_a_response_are_printed(world, capsys):
+    config, paths = world("grpo", [{"prompt": talk(50)}])
+    tests = (Test(input=Stdin(""), expected="1"),)
+    problem = Problem(id="a/1", split="train", statement="x", tests=tests, gold=("x " * 120,))
+    length_checks.check(config, paths, [problem])
+    assert f"set data.max_response_length=128 {MODEL_LEN}=224" in capsys.readouterr().out
+
+
+def test_the_embedded_model_is_not_loaded_for_its_own_rows(world):
+    config, paths = world("grpo", [{"prompt": talk(200)}])
+    config.actor_rollout_ref.model.path = "data/tinycode/base"
+    assert length_checks.check(config, paths) is None
+
+
+@pytest.mark.verl
+def test_tokens_are_those_of_the_models_tokenizer_and_template(tmp_path):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({"x": 0, "user": 1, "go": 2, "?": 3}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    template = (
+        "{% for one in messages %}{{ one.role }} {{ one.content }} {% endfor %}"
+        "{% if add_generation_prompt %}go{% endif %}"
+    )
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    pq.write_table(pa.Table.from_pylist([{"prompt": talk(100)}]), tmp_path / "rows.parquet")
+    given = ["hardware=cpu", f"actor_rollout_ref.model.path={tmp_path}"]
+    said = refusal(compose_recipe("grpo", given), [str(tmp_path / "rows.parquet")])
+    assert "(the longest 102)" in said
+
+    own = f'actor_rollout_ref.model.custom_chat_template="{template} x x"'
+    said = refusal(compose_recipe("grpo", [*given, own]), [str(tmp_path / "rows.parquet")])
+    assert "(the longest 104)" in said
