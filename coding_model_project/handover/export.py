@@ -9,11 +9,9 @@ import glob
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from coding_model_project.errors import CheckpointError, ConfigError
 from coding_model_project.evaluation.watch.found import Checkpoint, find, merge_command
@@ -21,11 +19,9 @@ from coding_model_project.handover.model_card import Measured, card, measured
 from coding_model_project.runs.checkpoints import FOLDER
 from coding_model_project.runs.folder import RunFolder, write_json, write_text
 from coding_model_project.runs.inputs import fingerprint
+from coding_model_project.runs.starting_model import EXPORT_MARKER, correct_dtype, weight_entries
 
 CARD = "README.md"
-_MERGE_ADAPTER = "coding_model_project.verl_ext.trainers.adapters"
-_SAFETENSORS_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
-_TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 Say = Callable[[str], None]
 
@@ -124,11 +120,8 @@ def export(given: Source, out: Path, evaluations: Sequence[Path], say: Say) -> P
     return out
 
 
-_MARKER = "export.json"
-
-
 def _check_same(out: Path, given: Source) -> None:
-    file = out / _MARKER
+    file = out / EXPORT_MARKER
     if not file.exists() or json.loads(file.read_text())["key"] != given.key:
         raise ConfigError(f"--out={out}: holds something else; choose another folder")
 
@@ -141,11 +134,10 @@ def _write_model(given: Source, out: Path, say: Say) -> None:
         wanted = shutil.ignore_patterns("*.bin", "*.pt", "*.md", ".git*")
         shutil.copytree(given.model, partial, ignore=wanted)
     else:
-        say(f"merging the shards in {given.model} with verl.model_merger, which rounds to bfloat16")
+        say(f"merging the shards in {given.model}")
         _run(merge_command(given.model, partial))
-        _run([sys.executable, "-m", _MERGE_ADAPTER, str(partial)])
     _complete(partial)
-    write_json(partial / _MARKER, {"name": given.name, "key": given.key})
+    write_json(partial / EXPORT_MARKER, {"name": given.name, "key": given.key})
     if out.exists():
         out.rmdir()  # empty
     partial.rename(out)
@@ -164,33 +156,14 @@ def _run(command: Sequence[str]) -> None:
 def _complete(model: Path) -> None:
     """Check that the model is complete, and correct the dtype in config.json.
 
-    verl always writes bfloat16 there, and loaders trust it.
-
     Raises:
         CheckpointError: weights or tokenizer are missing, or an adapter is not merged.
     """
-    weights = sorted(model.glob("*.safetensors"))
+    weights = weight_entries(model)
     if not weights:
         raise CheckpointError(f"{model}: it has no *.safetensors")
     if not any((model / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
         raise CheckpointError(f"{model}: it has no tokenizer")
-    entries = {name: entry for file in weights for name, entry in _header(file).items()}
-    if any(".lora_" in name for name in entries):
+    if any(".lora_" in name for name in weights):
         raise CheckpointError(f"{model}: its weights have an adapter that is not merged")
-    config = json.loads((model / "config.json").read_text())
-    dtypes = {entry["dtype"] for entry in entries.values()}
-    dtype = _SAFETENSORS_DTYPES.get(dtypes.pop()) if len(dtypes) == 1 else None
-    if dtype is not None and config.get("dtype", config.get("torch_dtype")) != dtype:
-        config.pop("torch_dtype", None)
-        write_json(model / "config.json", config | {"dtype": dtype})
-    if not (model / "generation_config.json").exists():
-        ids = {name: config[name] for name in _TOKEN_IDS if config.get(name) is not None}
-        write_json(model / "generation_config.json", ids)
-
-
-def _header(file: Path) -> dict[str, dict[str, Any]]:
-    """Read a safetensors file's header: https://github.com/huggingface/safetensors#format"""
-    with file.open("rb") as opened:
-        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-    header.pop("__metadata__", None)
-    return header
+    correct_dtype(model)

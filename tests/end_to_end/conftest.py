@@ -170,5 +170,10 @@ def _random_model(out: Path, hidden_size: int) -> None:
     torch.manual_seed(0)
     config = TinyModelConfig(hidden_size=hidden_size, intermediate_size=2 * hidden_size, layers=1)
     tokenizer = train_tokenizer(iter(problem(n).gold[0] for n in range(N_PROBLEMS)), 300)
-    new_model(tokenizer, config).save_pretrained(out)
+    model = new_model(tokenizer, config)
+    # Some models have several, which verl's own exports forget.
+    ends = [tokenizer.eos_token_id, tokenizer.pad_token_id]
+    model.config.eos_token_id = model.generation_config.eos_token_id = ends
+    model.generation_config.update(do_sample=True, temperature=0.7)
+    model.save_pretrained(out)
     tokenizer.save_pretrained(out)

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from recipes.dpo.__main__ import RECIPE
+from tests.exports import check_is_start
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
 
@@ -168,6 +169,7 @@ def test_it_trains_exports_and_goes_on_as_if_nothing_had_happened(
     assert metrics(whole, "val/dpo/loss")[4] == pytest.approx(metrics(whole, "val/loss")[4])
     export = whole / "checkpoints/global_step_4/huggingface"
     before = world.root / "model" / "model.safetensors"
+    check_is_start(export, world.root / "model")
     assert (export / "model.safetensors").read_bytes() != before.read_bytes()
 
     # What a kill after the second step leaves.

@@ -13,13 +13,16 @@ from typing import Any
 import psutil
 import pytest
 
+from coding_model_project import cli
 from coding_model_project.errors import ConfigError, TrainingError
 from coding_model_project.launch.compose import compose_recipe
 from coding_model_project.launch.run import carry_out
 from coding_model_project.launch.sizing import bucket
 from coding_model_project.runs.checkpoints import checkpoints_in
 from coding_model_project.runs.rollouts import read_all_rollouts
+from coding_model_project.runs.starting_model import weight_entries
 from coding_model_project.runs.ungradable import read_ungradable
+from tests.exports import check_is_start
 from tests.processes import command_line
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(600)]
@@ -63,7 +66,7 @@ def test_sft_trains_validates_and_exports(world, tmp_path, cpu_platform):
     assert len(losses) == 2
     assert losses[1] < losses[0]
     assert all(row["val/loss"] > 0 for row in rows if "val/loss" in row)
-    assert (tmp_path / "checkpoints/global_step_2/huggingface/config.json").exists()
+    check_is_start(tmp_path / "checkpoints/global_step_2/huggingface", world.root / "model")
 
 
 def test_a_training_that_resumes_from_its_last_checkpoint_trains_no_further(
@@ -96,11 +99,15 @@ def test_lora_resumed_at_an_epochs_end_trains_on_and_exports_plain_weights(
     assert len(whole) == 4
     assert resumed == pytest.approx(whole, rel=1e-4)
     assert whole[3] < whole[0]
-    file = tmp_path / "resumed/checkpoints/global_step_4/huggingface/model.safetensors"
-    weights = file.read_bytes()[:20_000]
-    assert b"model.layers.0.mlp.up_proj.weight" in weights
-    assert b"lora_A" not in weights
-    assert b"base_model" not in weights
+    export = tmp_path / "resumed/checkpoints/global_step_4/huggingface"
+    check_is_start(export, world.root / "model")
+    assert weight_entries(export) == weight_entries(world.root / "model")
+
+    # The same weights come from the shards alone.
+    weights = (export / "model.safetensors").rename(tmp_path / "model.safetensors")
+    assert cli.main(["export", str(export.parent), "--out", str(tmp_path / "merged")]) == 0
+    check_is_start(tmp_path / "merged", world.root / "model")
+    assert (tmp_path / "merged" / "model.safetensors").read_bytes() == weights.read_bytes()
 
 
 def test_what_cannot_be_judged_is_left_out_and_a_dead_engine_ends_the_run(world, tmp_path, in_ray):
@@ -190,6 +197,8 @@ def test_an_online_sampler_learns_from_each_step_and_is_resumed(world, tmp_path,
     assert first["rng"] != second["rng"]
     seen = [sum(state["passed"]) + sum(state["failed"]) for state in (first, second)]
     assert seen[1] > seen[0]  # resumed, not begun anew
+    export = tmp_path / "checkpoints/global_step_2/actor/huggingface"
+    check_is_start(export, world.root / "model")
 
 
 @pytest.mark.soak  # each takes a loss that verl registers, which `test_verl_validates` looks up
@@ -227,10 +236,9 @@ def test_grpo_trains_an_adapter_and_exports_the_merged_model(world, tmp_path, in
     assert all(
         abs(step["actor/ppo_kl"]) < 1e-3 for step in steps
     )  # the rollout has the adapter too
-    file = tmp_path / "checkpoints/global_step_2/actor/huggingface/model.safetensors"
-    names = file.read_bytes()[:20_000]
-    assert b"model.layers.0.mlp.up_proj.weight" in names
-    assert b"lora_A" not in names
+    export = tmp_path / "checkpoints/global_step_2/actor/huggingface"
+    check_is_start(export, world.root / "model")
+    assert weight_entries(export) == weight_entries(world.root / "model")
 
 
 def test_an_adapter_beside_the_model_is_refused_without_an_accelerator(world, tmp_path):

@@ -22,6 +22,7 @@ from coding_model_project.runs.checkpoints import (
 )
 from coding_model_project.runs.folder import write_json
 
+_MERGER = "coding_model_project.verl_ext.trainers.merger"
 _WEIGHTS = ("*.safetensors", "*.bin")
 _SHARDS = "model_world_size_*_rank_*.pt"
 _NOT_THE_MODEL = re.compile(r"(optim|extra_state)_world_size_.*")
@@ -182,7 +183,5 @@ def _not_the_model(_: str, names: list[str]) -> set[str]:
 
 
 def merge_command(shards: Path, target: Path) -> list[str]:
-    """Return the command of verl's shard merger; a process, because only `verl_ext` may import verl."""
-    backend = "fsdp" if (shards / "fsdp_config.json").exists() else "megatron"
-    options = ["--backend", backend, "--local_dir", str(shards), "--target_dir", str(target)]
-    return [sys.executable, "-m", "verl.model_merger", "merge", *options]
+    """Return the command that merges shards; a process, because only `verl_ext` may import verl."""
+    return [sys.executable, "-m", _MERGER, str(shards), str(target)]

@@ -3,15 +3,12 @@
 verl's `hf_model` export of a model with adapters uses PEFT's weight names. Loaders ignore such names and
 load a model with random weights. `verl.model_merger` leaves the adapter in a separate folder,
 `lora_adapter`.
-
-python -m coding_model_project.verl_ext.trainers.adapters FOLDER  (the last step of `export`)
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +96,3 @@ def merge_folder(export: Path) -> None:
     scale = config["lora_alpha"] / config["r"]
     merge(export, scale=scale, adapter=folder / "adapter_model.safetensors")
     shutil.rmtree(folder)
-
-
-if __name__ == "__main__":
-    merge_folder(Path(sys.argv[1]))

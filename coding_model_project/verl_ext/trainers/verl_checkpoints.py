@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
@@ -22,6 +22,7 @@ from coding_model_project.runs.checkpoints import (
     remove_shells,
     write_manifest,
 )
+from coding_model_project.runs.starting_model import StartingModel
 from coding_model_project.verl_ext.trainers.adapters import merge_exports
 
 FINISH_TIMEOUT_S = 1800.0
@@ -40,6 +41,8 @@ class SavedCheckpoints:
             ConfigError: as `open_store`.
         """
         store = open_store(config, say)
+        model: Any = OmegaConf.select(config, "actor_rollout_ref.model") or config.model
+        self._start = StartingModel.of(cast(dict[str, Any], OmegaConf.to_container(model)))
         self._uploader = None if store is None else BackgroundUploader(store, say)
         if self._uploader is not None and config.trainer.resume_mode == "auto":
             # The previous attempt may have been killed before it uploaded its last checkpoint.
@@ -48,17 +51,20 @@ class SavedCheckpoints:
                     self._uploader.submit(folder)
 
     def saved(self, folder: Path, roles: Sequence[str] = ()) -> None:
-        """Process a written checkpoint: merge LoRA in its export, record it, remove shells, upload it.
+        """Process a written checkpoint: complete its export, record it, remove shells, upload it.
 
         Args:
             roles: as in `write_manifest`.
 
         Raises:
-            CheckpointError: it could not be recorded, or not all ranks' shards are on this node's disk.
-                A failed upload is printed, and raised by `finish`.
+            CheckpointError: its export could not be completed, it could not be recorded, or not all
+                ranks' shards are on this node's disk. A failed upload is printed, and raised by `finish`.
         """
         folder = folder.absolute()
         merge_exports(folder)
+        for export in (folder / "huggingface", folder / "actor" / "huggingface"):
+            if export.exists():
+                self._start.write_to(export)
         write_manifest(folder, roles=roles)
         remove_shells(folder.parent)
         if self._uploader is not None:

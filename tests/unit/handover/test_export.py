@@ -63,8 +63,8 @@ def test_a_run_s_last_checkpoint_with_its_measured_numbers(run, tmp_path, capsys
     assert "1,234" in card
     assert "Step 4 of `recipes.grpo`" in card
     assert "not checked" not in card
-    assert json.loads((out / "config.json").read_text())["dtype"] == "float32", "as the weights are"
-    assert json.loads((out / "generation_config.json").read_text()) == {"eos_token_id": 2}
+    config = json.loads((out / "config.json").read_text())
+    assert config == {"dtype": "float32", "eos_token_id": 2}, "as the weights are"
     assert {path.name for path in out.iterdir()} >= {"tokenizer.json", "model.safetensors"}
     capsys.readouterr()
 
