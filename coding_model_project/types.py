@@ -409,8 +409,8 @@ class Verdict:
     base_tests: int | None = None
     """See `Problem.base_tests`."""
     followed_loosely: int | None = None
-    """The number of instructions that the text or a variant of it follows (IFEval's loose accuracy);
-    None if there are no instructions."""
+    """The number of instructions that the text or a variant of it follows (IFEval's loose accuracy).
+    For `gsm8k_5shot` 1 if the last number is the answer. None for all other problems."""
     rewards: Mapping[str, float | int] | None = None
     """Rewards of a Harbor task's verifier, by name; the trial is its only result."""
 
@@ -453,7 +453,7 @@ class Verdict:
 
     @property
     def loose_passed(self) -> bool | None:
-        """True if every instruction is followed loosely; None for a problem without instructions."""
+        """True if every instruction is followed loosely; None if `followed_loosely` is."""
         if self.followed_loosely is None:
             return None
         return self.code is not None and self.followed_loosely == self.n_tests

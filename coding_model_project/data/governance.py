@@ -35,6 +35,7 @@ TEST_ONLY = frozenset(
         "cruxeval",
         "livecodebench",
         "math500",
+        "gsm8k_5shot",
         "ifeval",
         "ifbench",
         "codecontests_test",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
+from coding_model_project.grading.maths.gsm8k_answer import GSM8K
 from coding_model_project.types import GradedBy, Problem
 
 Message = dict[str, Any]
@@ -23,6 +24,8 @@ class PromptStyle(StrEnum):
 def request(problem: Problem) -> str:
     """Return the end of a message in style `fenced`, which asks for the form that the grader expects."""
     match problem.graded_by:
+        case GradedBy.math if problem.comparison == GSM8K:
+            return ""  # the examples show the form
         case GradedBy.math:
             return "\n\nReason step by step, and put the final answer in \\boxed{}."
         case GradedBy.instructions | GradedBy.prediction:

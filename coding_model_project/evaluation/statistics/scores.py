@@ -32,7 +32,7 @@ def dataset_metrics(results: Sequence[Result], ks: Sequence[int]) -> Metrics:
         model, included in ungradable); problems_ungradable: problems without a graded sample, which
         are excluded from rates; pass@k: unbiased rates by k (`_rate`), with intervals over problems;
         base: pass@k by the benchmark's own tests (`Problem.base_tests`), absent if no problem has any;
-        loose: pass@k and pass_ratio by the loose instruction rules, absent if no problem has any;
+        loose: pass@k and pass_ratio by the loose rules, absent for problems without any;
         instructions: rates over all instructions, as `_instructions` describes, absent without any;
         pass_ratio: rate of the mean share of hidden tests passed, null if judging stopped early;
         accepted and errors: shares of graded samples, which sum to 1; truncated, truncated_share;
@@ -148,7 +148,7 @@ def _base(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, An
 
 
 def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, Any]:
-    """Return the rates by the loose instruction rules; empty if no problem has instructions."""
+    """Return the rates by the loose rules (`Verdict.followed_loosely`); empty without any."""
     loosely = [
         [
             replace(
@@ -167,14 +167,16 @@ def _loose(groups: Sequence[Sequence[Result]], ks: Sequence[int]) -> dict[str, A
 
 
 def _instructions(groups: Sequence[Sequence[Result]]) -> dict[str, Any]:
-    """Return rates over instructions, as IFEval's authors define them; empty if there are none.
+    """Return rates over instructions, as IFEval's authors define them.
+
+    Empty if there are none, or one for each problem: the rates are then those over problems.
 
     strict, loose: followed instructions over all instructions (inst_level_strict_acc and
     inst_level_loose_acc), where `pass_ratio` is a mean of problems' shares; strict_mean: the mean of
     `strict` and pass@1 (prompt_level_strict_acc), which some model cards call IFEval.
     """
     judged = [group for group in groups if all("loose_passed" in one.verdict for one in group)]
-    if not judged:
+    if all(one.verdict["n_tests"] == 1 for group in judged for one in group):
         return {}
 
     def followed(count: str) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """The grader of maths problems, which compares a completion's final answer with the problem's.
 
 Equal texts and equal plain numbers are equal. math-verify (sympy) compares all other answers, in its own
-sandbox.
+sandbox. `gsm8k_answer` judges problems with comparison "gsm8k".
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from coding_model_project.extras import extra
 from coding_model_project.grading.base import GRADER_VERSION, math_judge
 from coding_model_project.grading.brief import shown_value
 from coding_model_project.grading.limiter import CircuitBreaker, Limiter
+from coding_model_project.grading.maths import gsm8k_answer
 from coding_model_project.grading.maths.final_answer import AnswerRule, FinalAnswer, final_answer
 from coding_model_project.grading.retries import Retries
 from coding_model_project.sandbox.base import Sandbox
@@ -114,6 +115,8 @@ class MathGrader:
             DataError: math-verify cannot parse the problem's own answer.
             SandboxError: the sandbox failed.
         """
+        if problem.comparison == gsm8k_answer.GSM8K:
+            return gsm8k_answer.verdict(problem, code)
         started = time.monotonic()
         found = None if code is None else final_answer(code)
         results = () if found is None else (await self._result(problem, found),)

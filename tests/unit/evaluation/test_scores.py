@@ -152,7 +152,8 @@ def test_the_interval_of_instructions_counts_problems():
         ]  # fmt: skip
         return dataset_metrics(results, ks=(1,))
 
-    few, many = metrics(100, 1), metrics(100, 5)
+    few, many = metrics(100, 2), metrics(100, 5)
+    assert "instructions" not in metrics(100, 1)  # the same as over problems
     assert many["instructions"]["strict"] == pytest.approx(few["pass@k"]["1"])
 
 

@@ -1,6 +1,7 @@
 """Maths problems: extraction of a text's answer, and its comparison with the expected one."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -24,10 +25,12 @@ def problem(answer: str) -> Problem:
     )
 
 
-def judged(answer: str, *completions: str) -> list[Verdict]:
+def judged(answer: str, *completions: str, comparison: str = "tokens") -> list[Verdict]:
+    given = replace(problem(answer), comparison=comparison)
+
     async def judge() -> list[Verdict]:
         async with MathGrader() as grader:
-            return [await grader.grade_code(problem(answer), one) for one in completions]
+            return [await grader.grade_code(given, one) for one in completions]
 
     return asyncio.run(judge())
 
@@ -112,6 +115,27 @@ def test_a_verdict_names_answer_rule_and_judge():
         "expected '42', got '41'",
     )
     assert (none.error, none.code, none.extraction) == (ErrorType.no_code, None, "nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "flexible"),
+    [
+        ("3 * 4 = 12 hundred.\n#### 1,200", True, True),
+        ("#### $1200", False, True),  # the pattern allows no "$"
+        ("#### 1200.\n\nQuestion: Next?\nAnswer: #### 7", True, True),
+        ("#### 7\n#### 1200", False, True),
+        ("So it is $1,200.", False, True),
+        ("#### 1200 of 1300", True, False),
+        ("#### 1200.0", False, False),  # texts are compared
+        ("\\boxed{1200} of 3", False, False),
+        ("It is Question: 1200", False, False),
+        ("none", False, False),
+        ("", False, False),
+    ],
+)
+def test_lm_evals_rules_for_gsm8k(text, strict, flexible):
+    (verdict,) = judged("1,200", text, comparison="gsm8k")
+    assert (verdict.passed, verdict.loose_passed) == (strict, flexible)
 
 
 def test_a_problem_without_an_answer_is_unusable():
