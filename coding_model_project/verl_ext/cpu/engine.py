@@ -24,6 +24,7 @@ class _OnCPU:
 
     engine_config: Any
     module: Any
+    compute_entropy_from_logits: Any
 
     def _build_fsdp_module(self, module: Any) -> Any:
         # CPUOffloadPolicy(pin_memory=True) needs an accelerator, and the weights are in CPU memory.
@@ -51,7 +52,8 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
     """A language model sharded by FSDP2 over gloo, which computes the logits of responses only."""
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        inputs, arguments = super().prepare_model_inputs(micro_batch)
+        parent: Any = super()
+        inputs, arguments = parent.prepare_model_inputs(micro_batch)
         whole = any(
             tensordict_utils.get_non_tensor_data(micro_batch, key, False) for key in _WHOLE_LOGITS
         )
@@ -69,7 +71,8 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
         """Return log-probabilities, and entropies if requested, of all tokens; 0 for a prompt's."""
         packed: Pack | None = output_args.get("pack")
         if packed is None:
-            return super().prepare_model_outputs(
+            parent: Any = super()
+            return parent.prepare_model_outputs(
                 output, output_args, micro_batch, logits_processor_func
             )
         logits = output.logits.squeeze(0)
@@ -98,8 +101,9 @@ class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):
     """A value model sharded by FSDP2 over gloo."""
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        parent: Any = super()
         self._pack(micro_batch, share=False)
-        return super().prepare_model_inputs(micro_batch)
+        return parent.prepare_model_inputs(micro_batch)
 
 
 def _prompts(micro_batch: Any) -> list[int]:

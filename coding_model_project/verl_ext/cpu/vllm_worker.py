@@ -59,8 +59,8 @@ def _tied_heads(model: torch.nn.Module) -> list[tuple[Any, Any]]:
     `reload_weights` only reloads the modules that the checkpoint names. A tied head has no name of its
     own, so its copy in oneDNN's layout would keep the previous weights.
     """
-    parts = [one for one in model.modules() if isinstance(one, VocabParallelEmbedding)]
-    heads = [one for one in parts if isinstance(one, ParallelLMHead)]
+    parts: list[Any] = [one for one in model.modules() if isinstance(one, VocabParallelEmbedding)]
+    heads: list[Any] = [one for one in parts if isinstance(one, ParallelLMHead)]
     return [
         (head, embedding)
         for head in heads

@@ -127,7 +127,7 @@ def _log_probs(batch: Any, keys: Sequence[str], trainer: Any, config: DictConfig
         keys=list(keys), partition_id=batch.partition_id, select_fields=_INPUTS
     )
     tags = [dict(batch.tags[batch.keys.index(key)]) for key in keys]
-    copies = tq.kv_batch_put(**place, fields=fields, tags=tags)
+    copies: Any = tq.kv_batch_put(**place, fields=fields, tags=tags)
     copies.extra_info.update(
         calculate_entropy=False,
         compute_loss=False,
