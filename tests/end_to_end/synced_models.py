@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,40 @@ def shapes() -> Iterator[tuple[str, bool]]:
             yield kind, tied
 
 
-def compare(folder: Path, kind: str, tied: bool) -> dict[str, Any]:
-    """Return the largest differences of log-probabilities, in nats."""
+@dataclass(frozen=True)
+class Version:
+    """Weights of a model, and their log-probabilities of PROMPT by transformers."""
+
+    weights: dict[str, Any]
+    log_probs: Any
+
+
+def versions(folder: Path, kind: str, tied: bool) -> list[Version]:
+    """Write a model's folder, and return three versions of its weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
-    from vllm import LLM
 
-    began = time.monotonic()
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, **SHAPE, **KINDS[kind], tie_word_embeddings=tied)
     model = AutoModelForCausalLM.from_config(config).eval()
     model.save_pretrained(folder)
+    ids = torch.tensor([PROMPT])
+    found = []
+    with torch.no_grad():
+        for _ in range(3):
+            log_probs = model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+            weights = {name: one.clone() for name, one in model.state_dict().items()}
+            found.append(Version(weights, log_probs))
+            for parameter in model.parameters():
+                parameter.add_(0.3 * parameter.std().nan_to_num() * torch.randn_like(parameter))
+    return found
+
+
+def compare(folder: Path, versions: list[Version]) -> dict[str, float]:
+    """Return the largest differences of log-probabilities, in nats."""
+    from vllm import LLM
+
+    began = time.monotonic()
     engine = LLM(
         model=str(folder),
         skip_tokenizer_init=True,
@@ -76,26 +100,21 @@ def compare(folder: Path, kind: str, tied: bool) -> dict[str, Any]:
         logprobs_mode="raw_logprobs",
         worker_extension_cls="coding_model_project.verl_ext.cpu.vllm_worker.CPUWorkerExtension",
     )
-    differences = [_difference(engine, model)]
-    for _ in range(2):
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.3 * parameter.std().nan_to_num() * torch.randn_like(parameter))
-        weights = [(name, one.clone()) for name, one in model.state_dict().items()]
-        engine.collective_rpc("load", args=(weights,))
-        differences.append(_difference(engine, model))
+    before = _difference(engine, versions[0])
+    after = []
+    for version in versions[1:]:
+        engine.collective_rpc("load", args=(list(version.weights.items()),))
+        after.append(_difference(engine, version))
     del engine
     gc.collect()
     return {
-        "model": kind,
-        "tied": tied,
-        "before": round(differences[0], 3),
-        "after": max(differences[1:]),
+        "before": round(before, 3),
+        "after": max(after),
         "seconds": round(time.monotonic() - began, 1),
     }
 
 
-def _difference(engine: Any, model: Any) -> float:
+def _difference(engine: Any, version: Version) -> float:
     import torch
     from vllm import SamplingParams
 
@@ -105,19 +124,18 @@ def _difference(engine: Any, model: Any) -> float:
         row[token].logprob
         for row, token in zip(answer.prompt_logprobs[1:], PROMPT[1:], strict=True)
     ]
-    ids = torch.tensor([PROMPT])
-    with torch.no_grad():
-        ours = model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
-    return float((ours - torch.tensor(theirs)).abs().max())
+    return float((version.log_probs - torch.tensor(theirs)).abs().max())
 
 
 def main(root: Path) -> None:
     prepare_environment("cpu")
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # engine and worker in this process
     os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
-    for kind, tied in shapes():
-        found = compare(root / f"{kind}_{'tied' if tied else 'untied'}", kind, tied)
-        print(json.dumps(found), flush=True)
+    # Before any engine starts: vLLM changes the classes of transformers that it runs itself.
+    made = {(kind, tied): versions(root / f"{kind}_{tied}", kind, tied) for kind, tied in shapes()}
+    for (kind, tied), found in made.items():
+        compared = compare(root / f"{kind}_{tied}", found)
+        print(json.dumps({"model": kind, "tied": tied, **compared}), flush=True)
 
 
 if __name__ == "__main__":

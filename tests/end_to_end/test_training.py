@@ -153,6 +153,16 @@ def test_what_cannot_be_judged_is_left_out_and_a_dead_engine_ends_the_run(world,
     assert list(tmp_path.glob("wandb/offline-run-*"))
 
 
+def test_a_run_does_not_train_on_another_policys_samples(world, tmp_path, in_ray):
+    """The rollout gets other weights than the trainer's, without an error."""
+    broken = "actor_rollout_ref.model.external_lib=tests.broken_sync"
+    with pytest.raises(TrainingError, match=r"step 1: rollout/mismatch is 0\.[1-9]") as caught:
+        train("grpo", [*world.overrides(tmp_path), broken])
+    assert "coding.training.guards.max_mismatch=0.01" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not metrics(tmp_path)
+
+
 def test_stable_replaces_and_masks_within_limits_and_a_guard_ends_the_run(world, tmp_path, in_ray):
     """A random model's groups agree, all wrong, and most responses run into the limit."""
     with pytest.raises(
@@ -271,16 +281,6 @@ def test_a_failed_weight_sync_ends_the_run(world, tmp_path, in_ray, monkeypatch)
             ],
         )
     print(f"ended after {time.monotonic() - started:.0f} s")
-
-
-def test_a_run_does_not_train_on_another_policys_samples(world, tmp_path, in_ray):
-    """The rollout gets other weights than the trainer's, without an error."""
-    broken = "actor_rollout_ref.model.external_lib=tests.broken_sync"
-    with pytest.raises(TrainingError, match=r"step 1: rollout/mismatch is 0\.[1-9]") as caught:
-        train("grpo", [*world.overrides(tmp_path), broken])
-    assert "coding.training.guards.max_mismatch=0.01" in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
-    assert not metrics(tmp_path)
 
 
 def test_a_plugin_that_does_not_load_says_why(monkeypatch):
