@@ -88,7 +88,7 @@ def prepare_tinycode(
     """Write the task set's files, unless the folder already holds them.
 
     Raises:
-        ConfigError: the folder holds files made with other settings.
+        ConfigError: the folder holds files that no generator made.
     """
     from coding_model_project.synthetic import tinycode
 

@@ -257,8 +257,21 @@ def _settings(plan: Plan) -> dict[str, Any]:
 
 
 def is_made(path: Path, settings: Mapping[str, Any]) -> bool:
-    """Return whether `write_manifest` wrote this manifest for the same settings."""
-    return path.exists() and json.loads(path.read_text())["settings"] == settings
+    """Return whether `write_manifest` wrote this manifest for the same settings of a generator.
+
+    Raises:
+        ConfigError: the folder holds files that no generator made, which making would overwrite.
+    """
+    if not path.exists():
+        return False
+    made = json.loads(path.read_text())["settings"]
+    if "generator" not in made:
+        raise ConfigError(
+            f"coding.data_dir={path.parent} holds your own files, which the embedded tasks would "
+            "overwrite; set coding.dataset=null to train on them (docs/my-data.md), or another "
+            "coding.data_dir"
+        )
+    return made == settings
 
 
 def style_of_rows(path: Path) -> PromptStyle | None:
