@@ -35,13 +35,16 @@ class _OnCPU:
         finally:
             self.engine_config.forward_only = forward_only
 
+    def _packs(self, micro_batch: Any) -> bool:
+        return (
+            self.module.config._attn_implementation == packed_attention.NAME
+            and tensordict_utils.get_non_tensor_data(micro_batch, "use_remove_padding", True)
+        )
+
     def _pack(self, micro_batch: Any, share: bool) -> Pack | None:
         """Return the micro-batch's pack and make the attention use it; None with another attention."""
         packed = None
-        if (
-            self.module.config._attn_implementation == packed_attention.NAME
-            and tensordict_utils.get_non_tensor_data(micro_batch, "use_remove_padding", True)
-        ):
+        if self._packs(micro_batch):
             ids = micro_batch["input_ids"]
             packed = pack(ids.values(), ids.offsets().tolist(), _prompts(micro_batch), share)
         packed_attention.use(packed)
@@ -51,12 +54,17 @@ class _OnCPU:
 class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
     """A language model sharded by FSDP2 over gloo, which computes the logits of responses only."""
 
+    _checked = False
+
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         parent: Any = super()
         inputs, arguments = parent.prepare_model_inputs(micro_batch)
         whole = any(
             tensordict_utils.get_non_tensor_data(micro_batch, key, False) for key in _WHOLE_LOGITS
         )
+        if self._packs(micro_batch) and not self._checked:
+            packed_attention.check(self.module)
+            self._checked = True
         packed = self._pack(micro_batch, share=not whole)
         if packed is not None and not whole:
             inputs["input_ids"] = inputs["input_ids"][:, packed.tokens]

@@ -6,6 +6,7 @@ micro-batch's tokens.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -13,10 +14,17 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import repeat_kv
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from coding_model_project.verl_ext.cpu.packing import Pack
+from coding_model_project.verl_ext.cpu.packing import Pack, pack
 
 NAME = "packed_sdpa"
 """Value of `attn_implementation` that selects it."""
+
+_PROBES = (
+    (6, [7, 8, 9, 10, 11, 12, 13, 14]),
+    (6, [7, 8, 9, 10, 11, 12, 21, 22, 23]),
+    (3, [31, 32, 33, 34, 35]),
+)
+"""Samples of `check`, each with its prompt's length; two share a prompt."""
 
 _pack: Pack | None = None
 
@@ -86,6 +94,45 @@ def _mask(length: int, total: int, window: int | None) -> torch.Tensor:
     """Return a mask (length, total): the last `length` of `total` tokens see those before them."""
     visible = torch.ones(length, total, dtype=torch.bool).tril(total - length)
     return visible if window is None else visible.triu(total - length - window + 1)
+
+
+@torch.no_grad()
+def check(model: Any) -> None:
+    """Check that a model gives packed samples the log-probabilities of separate ones.
+
+    Where layers besides the attention mix tokens (convolutions, recurrences), or the attention is of
+    a kind unknown here, samples would read each other's tokens, without an error.
+
+    Raises:
+        ValueError: it does not.
+    """
+    prompts = [n for n, _ in _PROBES]
+    samples = [torch.tensor(tokens) for _, tokens in _PROBES]
+    packed = pack(torch.cat(samples), [0, *accumulate(map(len, samples))], prompts, share=True)
+    positions = torch.cat([torch.arange(len(sample)) for sample in samples])
+
+    def log_probs(ids: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        output = model(input_ids=ids[None], position_ids=at[None], use_cache=False)
+        return output.logits[0].float().log_softmax(-1)
+
+    training = model.training
+    model.eval()
+    use(packed)
+    together = log_probs(torch.cat(samples)[packed.tokens], positions[packed.tokens])
+    model.set_attn_implementation("eager")
+    apart = [
+        log_probs(sample, torch.arange(len(sample)))[n - 1 : -1]
+        for n, sample in zip(prompts, samples, strict=True)
+    ]
+    model.set_attn_implementation(NAME)
+    model.train(training)
+    difference = float((together[packed.kept][packed.rows] - torch.cat(apart)).abs().max())
+    if difference > (1e-3 if next(model.parameters()).dtype == torch.float32 else 0.1):
+        raise ValueError(
+            f"attn_implementation={NAME}: packed samples of this model ({model.config.model_type}) would "
+            f"read each other's tokens (log-probabilities differ by {difference:.2g}); set "
+            "model.override_config.attn_implementation=sdpa and model.use_remove_padding=false"
+        )
 
 
 def register() -> None:

@@ -115,6 +115,34 @@ def test_every_token_has_a_place(samples, share):
     assert torch.equal(ids[packed.tokens[packed.kept][packed.rows]], ids[packed.predicting])
 
 
+@pytest.mark.parametrize(
+    ("kind", "more", "leaks"),
+    [
+        ("llama", {}, False),
+        ("mistral", {"sliding_window": 5}, False),
+        ("lfm2", {"layer_types": ["conv", "full_attention"]}, True),
+        ("qwen3_next", {"layer_types": ["linear_attention", "full_attention"]}, True),
+        ("falcon_h1", {"mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16}, True),
+        ("llama4_text", {"attention_chunk_size": 4, "num_local_experts": 2}, True),
+    ],
+)
+def test_a_model_whose_samples_read_each_other_is_refused(kind, more, leaks):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from coding_model_project.verl_ext.cpu import packed_attention
+
+    packed_attention.register()
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **SHAPE, **more, initializer_range=0.5)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=packed_attention.NAME)
+    if leaks:
+        with pytest.raises(ValueError, match=r"read each other's tokens.*use_remove_padding=false"):
+            packed_attention.check(model)
+    else:
+        packed_attention.check(model)
+
+
 def test_unpacked_samples_are_refused():
     import torch
 
