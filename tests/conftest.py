@@ -1,3 +1,4 @@
+import os
 import signal
 import sys
 import tempfile
@@ -41,6 +42,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if named := vars(item).get("_nodeid"):
             item._id = NodeId.parse(named)
+
+
+_cpu_s_before = pytest.StashKey[float]()
+
+
+def _cpu_s() -> float:
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[_cpu_s_before] = _cpu_s()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Record the CPU seconds of a test with its fixtures, for `tests.durations`."""
+    if call.when == "teardown":
+        item.user_properties.append(("cpu_s", round(_cpu_s() - item.stash[_cpu_s_before], 2)))
 
 
 @pytest.fixture(scope="session", autouse=True)
