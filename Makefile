@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 SET_UP := .venv/.complete
+TIMED := --junitxml=outputs/tests
 
 .PHONY: setup demo pipeline test check types fast soak cluster bench bench-training docs clean
 
@@ -39,7 +40,7 @@ types: setup
 	@$(BIN)/basedpyright --warnings
 
 fast: setup
-	@$(BIN)/pytest -q -n auto --dist loadgroup -m "not (sandbox or verl or e2e or browser or contract or slow)"
+	@$(BIN)/pytest -q $(TIMED)/fast.xml -n auto --dist loadgroup -m "not (sandbox or verl or e2e or browser or contract or slow)"
 
 # All tests, as in CI. Tests of the report's page need a browser and are skipped without one. Two processes
 # keep two cores busy (tests/conftest.py defines the groups that share one).
@@ -47,8 +48,8 @@ BROWSER := $(and $(shell command -v chromium),$(shell command -v chromedriver))
 SLOW := (sandbox or verl or e2e or contract or slow$(if $(BROWSER), or browser)) and not soak
 test: check
 	@test -n "$(BROWSER)" || echo "left out: tests in a browser (apt-get install chromium chromium-driver)"
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(SLOW) and not alone"
-	@$(BIN)/pytest -q -m "alone and not soak"
+	@$(BIN)/pytest -q $(TIMED)/slow.xml -n 2 --dist loadgroup -m "$(SLOW) and not alone"
+	@$(BIN)/pytest -q $(TIMED)/alone.xml -m "alone and not soak"
 
 # End-to-end tests (pytest, 10 minutes), then every fault injected into real GRPO runs and their judge's
 # server, 100,000 executions and 10,000 gradings: about an hour and a half.
@@ -58,6 +59,7 @@ soak: setup
 	@$(BIN)/python -m tests.soak.leaks
 	@$(BIN)/python -m tests.soak.intervals
 	@$(BIN)/python -m tests.soak.verdicts
+	@$(BIN)/python -m tests.frozen_verdicts
 	@$(BIN)/python -m tests.soak.fast_path
 	@$(BIN)/python -m tests.soak.humaneval_x
 	@$(BIN)/python -m tests.soak.publishers $(PUBLISHERS)

@@ -1,0 +1,150 @@
+"""Verdicts of 20,000 completions, frozen: whoever changes the judge sees which verdicts change.
+
+python -m tests.frozen_verdicts           compare; exit code 1 if a verdict differs
+python -m tests.frozen_verdicts --write   freeze today's
+
+Problems and completions are generated, so `tests/frozen/verdicts.tsv.gz` has a line per case: its name,
+the verdict, and the rule that found the program. A difference is a fault, or it goes under "Scores
+change" in `CHANGELOG.md` and is frozen with the change. Languages without a compiler here are left out.
+The texts of `--help` and the configuration's keys are frozen in `docs/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from coding_model_project import Judge
+from coding_model_project.errors import UngradableError
+from coding_model_project.isolation.confine import Tier
+from coding_model_project.sandbox.embedded.languages import toolchains
+from coding_model_project.synthetic import arithmetic
+from coding_model_project.synthetic.tinycode.generator import generate
+from coding_model_project.types import Problem, Stdin, Test, Verdict
+from tests.language_cases import CASES
+from tests.soak.verdicts import BY_HAND
+
+FROZEN = Path(__file__).parent / "frozen/verdicts.tsv.gz"
+_SHOWN = 20
+
+Case = tuple[str, Problem, str]
+"""Name, problem and completion."""
+
+PROGRAM_FORMS = {
+    "fence": "```python\n{}\n```",
+    "no language": "Here it is:\n```\n{}\n```\nIt works.",
+    "last of two": "First try:\n```python\ndef solve(n):\n    return None\n```\n```python\n{}\n```",
+    "after a thought": "<think>\n```python\nraise SystemExit\n```\n</think>\n```python\n{}\n```",
+    "never closed": "```python\n{}",
+    "tildes": "~~~py\n{}\n~~~",
+    "before its output": "```python\n{}\n```\nIt prints:\n```text\n42\n```",
+    "before a use": "```python\n{}\n```\nUse it:\n```python\nprint(solve(3))\n```",
+    "bare": "{}",
+    "marked": "[BEGIN]\n{}\n[DONE]",
+}
+ANSWER_FORMS = {
+    "boxed": r"So the answer is \boxed{{{}}}.",
+    "sentence": "The answer is {}.",
+    "bold": "**Answer:** {}",
+    "decimal": r"\boxed{{{}.0}}",
+    "of two": r"\boxed{{{}, 7}}",
+    "unit": r"\boxed{{{}\text{{ apples}}}}",
+    "after a thought": r"<think>\boxed{{1}}</think> \boxed{{{}}}",
+    "last of two": r"\boxed{{5}} no, \boxed{{{}}}",
+    "cut off": r"\boxed{{{}",
+    "unmarked": "{}",
+}
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases, in the same order each time."""
+    yield from _programs()
+    yield from _answers()
+    for number, (problem, program, _) in enumerate(BY_HAND):
+        yield f"{problem.id}/{number}", problem, PROGRAM_FORMS["fence"].format(program)
+    yield from _languages()
+
+
+def _programs() -> Iterator[Case]:
+    forms = list(PROGRAM_FORMS.items())
+    tasks = generate()
+    every = (one for split in ("train", "validation", "test") for one in tasks.problems(split))
+    number = 0
+    for problem in every:
+        for kind, programs in (("gold", problem.gold), ("bad", problem.bad)):
+            for i, program in enumerate(programs):
+                form, text = forms[number % len(forms)]
+                number += 1
+                yield f"{problem.id}/{kind}{i}/{form}", problem, text.format(program)
+
+
+def _answers() -> Iterator[Case]:
+    for number, problem in enumerate(arithmetic.generate()):
+        for i, (form, text) in enumerate(ANSWER_FORMS.items()):
+            if (number + i) % 4 == 0:
+                right = int(problem.answer or "")
+                yield f"{problem.id}/right/{form}", problem, text.format(right)
+                yield f"{problem.id}/wrong/{form}", problem, text.format(right + 1)
+
+
+def _languages() -> Iterator[Case]:
+    here = toolchains.available(Tier.namespaces)
+    for language, programs in CASES.items():
+        if language not in here:
+            print(f"left out: no compiler of {language}", file=sys.stderr)
+            continue
+        for one in programs:
+            problem = Problem(
+                id=f"{language}/{one.name}",
+                split="test",
+                statement="Print it.",
+                tests=(Test(input=Stdin(""), expected=one.stdout or ""),),
+                limits=one.limits,
+                language=language,
+            )
+            yield problem.id, problem, f"```{language}\n{one.source}\n```"
+
+
+def line(name: str, outcome: Verdict | UngradableError) -> str:
+    """Return a case's line."""
+    if isinstance(outcome, UngradableError):
+        return f"{name}\tungradable\t{type(outcome).__name__}"
+    verdict = outcome.error or "passed"
+    return f"{name}\t{verdict}\t{outcome.pass_fraction:.3f}\t{outcome.extraction}"
+
+
+async def judged() -> list[str]:
+    names, problems, completions = zip(*cases(), strict=True)
+    async with Judge() as judge:
+        outcomes = await judge.grade_many(problems, completions, progress=True, return_errors=True)
+    return [line(name, outcome) for name, outcome in zip(names, outcomes, strict=True)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="freeze today's verdicts")
+    write = parser.parse_args().write
+    lines = asyncio.run(judged())
+    if write:
+        with gzip.GzipFile(FROZEN, "wb", mtime=0) as file:
+            file.write("\n".join(lines).encode())
+        print(f"{len(lines)} verdicts are frozen")
+        return 0
+    before = dict(
+        one.split("\t", 1) for one in gzip.decompress(FROZEN.read_bytes()).decode().split("\n")
+    )
+    now = dict(one.split("\t", 1) for one in lines)
+    changed = [name for name in now if name in before and now[name] != before[name]]
+    for name in changed[:_SHOWN]:
+        print(f"{name!r}: {before[name]!r}, now {now[name]!r}")
+    new, gone = len(now.keys() - before.keys()), len(before.keys() - now.keys())
+    print(f"{len(now)} verdicts: {len(changed)} differ, {new} are new, {gone} are missing")
+    return 1 if changed or new else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
